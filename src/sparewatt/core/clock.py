@@ -1,0 +1,43 @@
+"""Time comes in by argument, so that a test or the simulator can supply its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call that was scheduled and can still be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Two readings and one alarm: all the time that product code may know."""
+
+    def now_s(self) -> float:
+        """Seconds that never run backwards; for durations and deadlines inside a process."""
+        ...
+
+    def unix_s(self) -> float:
+        """Wall-clock seconds since 1970; for what is stored or shown."""
+        ...
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` once, `delay_s` from now, unless it is cancelled first."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock; alarms ring on the running event loop."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def unix_s(self) -> float:
+        return time.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(delay_s, callback)

@@ -1,0 +1,200 @@
+"""Everything that can go wrong, as one tree.
+
+SparewattError                      code                     status  retry
+├── BadRequest                      invalid_request            400    no
+│   ├── InvalidJson                 invalid_json               400    no
+│   ├── InvalidField                invalid_value              400    no
+│   ├── InvalidAmount               invalid_amount             400    no
+│   └── UnsupportedParameter        unsupported_parameter      400    no
+├── NotAuthenticated                invalid_api_key            401    no
+├── NotAllowed                      permission_denied          403    no
+├── NotFound                        not_found                  404    no
+│   ├── ModelNotFound               model_not_found            404    no
+│   ├── MatchNotFound               match_not_found            404    no
+│   └── KeyNotFound                 key_not_found              404    no
+├── MethodNotAllowed                method_not_allowed         405    no
+├── BodyTooLarge                    body_too_large             413    no
+├── UnsupportedMediaType            unsupported_media_type     415    no
+├── Unprocessable                   unprocessable              422    no
+├── Internal                        internal_error             500    yes
+├── JobFailed                       node_failed                502    yes
+├── NoMatch
+│   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
+│   └── NoCapacity                  no_capacity                503    yes    (the nodes that could are full or away)
+├── ShuttingDown                    shutting_down              503    yes
+├── FirstTokenTimeout               first_token_timeout        504    yes
+├── LinkError                       (between node and gateway; never shown to a client as it is)
+│   ├── ProtocolViolation           protocol_violation
+│   ├── JoinRefused                 join_refused
+│   └── LinkLost                    link_lost
+└── StartupError                    (a process cannot start; the message says what to do)
+
+A leaf has a stable `code`, an HTTP status, whether trying again can help, and whether the job behind it may be charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class SparewattError(Exception):
+    """Base of the tree. `param` names the request field at fault, where there is one."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "server_error"
+    retryable: ClassVar[bool] = False
+    chargeable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class BadRequest(SparewattError):
+    code = "invalid_request"
+    status = 400
+    kind = "invalid_request_error"
+
+
+class InvalidJson(BadRequest):
+    code = "invalid_json"
+
+
+class InvalidField(BadRequest):
+    code = "invalid_value"
+
+
+class InvalidAmount(BadRequest):
+    code = "invalid_amount"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:40]!r} is not an amount in dollars. Write a number from 0 with at most nine decimals, e.g. 0.02."
+        )
+
+
+class UnsupportedParameter(BadRequest):
+    code = "unsupported_parameter"
+
+
+class NotAuthenticated(SparewattError):
+    code = "invalid_api_key"
+    status = 401
+    kind = "authentication_error"
+
+
+class NotAllowed(SparewattError):
+    code = "permission_denied"
+    status = 403
+    kind = "permission_error"
+
+
+class NotFound(SparewattError):
+    code = "not_found"
+    status = 404
+    kind = "invalid_request_error"
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+    def __init__(self, model: str, *, nearest: Sequence[str]) -> None:
+        hint = f" Did you mean {', '.join(nearest)}?" if nearest else " No node serves any model right now."
+        super().__init__(f"The model {model[:100]!r} is not served by this network.{hint}", param="model")
+        self.nearest = tuple(nearest)
+
+
+class MatchNotFound(NotFound):
+    code = "match_not_found"
+
+
+class KeyNotFound(NotFound):
+    code = "key_not_found"
+
+
+class MethodNotAllowed(SparewattError):
+    code = "method_not_allowed"
+    status = 405
+    kind = "invalid_request_error"
+
+
+class BodyTooLarge(SparewattError):
+    code = "body_too_large"
+    status = 413
+    kind = "invalid_request_error"
+
+
+class UnsupportedMediaType(SparewattError):
+    code = "unsupported_media_type"
+    status = 415
+    kind = "invalid_request_error"
+
+
+class Unprocessable(SparewattError):
+    code = "unprocessable"
+    status = 422
+    kind = "invalid_request_error"
+
+
+class Internal(SparewattError):
+    retryable = True
+
+
+class JobFailed(SparewattError):
+    code = "node_failed"
+    status = 502
+    retryable = True
+
+
+class NoMatch(SparewattError):
+    status = 503
+
+
+class NoEligibleNode(NoMatch):
+    code = "no_eligible_node"
+
+
+class NoCapacity(NoMatch):
+    code = "no_capacity"
+    retryable = True
+
+
+class ShuttingDown(SparewattError):
+    code = "shutting_down"
+    status = 503
+    retryable = True
+
+
+class FirstTokenTimeout(SparewattError):
+    code = "first_token_timeout"
+    status = 504
+    retryable = True
+
+
+class LinkError(SparewattError):
+    code = "link_error"
+
+
+class ProtocolViolation(LinkError):
+    code = "protocol_violation"
+
+
+class JoinRefused(LinkError):
+    """The gateway will not have this node; `code` tells the agent whether dialling again can help."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LinkLost(LinkError):
+    code = "link_lost"
+    retryable = True
+
+
+class StartupError(SparewattError):
+    code = "startup_error"

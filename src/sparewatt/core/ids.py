@@ -1,0 +1,31 @@
+"""Names of things. Every id says by its prefix or shape what it names."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from sparewatt.core.rng import Rng
+
+NodeId = NewType("NodeId", str)
+"""A node's secp256k1 address, lower case: `0x` and 40 hex digits."""
+
+KeyId = NewType("KeyId", str)
+"""Names an API key without being one: `key_…`."""
+
+MatchId = NewType("MatchId", str)
+"""One decision of the matcher and what came of it: `match_…`."""
+
+RequestId = NewType("RequestId", str)
+"""One HTTP request at a gateway: `req_…`."""
+
+ModelId = NewType("ModelId", str)
+"""A model as clients name it; may contain slashes."""
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
+
+
+def new_id(prefix: str, *, rng: Rng, n_bytes: int = 10) -> str:
+    """A fresh id of `n_bytes` of chance, e.g. `match_5k0w…` (16 characters for 10 bytes)."""
+    number = int.from_bytes(rng.randbytes(n_bytes), "big")
+    n_chars = -(-n_bytes * 8 // 5)
+    return f"{prefix}_" + "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in range(n_chars))

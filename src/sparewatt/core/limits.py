@@ -1,0 +1,85 @@
+"""Every bound of the product, each with the reason for its size. Nothing is unbounded."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+REQUEST_BODY_BYTES_MAX = 20 * MIB
+"""Chats with several images as data URIs fit; a bigger body is refused before it is read."""
+
+CONTROL_BODY_BYTES_MAX = 64 * KIB
+"""Keys, tokens and match queries are small."""
+
+REPLY_BODY_BYTES_MAX = 16 * MIB
+"""A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
+
+MODEL_ID_CHARS_MAX = 256
+NAME_CHARS_MAX = 100
+"""Names that people give to keys and nodes."""
+
+MODELS_PER_NODE_MAX = 200
+"""More would make reports and `/v1/models` unreadable; an Ollama host rarely has over 50."""
+
+NODES_MAX = 100_000
+"""Rows of one gateway's table; a gateway runs out of sockets first."""
+
+MATCHES_KEPT = 10_000
+"""Explanations kept in memory per process (about 2 kB each)."""
+
+CANDIDATES_KEPT = 8
+"""Ranked candidates that an explanation keeps, and that the cascade may use."""
+
+ATTEMPTS_MAX = 3
+"""Nodes tried for one job: more rarely helps and multiplies the load of a bad request."""
+
+REFUSALS_MAX = 2
+"""Refusals by nodes that do not count as attempts: a full node answers at once and costs nothing."""
+
+SSE_EVENT_BYTES_MAX = 1 * MIB
+"""One server-sent event; a token is about 200 bytes, a chunk of logprobs a few kB."""
+
+LINK_MESSAGE_BYTES_MAX = 4 * MIB
+"""One WebSocket message, which holds many frames."""
+
+LINK_FRAME_BYTES_MAX = 256 * KIB
+"""One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
+
+LINK_CONTROL_BYTES_MAX = 128 * KIB
+"""One control message, e.g. a report of all models of a node."""
+
+LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
+"""What may wait to be sent on one link before it counts as stuck and is closed."""
+
+LINK_STREAM_WINDOW_BYTES = 256 * KIB
+"""What a node may send of one job before the gateway has passed it on: about 1,000 tokens."""
+
+LINK_JOBS_MAX = 256
+"""Jobs on one link at once, waiting ones included."""
+
+LINK_HANDSHAKE_S = 10.0
+"""From opening the socket to a verified signature."""
+
+LINK_UNAUTHENTICATED_MAX = 200
+"""Sockets at once that have not yet shown who they are."""
+
+JOIN_TOKEN_LIFE_S = 24 * 3600.0
+"""Long enough to copy a line to another machine, short enough to forget about."""
+
+JOB_TIMEOUT_S = 1800.0
+"""Whatever happens, a job is over after half an hour."""
+
+DRAIN_S = 30.0
+"""What a process that was asked to stop waits for running jobs."""
+
+KEYS_MAX = 1_000_000
+"""Keys held in memory by a gateway (about 400 bytes each)."""
+
+NODE_QUEUE_PER_SLOT = 8
+"""Jobs that may wait on a node for each one that runs: beyond it, waiting elsewhere or being told no is better."""
+
+REJECTIONS_KEPT = 64
+"""Rejected nodes that an explanation names; the funnel counts them all."""
+
+CLIENT_WRITE_S = 20.0
+"""A client that takes nothing for this long is gone, whatever its socket says."""

@@ -1,0 +1,38 @@
+"""Money is an integer number of nano-USD (1e-9 $). Prices are nano-USD per million tokens or per hour."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import NewType
+
+from sparewatt.core.errors import InvalidAmount
+
+Nano = NewType("Nano", int)
+"""An amount in nano-USD."""
+
+NANO_PER_USD = 1_000_000_000
+MAX_NANO = 10**18  # a thousand million dollars: above it an amount is a mistake, and below it fits a bigint
+
+
+def parse_usd(text: str) -> Nano:
+    """Read a dollar amount written by a person, exactly: `"0.02"` is 20,000,000."""
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation:
+        raise InvalidAmount(text) from None
+    if not amount.is_finite() or amount < 0 or amount * NANO_PER_USD > MAX_NANO:
+        raise InvalidAmount(text)
+    nano = amount * NANO_PER_USD
+    if nano != nano.to_integral_value():
+        raise InvalidAmount(text)
+    return Nano(int(nano))
+
+
+def format_usd(nano: int) -> str:
+    """The shortest exact dollar amount: no exponent, no trailing zeros."""
+    return f"{Decimal(nano).scaleb(-9).normalize():f}"
+
+
+def token_cost(*, prompt_tokens: int, completion_tokens: int, prompt_price: int, completion_price: int) -> Nano:
+    """Cost of a job at prices per million tokens, rounded once, down."""
+    return Nano((prompt_tokens * prompt_price + completion_tokens * completion_price) // 1_000_000)

@@ -1,0 +1,51 @@
+"""Settings of a process: one frozen object, from flags, then environment, then file, then defaults.
+
+The environment variable of field `port` in section `gateway` is SPAREWATT_GATEWAY_PORT; in the file (TOML) it is `port`
+under `[gateway]`. A name that does not exist is an error: a typo must not be ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from sparewatt.core.errors import StartupError
+
+_T = TypeVar("_T")
+
+
+def load_settings(
+    shape: type[_T], *, section: str, flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None
+) -> _T:
+    """Build `shape` (a frozen dataclass). Flags that are None were not given."""
+    values = _from_file(file, section) | _from_env(env, section) | {k: v for k, v in flags.items() if v is not None}
+    known = {field.name for field in dataclasses.fields(shape)}  # type: ignore[arg-type]  # any dataclass will do
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise StartupError(f"Unknown setting in [{section}]: {', '.join(unknown)}. Known: {', '.join(sorted(known))}.")
+    try:
+        return msgspec.convert(values, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise StartupError(f"A setting in [{section}] is wrong: {error}.") from None
+
+
+def _from_env(env: Mapping[str, str], section: str) -> dict[str, Any]:
+    prefix = f"SPAREWATT_{section.upper()}_"
+    return {name.removeprefix(prefix).lower(): text for name, text in env.items() if name.startswith(prefix)}
+
+
+def _from_file(file: Path | None, section: str) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        found = tomllib.loads(file.read_text()).get(section, {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StartupError(f"Cannot read the settings file {file}: {error}.") from None
+    if not isinstance(found, dict):
+        raise StartupError(f"[{section}] in {file} must be a table.")
+    return found

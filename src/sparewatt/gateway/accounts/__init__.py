@@ -1,0 +1,1 @@
+"""Routes for keys and join tokens."""

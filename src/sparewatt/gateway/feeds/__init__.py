@@ -1,0 +1,1 @@
+"""Routes that show: nodes, matches, the status page, health."""

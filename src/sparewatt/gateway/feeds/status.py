@@ -1,0 +1,93 @@
+"""The plain status page (until the dashboard), health and version. No login: aggregates only, no node by name."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+
+from aiohttp import web
+
+from sparewatt import __version__
+from sparewatt.core.errors import ShuttingDown
+from sparewatt.gateway.http import json_reply
+from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.matcher.health import state_of
+from sparewatt.inference.matcher.model import NodeState
+from sparewatt.protocol.link import PROTOCOL
+
+_SHAPES = {
+    NodeState.ONLINE: "●",
+    NodeState.BUSY: "◐",
+    NodeState.SUSPECT: "◔",
+    NodeState.OFFLINE: "✕",
+    NodeState.DRAINING: "‖",
+}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><title>Sparewatt</title>
+<style>
+:root{{color-scheme:light dark;--ink:#FFFFFF;--line:#D8DEE4;--text:#10161D;--muted:#57626E;--volt:#9A6B00}}
+@media(prefers-color-scheme:dark){{:root{{--ink:#0B0F14;--line:#1E2733;--text:#E6EDF3;--muted:#8B98A5;--volt:#F2B705}}}}
+body{{background:var(--ink);color:var(--text);font:16px/1.5 system-ui;margin:40px auto;max-width:720px;padding:0 16px}}
+h1{{font-size:24px}}h2{{font-size:16px;margin-top:32px}}b,td,code{{font-family:ui-monospace,monospace}}
+table{{border-collapse:collapse;width:100%}}td,th{{text-align:left;padding:8px;border-bottom:1px solid var(--line)}}
+p,th{{color:var(--muted);font-weight:normal}}b{{color:var(--volt);font-size:24px}}
+</style></head><body>
+<h1>Sparewatt</h1>
+<p><b>{online}</b> of {total} nodes online &nbsp; <b>{running}</b> jobs running &nbsp; <b>{models}</b> models</p>
+<h2>Regions</h2><table><tr><th>Region</th><th>Nodes</th></tr>{regions}</table>
+<h2>Models</h2><table><tr><th>Model</th><th>Nodes</th><th>Warm</th></tr>{model_rows}</table>
+<p>This page refreshes by itself. Details: <code>sparewatt nodes</code>, <code>sparewatt models</code>.</p>
+</body></html>"""
+
+
+async def show_status(request: web.Request) -> web.StreamResponse:
+    headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
+    return web.Response(text=render_status(services_of(request)), content_type="text/html", headers=headers)
+
+
+def render_status(services: Services) -> str:
+    now_s = services.clock.now_s()
+    states = [(row, state_of(row, now_s=now_s, rules=services.health)) for row in services.table]
+    by_region: dict[str, Counter[NodeState]] = {}
+    models: Counter[str] = Counter()
+    warm: Counter[str] = Counter()
+    for row, state in states:
+        by_region.setdefault(row.specs.region, Counter())[state] += 1
+        for model in row.models.values() if row.connected else ():
+            models[model.id] += 1
+            warm[model.id] += model.state == "warm"
+    return _PAGE.format(
+        online=sum(state is not NodeState.OFFLINE for _, state in states),
+        total=len(states),
+        running=services.dispatcher.running,
+        models=len(models),
+        regions="".join(_row(region, _shapes(by_region[region])) for region in sorted(by_region)),
+        model_rows="".join(_row(model, str(models[model]), str(warm[model])) for model in sorted(models)),
+    )
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _shapes(states: Counter[NodeState]) -> str:
+    return "  ".join(f"{_SHAPES[state]} {states[state]} {state.value}" for state in NodeState if states[state])
+
+
+async def healthz(_: web.Request) -> web.StreamResponse:
+    """The process runs."""
+    return json_reply({"status": "ok"})
+
+
+async def readyz(request: web.Request) -> web.StreamResponse:
+    """The process takes requests; how many nodes could serve them is told beside."""
+    services = services_of(request)
+    if services.stopping:
+        raise ShuttingDown("This gateway is stopping.")
+    serving = sum(any(model.measured for model in row.models.values()) for row in services.table if row.connected)
+    return json_reply({"status": "ready", "nodes_serving": serving})
+
+
+async def version(_: web.Request) -> web.StreamResponse:
+    return json_reply({"version": __version__, "api": "v1", "link_protocol": PROTOCOL})

@@ -1,0 +1,130 @@
+"""What all routes share: bounded bodies, the error object, request ids, authentication."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from sparewatt.accounts.keys import KeyRing, Scope, require_scope
+from sparewatt.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    Internal,
+    InvalidField,
+    InvalidJson,
+    MethodNotAllowed,
+    NotFound,
+    SparewattError,
+    Unprocessable,
+)
+from sparewatt.core.ids import new_id
+from sparewatt.core.log import Log
+from sparewatt.core.rng import SystemRng
+from sparewatt.protocol.openai import error_body
+from sparewatt.store.database import KeyRow
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+REQUEST_ID = "request_id"
+_log = Log("sparewatt.gateway")
+_rng = SystemRng()
+_T = TypeVar("_T")
+
+
+def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(value), status=status, content_type="application/json", headers=headers
+    )
+
+
+def error_reply(error: SparewattError, headers: Mapping[str, str] | None = None) -> web.Response:
+    return json_reply(error_body(error), status=error.status, headers={**error_headers(error), **(headers or {})})
+
+
+def error_headers(error: SparewattError) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    if not error.retryable and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        headers["x-should-retry"] = "false"
+    return headers
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every error into OpenAI's error object, and every reply into one that carries a request id."""
+    request[REQUEST_ID] = new_id("req", rng=_rng)
+    try:
+        return await handler(request)
+    except SparewattError as error:
+        return error_reply(error)
+    except web.HTTPException as error:
+        return _framework_error(request, error)
+    except Exception:  # noqa: BLE001 (the process boundary: whatever it is, the client gets an answer)
+        _log.crash("request_crashed", request=request[REQUEST_ID], route=_route(request))
+        return error_reply(Internal(f"Something broke here. Please report it with the id {request[REQUEST_ID]}."))
+
+
+def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    match error:
+        case web.HTTPNotFound():
+            return error_reply(NotFound(f"There is no {request.path[:200]!r} here. The API begins at /v1."))
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            said = MethodNotAllowed(f"{request.method[:20]} does not work here; {allowed} does.")
+            return error_reply(said, {"allow": allowed})
+        case web.HTTPRequestEntityTooLarge():
+            return error_reply(BodyTooLarge("The body is too large."))
+        case web.HTTPUnprocessableEntity():
+            return error_reply(Unprocessable("The request was understood but makes no sense."))
+        case _:
+            return error_reply(BadRequest(error.reason))
+
+
+def _route(request: web.Request) -> str:
+    resource = request.match_info.route.resource
+    return resource.canonical if resource else "unknown"
+
+
+async def add_request_id(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
+
+
+def authenticate(request: web.Request, ring: KeyRing, scope: Scope) -> KeyRow:
+    key = ring.authenticate(request.headers.get("authorization"))
+    require_scope(key, scope)
+    return key
+
+
+async def read_body(request: web.Request, *, limit: int) -> bytes:
+    """The whole body, refused as soon as it is known to be too large."""
+    too_large = BodyTooLarge(f"The body is larger than {limit // (1 << 20)} MiB." if limit >= 1 << 20 else "Too large.")
+    if request.content_length is not None and request.content_length > limit:
+        raise too_large
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > limit:
+            raise too_large
+    return bytes(body)
+
+
+async def read_json(request: web.Request, shape: type[_T], *, limit: int) -> _T:
+    """A small JSON body of a known shape. Raises InvalidJson or InvalidField."""
+    body = await read_body(request, limit=limit)
+    try:
+        return msgspec.json.decode(body or b"{}", type=shape)
+    except msgspec.ValidationError as error:
+        raise InvalidField(f"{error}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}") from None
+
+
+def listing(items: list[Any]) -> dict[str, Any]:
+    return {"object": "list", "data": items}

@@ -1,0 +1,197 @@
+"""The gateway process: put the parts together, listen, keep the background work going, stop cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncpg
+from aiohttp import web
+
+from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.clock import Clock, SystemClock
+from sparewatt.core.errors import StartupError
+from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.routes import make_app
+from sparewatt.gateway.services import Services
+from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.handshake import host_of
+from sparewatt.store.database import Database
+
+_log = Log("sparewatt.gateway")
+
+KEY_SYNC_S = 1.0
+NODE_SAVE_S = 2.0
+HEALTH_CHECK_S = 0.5
+LEAK_AGE_S = JOB_TIMEOUT_S + 60
+
+
+async def run_gateway(settings: GatewaySettings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartupError."""
+    refuse_public_bind(settings.host)
+    stop = _stop_event()
+    async with AsyncExitStack() as stack:
+        database = await Database.connect(settings.database_url)
+        stack.push_async_callback(database.close)
+        listener = _listen(settings.host, settings.port)
+        stack.callback(listener.close)
+        port: int = listener.getsockname()[1]
+        services = await assemble(settings, database, port=port, clock=SystemClock(), rng=SystemRng())
+        runner = web.AppRunner(make_app(services), handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.SockSite(runner, listener).start()
+        if settings.port_file is not None:
+            await asyncio.to_thread(_write_port, settings.port_file, port)
+        _log.info("gateway_listening", host=settings.host, port=port)
+        await _serve_until(stop, services)
+
+
+async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
+    """All parts of a gateway, loaded with what Postgres knows."""
+    health = HealthRules(
+        heartbeat_s=settings.heartbeat_s,
+        suspect_after_missed=settings.suspect_after_missed,
+        offline_after_missed=settings.offline_after_missed,
+    )
+    table, ring = NodeTable(), KeyRing()
+    tokens = JoinTokens(database, rng=rng)
+    hosts = own_hosts(settings, port=port)
+    desk = LinkDesk(table=table, tokens=tokens, hosts=hosts, health=health, clock=clock, rng=rng)
+    rules = DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s)
+    services = Services(
+        settings=settings,
+        database=database,
+        ring=ring,
+        keys=KeyService(database, ring, rng=rng),
+        tokens=tokens,
+        table=table,
+        desk=desk,
+        dispatcher=Dispatcher(
+            table=table, links=desk.links, health=health, rules=rules, seed=settings.seed, clock=clock
+        ),
+        health=health,
+        clock=clock,
+        rng=rng,
+        started_unix_s=clock.unix_s(),
+    )
+    await services.keys.sync()
+    for node in await database.list_nodes():
+        if node.specs is not None:
+            table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
+    return services
+
+
+def own_hosts(settings: GatewaySettings, *, port: int) -> frozenset[str]:
+    """The names under which a node may dial this gateway."""
+    names = {f"{settings.host}:{port}"}
+    if ipaddress.ip_address(settings.host).is_loopback:
+        names.add(f"localhost:{port}")
+    if settings.public_url is not None:
+        names.add(host_of(settings.public_url))
+    return frozenset(names)
+
+
+def refuse_public_bind(host: str) -> None:
+    """Safe by default: nothing outside this machine reaches a gateway that speaks plain HTTP."""
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise StartupError(f"--host takes an IP address, not {host!r}.") from None
+    if not is_loopback:
+        raise StartupError(
+            f"Refusing to listen on {host}: without TLS, keys and prompts would cross the network in the clear. "
+            "Listen on 127.0.0.1 and put a TLS proxy in front, with --public-url https://your.name."
+        )
+
+
+def _stop_event() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _write_port(path: Path, port: int) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(str(port))
+    temporary.replace(path)
+
+
+async def _serve_until(stop: asyncio.Event, services: Services) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        background = [
+            tasks.create_task(_every(KEY_SYNC_S, services.keys.sync, name="keys_sync")),
+            tasks.create_task(_every(NODE_SAVE_S, lambda: _save_nodes(services), name="nodes_save")),
+            tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
+        ]
+        await stop.wait()
+        await _drain(services)
+        for task in background:
+            task.cancel()
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+    """Repeat background work. Postgres may be away for a while: serving goes on, the work is tried again."""
+    while True:
+        try:
+            await work()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            _log.warning("background_work_failed", work=name, error=type(error).__name__)
+        await asyncio.sleep(seconds)
+
+
+async def _save_nodes(services: Services) -> None:
+    changed, now = list(services.desk.changed), services.clock.unix_s()
+    rows = [row for node_id in changed if (row := services.table.get(node_id)) is not None]
+    if rows:
+        await services.database.save_nodes([(row.id, row.specs, row.last_seen_unix_s or now) for row in rows])
+    services.desk.changed.difference_update(changed)
+
+
+async def _check_health(services: Services) -> None:
+    services.desk.drop_silent()
+    leaked = services.table.expire_reservations(older_than_s=LEAK_AGE_S, now_s=services.clock.now_s())
+    if leaked:
+        _log.warning("reservations_leaked", count=leaked)
+
+
+async def _drain(services: Services) -> None:
+    """Take nothing new, let running answers finish, tell the nodes."""
+    services.stopping = True
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        _log.warning("drain_timed_out", jobs=services.dispatcher.running)
+    await _save_nodes(services)
+    services.desk.say_goodbye("the gateway is stopping")
+    await asyncio.sleep(0)

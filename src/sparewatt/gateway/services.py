@@ -1,0 +1,42 @@
+"""What the routes of one gateway share, put together once at start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.clock import Clock
+from sparewatt.core.rng import Rng
+from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.store.database import Database
+
+
+@dataclass(slots=True)
+class Services:
+    settings: GatewaySettings
+    database: Database
+    ring: KeyRing
+    keys: KeyService
+    tokens: JoinTokens
+    table: NodeTable
+    desk: LinkDesk
+    dispatcher: Dispatcher
+    health: HealthRules
+    clock: Clock
+    rng: Rng
+    started_unix_s: float
+    stopping: bool = False
+
+
+SERVICES = web.AppKey("services", Services)
+
+
+def services_of(request: web.Request) -> Services:
+    return request.app[SERVICES]

@@ -1,0 +1,1 @@
+"""Admission: what a request is, before anyone is asked to serve it."""

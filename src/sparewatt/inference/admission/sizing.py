@@ -1,0 +1,35 @@
+"""How big is a prompt? Guessed from its bytes: a tokenizer on the request path would cost more than the match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BYTES_PER_TOKEN = 4
+"""English prose and code lie near 4; the guess only steers, the node counts."""
+
+BYTES_PER_TOKEN_AT_MOST = 16
+"""No tokenizer in use packs more than this into its average token, so bytes / 16 is a safe lower bound."""
+
+MEDIA_TOKENS = 1_000
+"""An image or sound stands for about this many, however long its data URI is."""
+
+_MEDIA = (b'"image_url"', b'"input_audio"', b'"file"')
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    tokens: int
+    tokens_floor: int
+
+
+def size_of(messages: Iterable[bytes]) -> PromptSize:
+    """Estimate and lower bound for messages given as raw JSON."""
+    tokens = floor = 0
+    for message in messages:
+        if any(mark in message for mark in _MEDIA):
+            tokens += MEDIA_TOKENS
+        else:
+            tokens += len(message) // BYTES_PER_TOKEN
+            floor += len(message) // BYTES_PER_TOKEN_AT_MOST
+    return PromptSize(max(1, tokens), floor)

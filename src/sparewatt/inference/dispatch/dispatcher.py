@@ -1,0 +1,75 @@
+"""All running jobs of a gateway, and the ring of explanations of the last ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.ids import MatchId, NodeId
+from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord, Sink
+from sparewatt.inference.dispatch.run import JobRun
+from sparewatt.inference.matcher.filters import Situation
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
+from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.gateway_end import NodeLink
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        *,
+        table: NodeTable,
+        links: Mapping[NodeId, NodeLink],
+        health: HealthRules,
+        rules: DispatchRules,
+        seed: int,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._links = links
+        self._health = health
+        self._rules = rules
+        self._seed = seed
+        self._clock = clock
+        self._running: set[JobRun] = set()
+        self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def dispatch(self, job: Job, sink: Sink, *, policy: Policy) -> JobRun:
+        """Match and start a job. The sink hears of it at once or later, never twice."""
+        run = JobRun(
+            job,
+            sink,
+            table=self._table,
+            links=self._links,
+            policy=policy,
+            health=self._health,
+            rules=self._rules,
+            seed=self._seed,
+            clock=self._clock,
+            on_over=self._running.discard,
+        )
+        self._running.add(run)
+        self._keep(run.record)
+        run.start()
+        return run
+
+    def dry_run(self, job: MatchJob, *, policy: Policy) -> Decision:
+        """Who would serve it, without sending anything."""
+        at = Situation(now_s=self._clock.now_s(), rules=self._health)
+        return match(job, self._table, at, policy=policy, seed=self._seed)
+
+    def record(self, match_id: MatchId) -> MatchRecord | None:
+        return self._records.get(match_id)
+
+    def _keep(self, record: MatchRecord) -> None:
+        self._records[record.id] = record
+        while len(self._records) > MATCHES_KEPT:
+            self._records.popitem(last=False)

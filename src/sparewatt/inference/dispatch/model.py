@@ -1,0 +1,83 @@
+"""A job, its attempts, and who receives the reply."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.core.ids import KeyId, MatchId, NodeId
+from sparewatt.core.limits import JOB_TIMEOUT_S
+from sparewatt.inference.matcher.model import Decision, MatchJob
+
+
+class Sink(Protocol):
+    """Where a reply goes. Either `fail`, or `start`, then `data` any number of times, then `finish`."""
+
+    def start(self, headers: Mapping[str, str]) -> None: ...
+
+    def data(self, data: bytes) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None: ...
+
+
+class Outcome(enum.Enum):
+    """How a job or an attempt ended. An attempt may also be REFUSED or TIMED_OUT."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request that was admitted: what to send to a node, and how its reply is to be read."""
+
+    match: MatchJob
+    key_id: KeyId
+    body: bytes
+    stream: bool
+    wants_usage: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """Deadlines. An attempt gets a multiple of what was predicted, never less than the floor."""
+
+    first_token_floor_s: float = 30.0
+    first_token_factor: float = 4.0
+    whole_reply_floor_s: float = 120.0
+    idle_s: float = 60.0
+    job_s: float = JOB_TIMEOUT_S
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """One node's turn at a job. Times are milliseconds after the job arrived."""
+
+    node_id: NodeId
+    started_ms: float
+    outcome: Outcome = Outcome.RUNNING
+    reason: str | None = None
+    first_token_ms: float | None = None
+    ended_ms: float | None = None
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class MatchRecord:
+    """What is kept of a match: numbers and ids, never content."""
+
+    id: MatchId
+    key_id: KeyId
+    created_unix_s: float
+    decision: Decision
+    outcome: Outcome = Outcome.RUNNING
+    attempts: list[AttemptRecord] = field(default_factory=list)

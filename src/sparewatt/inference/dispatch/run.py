@@ -1,0 +1,252 @@
+"""A job from match to last byte. Numbered steps, one way through:
+
+1 match → 2 reserve → 3 attempt → (failed before anything was sent: back to 1, without the nodes tried) → 4 start the
+reply → 5 pass on → 6 finish. A failure after step 4 ends the stream in an error object: never in a bare end of file,
+and never by sending something twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import (
+    BadRequest,
+    FirstTokenTimeout,
+    JobFailed,
+    ModelNotFound,
+    NoCapacity,
+    NoEligibleNode,
+    SparewattError,
+)
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import ATTEMPTS_MAX, REFUSALS_MAX
+from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Sink
+from sparewatt.inference.matcher.explain import nearest_models
+from sparewatt.inference.matcher.filters import Situation
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, Rejection
+from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.link.gateway_end import NodeLink
+from sparewatt.protocol.openai import error_body
+
+RETRY_AFTER_S = 2.0
+_MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
+"""Reasons that time can mend: the client is told to come back."""
+
+
+class Refused(BadRequest):
+    """A model server found fault with the request itself."""
+
+
+class JobRun:
+    """Implements AttemptOwner; one instance per job."""
+
+    def __init__(
+        self,
+        job: Job,
+        sink: Sink,
+        *,
+        table: NodeTable,
+        links: Mapping[NodeId, NodeLink],
+        policy: Policy,
+        health: HealthRules,
+        rules: DispatchRules,
+        seed: int,
+        clock: Clock,
+        on_over: Callable[[JobRun], None],
+    ) -> None:
+        self.job = job
+        self._sink = sink
+        self._table = table
+        self._links = links
+        self._policy = policy
+        self._health = health
+        self._rules = rules
+        self._seed = seed
+        self._clock = clock
+        self._on_over = on_over
+        self._began_s = clock.now_s()
+        self._tried: set[NodeId] = set()
+        self._attempt: Attempt | None = None
+        self._held: Reservation | None = None
+        self._replying = False
+        self._over = False
+        self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
+        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._match())
+
+    def start(self) -> None:
+        if self.record.decision.best is None:
+            self._fail(no_match_error(self.record.decision, self._table))
+        else:
+            self._try(self.record.decision.best)
+
+    def cancel(self) -> None:
+        """The client is gone: stop the node, keep the books."""
+        if not self._over:
+            self._stop_attempt(Outcome.CANCELLED, "the client disconnected")
+            self._end(Outcome.CANCELLED)
+
+    def consumed(self, n_bytes: int) -> None:
+        if self._attempt is not None:
+            self._attempt.consumed(n_bytes)
+
+    # what an attempt calls
+
+    def on_output(self, data: bytes) -> None:
+        if not self._replying:
+            self._begin_reply("text/event-stream")
+        self._sink.data(data)
+
+    def on_done(self, data: bytes) -> None:
+        if not self._replying:
+            self._begin_reply("text/event-stream" if self.job.stream else "application/json")
+        if data:
+            self._sink.data(data)
+        record = self._close_attempt(Outcome.DONE, None)
+        self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=record.tokens or None)
+        self._sink.finish()
+        self._end(Outcome.DONE)
+
+    def on_bad_request(self, status: int, message: str) -> None:
+        self._close_attempt(Outcome.DONE, f"status {status}")
+        error = Refused(message)
+        self._fail(error)
+
+    def on_failed(self, outcome: Outcome, reason: str) -> None:
+        record = self._close_attempt(outcome, reason)
+        if outcome is not Outcome.REFUSED:
+            self._table.note_failure(record.node_id, now_s=self._clock.now_s())
+        if self._replying:
+            self._break_reply(reason)
+        elif self._attempts_left():
+            self._next()
+        else:
+            self._fail(self._exhausted_error())
+
+    # inside
+
+    def _match(self) -> Decision:
+        at = Situation(now_s=self._clock.now_s(), rules=self._health, tried=self._tried)
+        return match(self.job.match, self._table, at, policy=self._policy, seed=self._seed)
+
+    def _next(self) -> None:
+        best = self._match().best
+        if best is None:
+            self._fail(self._exhausted_error())
+        else:
+            self._try(best)
+
+    def _try(self, candidate: Candidate) -> None:
+        self._tried.add(candidate.node_id)
+        self._held = self._table.reserve(candidate.node_id, self.job.match, now_s=self._clock.now_s())
+        record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
+        self.record.attempts.append(record)
+        self._attempt = Attempt(self.job, candidate, record, owner=self, rules=self._rules, clock=self._clock)
+        link = self._links.get(candidate.node_id)
+        if link is None:
+            self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
+        else:
+            self._attempt.start(link)
+
+    def _begin_reply(self, content_type: str) -> None:
+        self._replying = True
+        record = self.record.attempts[-1]
+        record.first_token_ms = self._elapsed_ms()
+        if self._held is not None:
+            self._table.prompt_read(self._held)
+        self._sink.start({"content-type": content_type} | self._headers())
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}
+        if self.record.attempts:
+            node_id = self.record.attempts[-1].node_id
+            row = self._table.get(node_id)
+            headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
+        return headers
+
+    def _close_attempt(self, outcome: Outcome, reason: str | None) -> AttemptRecord:
+        record = self.record.attempts[-1]
+        record.outcome, record.reason = outcome, reason
+        record.ended_ms = self._elapsed_ms()
+        record.tokens = self._attempt.tokens if self._attempt else 0
+        self._attempt = None
+        if self._held is not None:
+            self._table.release(self._held)
+            self._held = None
+        return record
+
+    def _stop_attempt(self, outcome: Outcome, reason: str) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._close_attempt(outcome, reason)
+
+    def _attempts_left(self) -> bool:
+        """Three attempts, and two refusals on top: a refusal costs nothing and must not use up a good request."""
+        refusals = sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
+        return len(self.record.attempts) - min(refusals, REFUSALS_MAX) < ATTEMPTS_MAX
+
+    def _exhausted_error(self) -> SparewattError:
+        tries = self.record.attempts
+        story = "; ".join(f"{a.node_id[:10]}… {a.reason}" for a in tries)
+        message = f"No node could answer after {len(tries)} attempt(s): {story}."
+        if all(a.outcome is Outcome.REFUSED for a in tries):
+            return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
+        if all(a.outcome is Outcome.TIMED_OUT for a in tries):
+            return FirstTokenTimeout(message)
+        return JobFailed(message)
+
+    def _break_reply(self, reason: str) -> None:
+        error = JobFailed(f"The node was lost in the middle of the answer ({reason}). What came before is incomplete.")
+        self._sink.data(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
+        self._sink.finish()
+        self._end(Outcome.FAILED)
+
+    def _run_out_of_time(self) -> None:
+        if self._over:
+            return
+        reason = f"the job took longer than {self._rules.job_s:.0f} s"
+        self._stop_attempt(Outcome.TIMED_OUT, reason)
+        if self._replying:
+            self._break_reply(reason)
+        else:
+            self._fail(FirstTokenTimeout(f"No answer: {reason}."))
+
+    def _fail(self, error: SparewattError) -> None:
+        self._sink.fail(error, self._headers())
+        self._end(Outcome.FAILED)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._over = True
+        self._timer.cancel()
+        self.record.outcome = outcome
+        self._on_over(self)
+
+    def _elapsed_ms(self) -> float:
+        return round((self._clock.now_s() - self._began_s) * 1000, 3)
+
+
+def no_match_error(decision: Decision, table: NodeTable) -> SparewattError:
+    """Why nobody can have the job: the model's name, the moment, or the request."""
+    model = decision.job.model
+    reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
+    if not reasons:
+        return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
+    if reasons & _MAY_PASS:
+        said = ", ".join(sorted(reason.value for reason in reasons & _MAY_PASS))
+        return NoCapacity(
+            f"No node can take {model!r} right now (stopped by: {said}). Try again in a moment.",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    if Rejection.PROMPT_TOO_LONG in reasons:
+        longest = max(item.had for item in decision.rejected if item.reason is Rejection.PROMPT_TOO_LONG)
+        return ContextTooLong(f"The prompt is longer than the {longest:.0f} tokens that {model!r} can hold here.")
+    return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
+
+
+class ContextTooLong(BadRequest):
+    code = "context_length_exceeded"

@@ -1,0 +1,43 @@
+"""Cutting a byte stream into server-sent events, wherever the network happened to cut it."""
+
+from __future__ import annotations
+
+import re
+
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+DONE = b"[DONE]"
+
+
+class EventSplitter:
+    """Feed bytes, get whole events back, each with the blank line that ends it."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        buffer = self._rest + data if self._rest else data
+        events: list[bytes] = []
+        at = 0
+        for end in _BLANK_LINE.finditer(buffer):
+            events.append(buffer[at : end.end()])
+            at = end.end()
+        self._rest = buffer[at:]
+        if len(self._rest) > SSE_EVENT_BYTES_MAX:
+            raise ProtocolViolation("a server-sent event is over the limit")
+        return events
+
+    @property
+    def rest(self) -> bytes:
+        """An event that has not ended yet."""
+        return self._rest
+
+
+def event_data(event: bytes) -> bytes | None:
+    """The data of one event, or None if it carries none (a comment, say)."""
+    if event.startswith(b"data: ") and event.count(b"\n") <= 2 and b"\r" not in event:
+        return event[6:].rstrip(b"\n")
+    lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None

@@ -1,0 +1,102 @@
+"""A decision in words and numbers, for the developer who asks why this node and the owner who asks why not theirs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sparewatt.core.ids import NodeId
+from sparewatt.core.money import format_usd
+from sparewatt.inference.matcher.model import Candidate, Decision, NodeRow, Rejected, Rejection
+from sparewatt.inference.matcher.policies import POLICIES, Policy
+
+NEAREST_MODELS = 3
+
+_SENTENCES = {
+    Rejection.OFFLINE: "is not connected",
+    Rejection.DRAINING: "is finishing its jobs before it stops",
+    Rejection.NO_MODEL: "does not serve this model",
+    Rejection.PROMPT_TOO_LONG: "holds {had:.0f} tokens of context; the prompt has at least {needed:.0f}",
+    Rejection.TOO_LITTLE_VRAM: "has {had:.3g} bytes of memory; the job needs {needed:.3g}",
+    Rejection.NOT_MEASURED: "has not been measured for this model yet",
+    Rejection.FULL: "already has all the jobs it may queue ({had:.0f})",
+    Rejection.ALREADY_TRIED: "was tried for this job and failed",
+}
+
+
+def nearest_models(wanted: str, known: Iterable[str]) -> list[str]:
+    """The ids most like what was asked for, best first."""
+    by_case = {model.lower(): model for model in sorted(known)}
+    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=NEAREST_MODELS, cutoff=0.0)
+    return [by_case[model] for model in close]
+
+
+def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
+    """The part of an explanation that the matcher knows; attempts are added by who dispatched."""
+    policy = POLICIES[decision.policy]
+    return {
+        "policy": decision.policy,
+        "model": decision.job.model,
+        "job": {"prompt_tokens": decision.job.prompt_tokens, "output_tokens": decision.job.output_tokens},
+        "candidates_total": decision.total,
+        "funnel": _funnel(decision),
+        "rejected": [_describe_rejected(item, rows) for item in decision.rejected],
+        "ranked": [_describe_candidate(item, policy, rows) for item in decision.ranked],
+        "chosen": decision.best.node_id if decision.best else None,
+        "nearest_relaxations": [] if decision.ranked else _relaxations(decision),
+    }
+
+
+def _funnel(decision: Decision) -> list[dict[str, Any]]:
+    left = decision.total
+    steps = []
+    for reason in Rejection:
+        dropped = decision.dropped.get(reason, 0)
+        left -= dropped
+        steps.append({"filter": reason.value, "dropped": dropped, "left": left})
+    return steps
+
+
+def _describe_rejected(item: Rejected, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
+    return {
+        "node": item.node_id,
+        "name": _name(item.node_id, rows),
+        "reason": item.reason.name.lower(),
+        "detail": _SENTENCES[item.reason].format(needed=item.needed, had=item.had),
+    }
+
+
+def _describe_candidate(item: Candidate, policy: Policy, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
+    row = rows.get(item.node_id)
+    in_seconds = policy.unit == "s"
+    return {
+        "node": item.node_id,
+        "name": _name(item.node_id, rows),
+        "region": row.specs.region if row else None,
+        "cost_s": round(item.cost, 6) if in_seconds else None,
+        "score": None if in_seconds else round(-item.cost, 6),
+        "parts": {name: round(part, 6) for name, part in zip((*policy.part_names, "jitter"), item.parts, strict=True)},
+        "predicted_ttft_s": round(item.predicted_ttft_s, 6),
+        "price_usd": format_usd(item.price_nano),
+    }
+
+
+def _name(node_id: NodeId, rows: Mapping[NodeId, NodeRow]) -> str | None:
+    row = rows.get(node_id)
+    return row.specs.name if row else None
+
+
+def _relaxations(decision: Decision) -> list[str]:
+    """What would have to change for somebody to be eligible, nearest first."""
+    found = []
+    too_long = [r.had for r in decision.rejected if r.reason is Rejection.PROMPT_TOO_LONG]
+    if too_long:
+        found.append(f"a prompt under {max(too_long):.0f} tokens adds {len(too_long)} node(s)")
+    too_big = [r.had for r in decision.rejected if r.reason is Rejection.TOO_LITTLE_VRAM]
+    if too_big:
+        found.append(f"a job that fits {max(too_big):.3g} bytes of memory adds {len(too_big)} node(s)")
+    for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
+        if decision.dropped.get(reason):
+            found.append(f"waiting for {decision.dropped[reason]} node(s) to {words}")
+    return found

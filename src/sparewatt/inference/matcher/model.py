@@ -1,0 +1,116 @@
+"""What the matcher looks at and what it decides."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+
+
+class Rejection(enum.Enum):
+    """Why a node cannot have a job. The value is the filter's name in the funnel; the order is the filters' order."""
+
+    NO_MODEL = "model"
+    OFFLINE = "online"
+    DRAINING = "accepting"
+    PROMPT_TOO_LONG = "context"
+    TOO_LITTLE_VRAM = "vram"
+    NOT_MEASURED = "measured"
+    FULL = "capacity"
+    ALREADY_TRIED = "not_tried"
+
+
+class NodeState(enum.Enum):
+    """How a node looks from here."""
+
+    ONLINE = "online"
+    BUSY = "busy"
+    SUSPECT = "suspect"
+    OFFLINE = "offline"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRules:
+    """When silence means trouble. NeuralGrid's values are 30 s, 3 and 3."""
+
+    heartbeat_s: float = 5.0
+    suspect_after_missed: int = 2
+    offline_after_missed: int = 3
+    grace_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MatchJob:
+    """A job as the matcher sees it: sizes and wishes, never content."""
+
+    id: MatchId
+    model: ModelId
+    prompt_tokens: int
+    output_tokens: int
+    prompt_tokens_floor: int = 0
+    """What the prompt holds at the very least: a wrong estimate must not turn a good request away."""
+
+
+@dataclass(slots=True)
+class NodeRow:
+    """One node as this gateway sees it. Written by the table only."""
+
+    id: NodeId
+    specs: NodeSpecs
+    models: dict[str, ModelReport] = field(default_factory=dict)
+    load: NodeLoad = field(default_factory=NodeLoad)
+    connected: bool = False
+    last_heard_s: float = 0.0
+    last_seen_unix_s: float | None = None
+    rtt_s: float = 0.0
+    suspect_until_s: float = 0.0
+    own_jobs: int = 0
+    own_prompt_tokens: int = 0
+    """Prompts dispatched from here whose first token has not come yet."""
+    own_output_tokens: int = 0
+    """Output expected of the jobs dispatched from here."""
+    jobs_done: int = 0
+    jobs_failed: int = 0
+
+    @property
+    def jobs_there(self) -> int:
+        """Work on the node now: what we sent (exact, counted at pick time) and what others did (as last reported)."""
+        return self.own_jobs + self.load.foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An eligible node and what it would cost, part by part, in the policy's own unit."""
+
+    node_id: NodeId
+    cost: float
+    parts: tuple[float, ...]
+    predicted_ttft_s: float
+    price_nano: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    node_id: NodeId
+    reason: Rejection
+    needed: float = 0.0
+    had: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything about one match, as numbers. Sentences are made from it when somebody asks."""
+
+    job: MatchJob
+    policy: str
+    total: int
+    ranked: tuple[Candidate, ...]
+    rejected: tuple[Rejected, ...]
+    dropped: dict[Rejection, int]
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.ranked[0] if self.ranked else None

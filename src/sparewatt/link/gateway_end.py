@@ -1,0 +1,196 @@
+"""The gateway's end of a link: opens jobs on a node and hands what comes back to their listeners.
+
+Plain callbacks, no tasks: a frame that arrives has reached its client's sink when `receive` returns.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Protocol
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import LINK_FRAME_BYTES_MAX
+from sparewatt.link.outbox import Outbox
+from sparewatt.protocol.link import (
+    Credit,
+    End,
+    Fail,
+    Frame,
+    Goodbye,
+    Head,
+    Op,
+    Open,
+    decode_frames,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+
+_STREAM_MAX = (1 << 32) - 1
+_STAMP = struct.Struct(">d")
+
+
+class StreamListener(Protocol):
+    """Who opened a job. After `on_end` or `on_fail` nothing more is called."""
+
+    def on_head(self, head: Head) -> None: ...
+
+    def on_data(self, data: bytes) -> None: ...
+
+    def on_end(self, end: End) -> None: ...
+
+    def on_fail(self, fail: Fail) -> None: ...
+
+
+class LinkObserver(Protocol):
+    """Who keeps the table of nodes."""
+
+    def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None: ...
+
+    def on_load(self, node_id: NodeId, load: NodeLoad) -> None: ...
+
+    def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
+
+
+class Stream:
+    """One job on one link, seen from the gateway."""
+
+    def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
+        self._link = link
+        self.number = number
+        self.listener = listener
+        self.window_left = window_bytes
+        self.has_head = False
+
+    def grant(self, n_bytes: int) -> None:
+        """The client has taken `n_bytes`: the node may send as many more."""
+        if n_bytes > 0 and self._link.has(self):
+            self.window_left += n_bytes
+            self._link.send(encode_message(Op.CREDIT, Credit(n_bytes=n_bytes), stream=self.number))
+
+    def cancel(self) -> None:
+        """Stop the job on the node. The listener hears nothing more."""
+        if self._link.forget(self):
+            self._link.send(encode_frame(Op.CANCEL, self.number))
+
+
+class NodeLink:
+    """An authenticated link to one node."""
+
+    def __init__(self, node_id: NodeId, *, outbox: Outbox, observer: LinkObserver, clock: Clock) -> None:
+        self.node_id = node_id
+        self._outbox = outbox
+        self._observer = observer
+        self._clock = clock
+        self._streams: dict[int, Stream] = {}
+        self._last_number = 0
+        self.last_heard_s = clock.now_s()
+
+    def open(self, job: Open, body: bytes, listener: StreamListener) -> Stream:
+        if self._last_number >= _STREAM_MAX:
+            raise ProtocolViolation("this link has run out of stream numbers")
+        self._last_number += 1
+        stream = Stream(self, self._last_number, job.window_bytes, listener)
+        self._streams[stream.number] = stream
+        self.send(encode_message(Op.OPEN, job, stream=stream.number))
+        for at in range(0, len(body), LINK_FRAME_BYTES_MAX):
+            self.send(encode_frame(Op.BODY, stream.number, body[at : at + LINK_FRAME_BYTES_MAX]))
+        return stream
+
+    def send(self, frame: bytes) -> None:
+        self._outbox.put(frame)
+
+    def has(self, stream: Stream) -> bool:
+        return self._streams.get(stream.number) is stream
+
+    def forget(self, stream: Stream) -> bool:
+        return self._streams.pop(stream.number, None) is not None
+
+    def ping(self) -> None:
+        self.send(encode_frame(Op.PING, 0, _STAMP.pack(self._clock.now_s())))
+
+    def say_goodbye(self, reason: str) -> None:
+        self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
+
+    def receive(self, message: bytes) -> None:
+        """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
+        self.last_heard_s = self._clock.now_s()
+        for frame in decode_frames(message):
+            if frame.stream:
+                self._receive_job_frame(frame)
+            else:
+                self._receive_link_frame(frame)
+
+    def lost(self, why: str) -> None:
+        """The socket is gone: every open job fails at once, so that another node can take over."""
+        streams, self._streams = list(self._streams.values()), {}
+        for stream in streams:
+            stream.listener.on_fail(Fail(code="link_lost", message=why))
+
+    def _receive_link_frame(self, frame: Frame) -> None:
+        match frame.op:
+            case Op.LOAD:
+                self._observer.on_load(self.node_id, decode_message(frame.payload, NodeLoad))
+            case Op.SPECS:
+                self._observer.on_specs(self.node_id, decode_message(frame.payload, NodeSpecs))
+            case Op.PONG:
+                self._receive_pong(frame.payload)
+            case Op.GOODBYE:
+                decode_message(frame.payload, Goodbye)  # the socket's end follows and says the rest
+            case _:
+                raise ProtocolViolation(f"{frame.op.name} does not belong on stream 0")
+
+    def _receive_pong(self, payload: bytes) -> None:
+        if len(payload) != _STAMP.size:
+            raise ProtocolViolation("a PONG returns the PING's 8 bytes")
+        rtt_s = self._clock.now_s() - float(_STAMP.unpack(payload)[0])
+        if 0 <= rtt_s <= 600:  # anything else is an echo that the node made up
+            self._observer.on_rtt(self.node_id, rtt_s)
+
+    def _receive_job_frame(self, frame: Frame) -> None:
+        if frame.stream > self._last_number:
+            raise ProtocolViolation(f"stream {frame.stream} was never opened")
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            return  # cancelled by us while the frame was on its way
+        match frame.op:
+            case Op.HEAD:
+                self._receive_head(stream, frame.payload)
+            case Op.DATA:
+                self._receive_data(stream, frame.payload)
+            case Op.END:
+                self._receive_end(stream, frame.payload)
+            case Op.FAIL:
+                self._receive_fail(stream, frame.payload)
+            case _:
+                raise ProtocolViolation(f"{frame.op.name} does not belong to a job")
+
+    def _receive_head(self, stream: Stream, payload: bytes) -> None:
+        if stream.has_head:
+            raise ProtocolViolation("a job has one HEAD")
+        stream.has_head = True
+        stream.listener.on_head(decode_message(payload, Head))
+
+    def _receive_data(self, stream: Stream, payload: bytes) -> None:
+        stream.window_left -= len(payload)
+        if stream.window_left < 0 or not stream.has_head:
+            raise ProtocolViolation("DATA came before HEAD or beyond the window")
+        stream.listener.on_data(payload)
+
+    def _receive_end(self, stream: Stream, payload: bytes) -> None:
+        end = decode_message(payload, End)
+        if not stream.has_head:
+            raise ProtocolViolation("END came before HEAD")
+        self._observer.on_load(self.node_id, end.load)
+        self.forget(stream)
+        stream.listener.on_end(end)
+
+    def _receive_fail(self, stream: Stream, payload: bytes) -> None:
+        fail = decode_message(payload, Fail)
+        if fail.load is not None:
+            self._observer.on_load(self.node_id, fail.load)
+        self.forget(stream)
+        stream.listener.on_fail(fail)

@@ -1,0 +1,116 @@
+"""Who is dialling, and whom: three messages before a link carries anything.
+
+The node signs the host name it dialled and a nonce from each side. So a recorded proof is worthless later, and a
+gateway in the middle cannot pass a node's proof on to another gateway. The join token is looked at only afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import LINK_HANDSHAKE_S
+from sparewatt.core.rng import Rng
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link import (
+    PROTOCOL,
+    Challenge,
+    Hello,
+    Op,
+    Proof,
+    Reject,
+    Welcome,
+    challenge_digest,
+    decode_frames,
+    decode_message,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeSpecs
+from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
+
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+def host_of(url: str) -> str:
+    """The name that both sides sign: `host:port` in lower case, the port always written."""
+    parts = urlsplit(url)
+    if parts.hostname is None:
+        raise ValueError(f"{url!r} names no host")
+    return f"{parts.hostname.lower()}:{parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A node that has proved to hold its key. Whether it may join is not decided here."""
+
+    node_id: NodeId
+    token: str | None
+    specs: NodeSpecs
+
+
+async def identify(socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng) -> Visitor:
+    """The gateway's half. Raises JoinRefused with what to tell the node."""
+    async with asyncio.timeout(LINK_HANDSHAKE_S):
+        hello = decode_message(await _receive(socket, Op.HELLO), Hello)
+        _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
+        nonce = rng.randbytes(32).hex()
+        await socket.send(encode_message(Op.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
+        proof = decode_message(await _receive(socket, Op.PROOF), Proof)
+    node_id = NodeId(hello.node_id)
+    digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
+    if not _signed_by(node_id, digest, bytes.fromhex(proof.signature)):
+        raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
+    return Visitor(node_id=node_id, token=hello.token, specs=proof.specs)
+
+
+async def introduce(
+    socket: Socket, *, key: SigningKey, host: str, token: str | None, specs: NodeSpecs, agent_version: str, rng: Rng
+) -> Welcome:
+    """The node's half. Raises JoinRefused with the gateway's reason."""
+    nonce = rng.randbytes(32).hex()
+    hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
+    async with asyncio.timeout(LINK_HANDSHAKE_S):
+        await socket.send(encode_message(Op.HELLO, hello))
+        challenge = decode_message(await _receive(socket, Op.CHALLENGE), Challenge)
+        digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
+        await socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
+        return decode_message(await _receive(socket, Op.WELCOME), Welcome)
+
+
+def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) -> None:
+    if hello.protocol != PROTOCOL:
+        older, newer = ("gateway", "agent") if hello.protocol > PROTOCOL else ("agent", "gateway")
+        raise JoinRefused(
+            f"The {newer} speaks a newer link protocol: update the {older} "
+            f"(agent {hello.agent_version}, gateway {gateway_version}).",
+            reason="protocol_version",
+        )
+    if hello.host not in hosts:
+        raise JoinRefused(
+            f"This gateway is not {hello.host!r}. Join under the address it prints, or start it with --public-url.",
+            reason="wrong_host",
+        )
+
+
+def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:
+    try:
+        return recover_address(digest, signature) == node_id
+    except BadSignature:
+        return False
+
+
+async def _receive(socket: Socket, expected: Op) -> bytes:
+    """The payload of a message that holds just the expected frame."""
+    frames = decode_frames(await socket.receive())
+    if len(frames) == 1 and frames[0].op is Op.REJECT:
+        reject = decode_message(frames[0].payload, Reject)
+        if not reject.final:
+            raise LinkLost(reject.message)
+        raise JoinRefused(reject.message, reason=reject.reason)
+    if len(frames) != 1 or frames[0].op is not expected or frames[0].stream:
+        raise ProtocolViolation(f"expected {expected.name}")
+    return frames[0].payload

@@ -1,0 +1,154 @@
+"""The node's end of a link: collects a job's body, starts it, and sends its reply within the credit it was given."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.link.outbox import Outbox
+from sparewatt.protocol.link import (
+    Credit,
+    End,
+    Fail,
+    Frame,
+    Goodbye,
+    Head,
+    Op,
+    Open,
+    decode_frames,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+
+
+class JobRunner(Protocol):
+    """Who does the work: the agent."""
+
+    def start(self, job: IncomingJob) -> None: ...
+
+    def cancel(self, job: IncomingJob) -> None: ...
+
+
+class IncomingJob:
+    """One job on the node, from OPEN to END or FAIL."""
+
+    def __init__(self, link: GatewayLink, number: int, meta: Open) -> None:
+        self._link = link
+        self.number = number
+        self.meta = meta
+        self.body = bytearray()
+        self._credit = meta.window_bytes
+        self._more_credit = asyncio.Event()
+
+    def add_credit(self, n_bytes: int) -> None:
+        self._credit += n_bytes
+        self._more_credit.set()
+
+    def head(self, head: Head) -> None:
+        self._link.send(encode_message(Op.HEAD, head, stream=self.number))
+
+    async def data(self, data: bytes) -> None:
+        """Send as it comes, waiting only when the gateway's client does not keep up."""
+        at = 0
+        while at < len(data):
+            while self._credit <= 0:
+                self._more_credit.clear()
+                await self._more_credit.wait()
+            piece = data[at : at + min(self._credit, LINK_FRAME_BYTES_MAX)]
+            self._credit -= len(piece)
+            at += len(piece)
+            self._link.send(encode_frame(Op.DATA, self.number, piece))
+
+    def end(self, end: End) -> None:
+        if self._link.close_job(self):
+            self._link.send(encode_message(Op.END, end, stream=self.number))
+
+    def fail(self, fail: Fail) -> None:
+        if self._link.close_job(self):
+            self._link.send(encode_message(Op.FAIL, fail, stream=self.number))
+
+
+class GatewayLink:
+    """An accepted link to one gateway."""
+
+    def __init__(self, *, outbox: Outbox, runner: JobRunner, clock: Clock) -> None:
+        self._outbox = outbox
+        self._runner = runner
+        self._clock = clock
+        self._jobs: dict[int, IncomingJob] = {}
+        self.last_heard_s = clock.now_s()
+        self.farewell: str | None = None
+
+    def send(self, frame: bytes) -> None:
+        self._outbox.put(frame)
+
+    def send_specs(self, specs: NodeSpecs) -> None:
+        self.send(encode_message(Op.SPECS, specs))
+
+    def send_load(self, load: NodeLoad) -> None:
+        self.send(encode_message(Op.LOAD, load))
+
+    def say_goodbye(self, reason: str) -> None:
+        self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
+        self._outbox.close()
+
+    def close_job(self, job: IncomingJob) -> bool:
+        return self._jobs.pop(job.number, None) is not None
+
+    def receive(self, message: bytes) -> None:
+        """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
+        self.last_heard_s = self._clock.now_s()
+        for frame in decode_frames(message):
+            self._receive_frame(frame)
+
+    def lost(self) -> None:
+        """The gateway is gone: nobody wants these answers any more."""
+        jobs, self._jobs = list(self._jobs.values()), {}
+        for job in jobs:
+            self._runner.cancel(job)
+
+    def _receive_frame(self, frame: Frame) -> None:
+        match frame.op:
+            case Op.PING:
+                self.send(encode_frame(Op.PONG, 0, frame.payload))
+            case Op.GOODBYE:
+                self.farewell = decode_message(frame.payload, Goodbye).reason
+            case Op.OPEN:
+                self._open(frame)
+            case Op.BODY | Op.CREDIT | Op.CANCEL:
+                self._receive_job_frame(frame)
+            case _:
+                raise ProtocolViolation(f"a gateway does not send {frame.op.name}")
+
+    def _open(self, frame: Frame) -> None:
+        if frame.stream == 0 or frame.stream in self._jobs or len(self._jobs) >= LINK_JOBS_MAX:
+            raise ProtocolViolation("OPEN on a stream that is taken, or too many jobs")
+        job = IncomingJob(self, frame.stream, decode_message(frame.payload, Open))
+        self._jobs[frame.stream] = job
+        if job.meta.body_bytes == 0:
+            self._runner.start(job)
+
+    def _receive_job_frame(self, frame: Frame) -> None:
+        job = self._jobs.get(frame.stream)
+        if job is None:
+            return  # it ended while the frame was on its way
+        match frame.op:
+            case Op.BODY:
+                self._add_body(job, frame.payload)
+            case Op.CREDIT:
+                job.add_credit(decode_message(frame.payload, Credit).n_bytes)
+            case _:
+                self.close_job(job)
+                self._runner.cancel(job)
+
+    def _add_body(self, job: IncomingJob, payload: bytes) -> None:
+        job.body += payload
+        if len(job.body) > job.meta.body_bytes:
+            raise ProtocolViolation("a body is longer than announced")
+        if len(job.body) == job.meta.body_bytes:
+            self._runner.start(job)

@@ -1,0 +1,153 @@
+"""The agent: dials the gateway, reports, runs jobs, dials again. What it reports is what its model server says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import aiohttp
+
+from sparewatt import __version__
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import LinkLost, ProtocolViolation
+from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng
+from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.node_end import GatewayLink
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.node.inventory import Inventory
+from sparewatt.node.jobs import Jobs
+from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.signing import SigningKey
+
+_log = Log("sparewatt.node")
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MAX_S = 30.0
+SILENCE_BEATS = 3
+DIAL_S = 10.0
+
+
+def backoff_s(failures: int, *, rng: Rng) -> float:
+    """Full jitter: somewhere between nothing and a bound that doubles, so that a fleet does not dial in step."""
+    bound = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 10))
+    return bound * (0.1 + 0.9 * rng.random())
+
+
+class Agent:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *,
+        key: SigningKey,
+        inventory: Inventory,
+        jobs: Jobs,
+        session: aiohttp.ClientSession,
+        clock: Clock,
+        rng: Rng,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._key = key
+        self._inventory = inventory
+        self._jobs = jobs
+        self._session = session
+        self._clock = clock
+        self._rng = rng
+        self._tell = tell
+        self._link: GatewayLink | None = None
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Stay joined until asked to stop. Raises JoinRefused when dialling again cannot help."""
+        failures = 0
+        while not self._stopping.is_set():
+            joined_at_s = self._clock.now_s()
+            try:
+                await self._join_once()
+            except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
+                _log.info("link_lost", why=str(error)[:200] or type(error).__name__)
+            stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
+            failures = 0 if stayed else failures + 1
+            await self._pause(backoff_s(failures, rng=self._rng))
+
+    async def drain(self) -> None:
+        """Finish running jobs, take no new ones, then leave."""
+        self._jobs.draining = True
+        self._report_load()
+        await self._jobs.wait_until_idle(self._settings.drain_s)
+        self._stopping.set()
+        if self._link is not None:
+            self._link.say_goodbye("the node is stopping")
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def _join_once(self) -> None:
+        url = self._settings.gateway_url.rstrip("/").removesuffix("/v1")
+        async with asyncio.timeout(DIAL_S):
+            ws = await self._session.ws_connect(url + LINK_PATH, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0)
+        socket = AiohttpSocket(ws)
+        try:
+            welcome = await introduce(
+                socket,
+                key=self._key,
+                host=host_of(url),
+                token=self._settings.token,
+                specs=self._inventory.specs,
+                agent_version=__version__,
+                rng=self._rng,
+            )
+            self._tell(f"joined {url} as {self._key.address}")
+            await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
+        finally:
+            await socket.close()
+
+    async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
+        outbox = Outbox()
+        link = self._link = GatewayLink(outbox=outbox, runner=self._jobs, clock=self._clock)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(self._listen(link, socket)),
+                    tasks.create_task(self._beat(link, heartbeat_s)),
+                    tasks.create_task(self._report_changes(link)),
+                ]
+                await outbox.run(socket)  # returns once goodbye is said
+                for task in background:
+                    task.cancel()
+        except* (LinkLost, ProtocolViolation) as group:
+            raise LinkLost(link.farewell or str(group.exceptions[0])) from None
+        finally:
+            self._link = None
+            link.lost()
+
+    async def _listen(self, link: GatewayLink, socket: Socket) -> None:
+        while True:
+            link.receive(await socket.receive())
+
+    async def _beat(self, link: GatewayLink, heartbeat_s: float) -> None:
+        """Report on every beat, and give up on a gateway that has gone silent."""
+        while True:
+            if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
+                raise LinkLost("the gateway has gone silent")
+            await self._inventory.refresh_load()
+            link.send_load(self._jobs.load())
+            await asyncio.sleep(heartbeat_s)
+
+    async def _report_changes(self, link: GatewayLink) -> None:
+        """Models come, go and get measured while the link is up. The first report may be newer than the handshake's."""
+        while True:
+            link.send_specs(self._inventory.specs)
+            await self._inventory.changed()
+
+    def _report_load(self) -> None:
+        if self._link is not None:
+            self._link.send_load(self._jobs.load())

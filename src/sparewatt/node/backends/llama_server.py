@@ -1,0 +1,58 @@
+"""The built-in model server: llama.cpp's own HTTP server, from the xllamacpp wheel, as a process of its own.
+
+Run as `python -m sparewatt.node.backends.llama_server …`. One thread: its spin barrier starves when cores are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from sparewatt.core.errors import StartupError
+from sparewatt.supervisor.lifeline import die_with_parent
+
+
+def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> None:
+    """Load the model, serve it on loopback, return on SIGTERM or SIGINT."""
+    try:
+        import xllamacpp  # noqa: PLC0415 (optional: only nodes that serve a file themselves need it)
+    except ImportError:
+        raise StartupError("Serving a file needs llama.cpp: pip install 'sparewatt[up]'.") from None
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.model_alias = {alias}
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.n_parallel = slots
+    params.n_ctx = context
+    params.kv_unified = True
+    params.cpuparams.n_threads = 1
+    params.cpuparams_batch.n_threads = 1
+    params.endpoint_slots = True
+    params.endpoint_props = True
+    params.ui = False
+    params.verbosity = 1
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = xllamacpp.Server(params)  # returns when the model is loaded; lives until it is collected
+    stop.wait()
+    del server
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="sparewatt-llama-server")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--alias", required=True)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--port", type=int, required=True)
+    given = parser.parse_args()
+    die_with_parent()
+    serve(given.model, alias=given.alias, slots=given.slots, context=given.context, port=given.port)
+
+
+if __name__ == "__main__":
+    main()

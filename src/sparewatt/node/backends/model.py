@@ -1,0 +1,65 @@
+"""What the agent needs of a model server. Every adapter passes the same contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparewatt.protocol.node import ModelState
+
+
+class BackendError(Exception):
+    """The model server could not be reached or made no sense. The message names no content."""
+
+
+class BackendUnreachable(BackendError):
+    pass
+
+
+class BackendBroke(BackendError):
+    """It answered, then stopped in the middle, or answered nonsense."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendModel:
+    id: str
+    state: ModelState
+    context_length: int | None
+    quantization: str | None
+    weights_bytes: int
+    kv_bytes_per_token: int
+    parameters: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendLoad:
+    """Requests that the server works on now, ours and others', and how many it can work on at once."""
+
+    running: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackendReply:
+    status: int
+    content_type: str
+    chunks: AsyncIterator[bytes]
+    """Raises BackendBroke if the server stops in the middle."""
+
+
+class Backend(Protocol):
+    kind: str
+
+    async def models(self) -> list[BackendModel]:
+        """Raises BackendError."""
+        ...
+
+    async def load(self) -> BackendLoad | None:
+        """None if the server does not tell."""
+        ...
+
+    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[BackendReply]:
+        """Raises BackendError. Leaving the context early stops the generation."""
+        ...

@@ -1,0 +1,39 @@
+"""A node's key: made on first start, kept in one private file. Its address is the node's name everywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.rng import Rng
+from sparewatt.protocol.signing import SigningKey
+
+KEY_FILE = "node.key"
+
+
+def load_or_create_key(data_dir: Path, *, rng: Rng) -> SigningKey:
+    """Raises StartupError if the file is there but others can read it, or it holds no key."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = data_dir / KEY_FILE
+    if not path.exists():
+        _create(path, SigningKey.generate(rng=rng))
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise StartupError(f"The node's key can be read by others. Run: chmod 600 {path}")
+    try:
+        return SigningKey.read(path)
+    except ValueError:
+        raise StartupError(
+            f"{path} holds no key. If you have no backup of it, delete it; the node then joins as a new one."
+        ) from None
+
+
+def _create(path: Path, key: SigningKey) -> None:
+    """Written whole under another name first: a crash leaves no half of a key."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key.secret_hex())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)

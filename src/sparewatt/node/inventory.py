@@ -1,0 +1,169 @@
+"""What the node has: hardware, models, measured speeds, and the model server's own load. The source of all reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sparewatt import __version__
+from sparewatt.core.clock import Clock
+from sparewatt.core.log import Log
+from sparewatt.core.money import parse_usd
+from sparewatt.core.rng import Rng
+from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.openai import OpenAIBackend
+from sparewatt.node.hardware import Hardware
+from sparewatt.node.measure import MeasuredFile, measure
+from sparewatt.node.pricing import price_of
+from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+
+_log = Log("sparewatt.node")
+LOOK_S = 5.0
+MEASURE_AGAIN_S = 60.0
+
+
+class Inventory:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        backend: OpenAIBackend,
+        hardware: Hardware,
+        measured: MeasuredFile,
+        *,
+        clock: Clock,
+        rng: Rng,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._hardware = hardware
+        self._measured = measured
+        self._clock = clock
+        self._rng = rng
+        self._tell = tell
+        self._models: list[BackendModel] = []
+        self._slots = 1
+        self._load: BackendLoad | None = None
+        self._news = asyncio.Event()
+        self._look = asyncio.Event()
+        self._measure_not_before_s: dict[str, float] = {}
+        self.specs = self._make_specs()
+
+    async def changed(self) -> None:
+        """Wait until the specs are other than they were."""
+        self._news.clear()
+        await self._news.wait()
+
+    def look_again(self) -> None:
+        """Something failed: ask the server now instead of at the next round."""
+        self._look.set()
+
+    def foreign_requests(self, mine: int) -> int:
+        """Requests on the server that did not come from here, as last seen."""
+        return max(0, self._load.running - mine) if self._load else 0
+
+    async def refresh_load(self) -> None:
+        self._load = await self._backend.load()
+
+    async def run(self) -> None:
+        """Keep looking; measure what is new."""
+        while True:
+            await self.refresh()
+            self._look.clear()
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    async def refresh(self) -> None:
+        try:
+            self._models = await self._backend.models()
+            self._slots = await self._backend.slots()
+        except BackendError as error:
+            if self._models:
+                _log.warning("backend_lost", why=str(error))
+            self._models = []
+        self._publish()
+        for model in self._models:
+            await self._measure_if_new(model)
+
+    async def _measure_if_new(self, model: BackendModel) -> None:
+        key = self._key(model)
+        too_early = self._clock.now_s() < self._measure_not_before_s.get(key, 0.0)
+        if model.state != "warm" or too_early or self._measured.get(key) is not None:
+            return
+        self._tell(f"measuring {model.id} …")
+        try:
+            speed = await measure(
+                self._backend, model.id, limit_tps=self._settings.speed_limit_tps, clock=self._clock, rng=self._rng
+            )
+        except BackendError as error:
+            _log.warning("measure_failed", model=model.id, why=str(error))
+            self._measure_not_before_s[key] = self._clock.now_s() + MEASURE_AGAIN_S
+            return
+        self._measured.put(key, speed)
+        self._tell(
+            f"measured {model.id}: first token {speed.ttft_s * 1000:.0f} ms, "
+            f"reads {speed.prefill_tps:.0f} tokens/s, writes {speed.decode_tps:.0f} tokens/s"
+        )
+        self._publish()
+
+    def _key(self, model: BackendModel) -> str:
+        """Another file under the same name, or another speed limit, is measured anew."""
+        return f"{model.id}|{model.weights_bytes}|{self._settings.speed_limit_tps}"
+
+    def _publish(self) -> None:
+        specs = self._make_specs()
+        if specs != self.specs:
+            self.specs = specs
+            self._news.set()
+
+    def _make_specs(self) -> NodeSpecs:
+        return NodeSpecs(
+            name=self._settings.name or "node",
+            region=self._settings.region,
+            gpu=self._hardware.gpu,
+            gpu_count=self._hardware.gpu_count,
+            vram_bytes=self._hardware.vram_bytes,
+            tflops=self._hardware.tflops,
+            hourly_price_nano=parse_usd(self._settings.hourly_usd),
+            slots=self._slots,
+            backend=self._backend.kind,
+            agent_version=__version__,
+            models=tuple(self._report(model) for model in self._models),
+            tflops_measured=self._tflops_measured(),
+        )
+
+    def _report(self, model: BackendModel) -> ModelReport:
+        measured = self._measured.get(self._key(model))
+        price = price_of(self._settings, measured)
+        return ModelReport(
+            id=model.id,
+            state=model.state,
+            weights_bytes=model.weights_bytes,
+            kv_bytes_per_token=model.kv_bytes_per_token,
+            prompt_price_nano=price.prompt,
+            completion_price_nano=price.completion,
+            context_length=model.context_length,
+            quantization=model.quantization,
+            claimed=self._claimed(model),
+            measured=measured,
+        )
+
+    def _claimed(self, model: BackendModel) -> Speed | None:
+        """What the claimed TFLOPS would mean for reading: two operations per parameter and token."""
+        if not model.parameters or not self._hardware.tflops:
+            return None
+        prefill = self._hardware.tflops * 1e12 / (2 * model.parameters)
+        return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
+
+    def _tflops_measured(self) -> float | None:
+        """What reading prompts really used, over the models measured."""
+        used = [
+            2 * model.parameters * speed.prefill_tps / 1e12
+            for model in self._models
+            if model.parameters and (speed := self._measured.get(self._key(model)))
+        ]
+        return round(max(used), 6) if used else None

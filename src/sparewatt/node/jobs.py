@@ -1,0 +1,117 @@
+"""Jobs on this node: each is one request to the model server, its reply passed on as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
+from sparewatt.core.log import Log
+from sparewatt.link.node_end import IncomingJob
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendUnreachable
+from sparewatt.node.inventory import Inventory
+from sparewatt.node.pacing import paced
+from sparewatt.protocol.link import End, Fail, FailCode, Head
+from sparewatt.protocol.node import NodeLoad
+
+_log = Log("sparewatt.node")
+
+
+class Jobs:
+    """Implements JobRunner."""
+
+    def __init__(self, backend: Backend, inventory: Inventory, *, limit_tps: float | None, clock: Clock) -> None:
+        self._backend = backend
+        self._inventory = inventory
+        self._limit_tps = limit_tps
+        self._clock = clock
+        self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+
+    def load(self) -> NodeLoad:
+        mine = len(self._tasks)
+        slots = self._inventory.specs.slots
+        return NodeLoad(
+            running=min(mine, slots),
+            queued=max(0, mine - slots),
+            foreign=self._inventory.foreign_requests(mine),
+            draining=self.draining,
+        )
+
+    def start(self, job: IncomingJob) -> None:
+        refusal = self._refusal(job)
+        if refusal is not None:
+            job.fail(Fail(code="refused", message=refusal, load=self.load()))
+            return
+        self._idle.clear()
+        task = asyncio.get_running_loop().create_task(self._run(job))
+        self._tasks[job] = task
+        task.add_done_callback(lambda _: self._over(job))
+
+    def cancel(self, job: IncomingJob) -> None:
+        task = self._tasks.get(job)
+        if task is not None:
+            task.cancel()
+
+    async def wait_until_idle(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await self.wait_until_idle(2.0)
+
+    def _over(self, job: IncomingJob) -> None:
+        self._tasks.pop(job, None)
+        if not self._tasks:
+            self._idle.set()
+
+    def _refusal(self, job: IncomingJob) -> str | None:
+        specs = self._inventory.specs
+        if self.draining:
+            return "the node is stopping"
+        if all(model.id != job.meta.model for model in specs.models):
+            return "the model is not here any more"
+        if len(self._tasks) >= specs.slots * (1 + NODE_QUEUE_PER_SLOT):
+            return "the node is full"
+        return None
+
+    async def _run(self, job: IncomingJob) -> None:
+        began_s = self._clock.now_s()
+        try:
+            first_byte_s = await self._relay(job, began_s)
+        except BackendError as error:
+            _log.info("job_failed", why=str(error))
+            self._tasks.pop(job, None)  # the report that goes with it must not count this job any more
+            job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load()))
+            self._inventory.look_again()
+        else:
+            self._tasks.pop(job, None)
+            duration_s = self._clock.now_s() - began_s
+            job.end(End(load=self.load(), first_byte_s=first_byte_s, duration_s=duration_s))
+
+    async def _relay(self, job: IncomingJob, began_s: float) -> float | None:
+        first_byte_s: float | None = None
+        async with self._backend.post(job.meta.path, bytes(job.body)) as reply:
+            job.head(Head(status=reply.status, content_type=reply.content_type))
+            async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
+                first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
+                await job.data(chunk)
+        return first_byte_s
+
+
+def _fail_code(error: BackendError) -> FailCode:
+    match error:
+        case BackendUnreachable():
+            return "backend_unreachable"
+        case BackendBroke():
+            return "backend_broke"
+        case _:
+            return "protocol"

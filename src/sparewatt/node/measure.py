@@ -1,0 +1,151 @@
+"""How fast is a model here? Two short known jobs: one that reads much and writes one token, one that writes a little.
+
+Measured through the same pacing as real jobs, so a speed limit shows in the figures. What was measured is kept on disk,
+so that a restart on the same server need not measure again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.rng import Rng
+from sparewatt.node.backends.model import Backend, BackendBroke
+from sparewatt.node.pacing import paced
+from sparewatt.protocol.node import Speed
+
+READ_WORDS = 100
+WRITE_TOKENS = 24
+MEASURE_S = 120.0
+FILE = "measured.json"
+_WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Event(msgspec.Struct, frozen=True):
+    choices: list[msgspec.Raw] = []
+    usage: _Usage | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one job showed."""
+
+    first_s: float = 0.0
+    last_s: float = 0.0
+    events: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+async def measure(backend: Backend, model: str, *, limit_tps: float | None, clock: Clock, rng: Rng) -> Speed:
+    """Raises BackendError if the server cannot do the two jobs."""
+    try:
+        async with asyncio.timeout(MEASURE_S):
+            write = await _run_job(
+                backend, _body(model, f"{_salt(rng)} Count from one to fifty.", WRITE_TOKENS), limit_tps, clock
+            )
+            read = await _run_job(backend, _body(model, _long_prompt(rng), 1), limit_tps, clock)
+    except TimeoutError:
+        raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
+    decode_s = max(write.last_s - write.first_s, 1e-4)
+    return Speed(
+        ttft_s=round(min(write.first_s, 3600.0), 4),
+        prefill_tps=_rate(read.prompt_tokens, read.first_s),
+        decode_tps=_rate(max(1, write.completion_tokens - 1), decode_s),
+    )
+
+
+def _rate(tokens: int, seconds: float) -> float:
+    return round(min(1e7, max(1e-3, tokens / max(seconds, 1e-6))), 3)
+
+
+def _salt(rng: Rng) -> str:
+    """Different each time and in front, so that no prompt cache answers for the hardware."""
+    return rng.randbytes(6).hex()
+
+
+def _long_prompt(rng: Rng) -> str:
+    words = " ".join(_WORDS[byte % len(_WORDS)] for byte in rng.randbytes(READ_WORDS))
+    return f"{_salt(rng)} {words}"
+
+
+def _body(model: str, prompt: str, max_tokens: int) -> bytes:
+    request = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return msgspec.json.encode(request)
+
+
+async def _run_job(backend: Backend, body: bytes, limit_tps: float | None, clock: Clock) -> _Run:
+    began_s = clock.now_s()
+    run = _Run()
+    async with backend.post("/v1/chat/completions", body) as reply:
+        if reply.status != 200:
+            raise BackendBroke(f"a measuring job was answered with {reply.status}")
+        async for line in _lines(paced(reply.chunks, limit_tps=limit_tps, clock=clock)):
+            _note(run, line, clock.now_s() - began_s)
+    if not run.events or not run.prompt_tokens:
+        raise BackendBroke("the model server streams no tokens or does not count them")
+    return run
+
+
+def _note(run: _Run, line: bytes, at_s: float) -> None:
+    if not line.startswith(b"data: {"):
+        return
+    try:
+        event = msgspec.json.decode(line[6:], type=_Event)
+    except msgspec.DecodeError:
+        raise BackendBroke("the model server streams something that is no chunk") from None
+    if event.usage is not None:
+        run.prompt_tokens = event.usage.prompt_tokens
+        run.completion_tokens = event.usage.completion_tokens
+    if event.choices and b'"content":null' not in line:
+        run.first_s = run.first_s or at_s
+        run.last_s = at_s
+        run.events += 1
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+
+
+class MeasuredFile:
+    """Speeds by model and server, on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._speeds = self._read()
+
+    def _read(self) -> dict[str, Speed]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Speed])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def get(self, key: str) -> Speed | None:
+        return self._speeds.get(key)
+
+    def put(self, key: str, speed: Speed) -> None:
+        self._speeds[key] = speed
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.encode(self._speeds))
+        temporary.replace(self._path)

@@ -1,0 +1,20 @@
+"""A speed limit that an owner sets on each answer. Waits are scheduled from the first byte, so they do not drift."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from sparewatt.core.clock import Clock
+
+
+async def paced(chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: Clock) -> AsyncIterator[bytes]:
+    """Pass chunks on, no faster than `limit_tps` events (tokens) per second."""
+    began_s: float | None = None
+    events = 0
+    async for chunk in chunks:
+        if limit_tps is not None:
+            began_s = clock.now_s() if began_s is None else began_s
+            events += chunk.count(b"data: {")
+            await asyncio.sleep(max(0.0, began_s + events / limit_tps - clock.now_s()))
+        yield chunk

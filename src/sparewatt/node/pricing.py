@@ -1,0 +1,39 @@
+"""From a price per hour to a price per token, by what was measured: one stream that keeps the node busy for an hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparewatt.core.money import Nano, parse_usd
+from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.node import Speed
+
+SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrice:
+    """Nano-USD per million tokens."""
+
+    prompt: Nano
+    completion: Nano
+
+
+def per_mtok(hourly: Nano, tokens_per_s: float) -> Nano:
+    return Nano(round(hourly * 1_000_000 / (SECONDS_PER_HOUR * tokens_per_s)))
+
+
+def price_of(settings: NodeSettings, measured: Speed | None) -> TokenPrice:
+    """What the owner set, else what the hour costs at the measured speed, else nothing (and no job, until measured)."""
+    hourly = parse_usd(settings.hourly_usd)
+    derived = (
+        TokenPrice(per_mtok(hourly, measured.prefill_tps), per_mtok(hourly, measured.decode_tps))
+        if measured
+        else TokenPrice(Nano(0), Nano(0))
+    )
+    return TokenPrice(
+        prompt=parse_usd(settings.prompt_usd_per_mtok) if settings.prompt_usd_per_mtok else derived.prompt,
+        completion=(
+            parse_usd(settings.completion_usd_per_mtok) if settings.completion_usd_per_mtok else derived.completion
+        ),
+    )

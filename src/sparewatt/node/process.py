@@ -1,0 +1,91 @@
+"""The node process: key, model server, inventory and agent put together; SIGTERM drains, a second one does not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.errors import JoinRefused, StartupError
+from sparewatt.core.rng import SystemRng
+from sparewatt.node.agent import Agent
+from sparewatt.node.backends.openai import OpenAIBackend
+from sparewatt.node.hardware import detect_hardware
+from sparewatt.node.identity import load_or_create_key
+from sparewatt.node.inventory import Inventory
+from sparewatt.node.jobs import Jobs
+from sparewatt.node.measure import FILE, MeasuredFile
+from sparewatt.node.serving import model_server
+from sparewatt.node.settings import NodeSettings
+
+
+async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
+    """Serve until stopped. Raises StartupError or JoinRefused."""
+    check_gateway_url(settings.gateway_url, insecure=settings.insecure)
+    clock, rng = SystemClock(), SystemRng()
+    key = load_or_create_key(settings.data_dir, rng=rng)
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        model_server(settings, session, clock=clock, rng=rng) as backend_url,
+    ):
+        backend = OpenAIBackend(backend_url, session)
+        measured = MeasuredFile(settings.data_dir / FILE)
+        inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
+        jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
+        agent = Agent(
+            settings, key=key, inventory=inventory, jobs=jobs, session=session, clock=clock, rng=rng, tell=tell
+        )
+        await _run_until_stopped(agent, inventory)
+        await jobs.close()
+
+
+async def _run_until_stopped(agent: Agent, inventory: Inventory) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(inventory.run())
+            joined = tasks.create_task(agent.run())
+            await _first_of(stop, joined)
+            if stop.is_set():
+                await agent.drain()
+            await joined
+            looking.cancel()
+    except* JoinRefused as group:
+        raise group.exceptions[0] from None
+
+
+async def _first_of(stop: asyncio.Event, joined: asyncio.Task[None]) -> None:
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait([waiting, joined], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+def check_gateway_url(url: str, *, insecure: bool) -> None:
+    """Plain HTTP only to this machine, unless the owner insists."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise StartupError(
+            f"{url!r} is no gateway address. It looks like https://gateway.example or http://127.0.0.1:8484."
+        )
+    if parts.scheme == "http" and not insecure and not _is_loopback(parts.hostname):
+        raise StartupError(
+            f"{parts.hostname} would be reached by plain http://, which anyone on the way can read and change. "
+            "Use https://, or --insecure if you know that the network is yours."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,90 @@
+"""Where a node's model server comes from: one the owner names, one found on this machine, or one started here."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import StartupError
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng
+from sparewatt.node.backends.openai import KNOWN_PORTS, find_local_server
+from sparewatt.node.settings import NodeSettings
+from sparewatt.supervisor.children import Child, ChildExit, Supervisor
+from sparewatt.supervisor.spawn import free_port
+
+_log = Log("sparewatt.node")
+LOAD_S = 600.0
+"""A large model from a slow disk."""
+
+
+@asynccontextmanager
+async def model_server(
+    settings: NodeSettings, session: aiohttp.ClientSession, *, clock: Clock, rng: Rng
+) -> AsyncIterator[str]:
+    """The address of the model server to front. Raises StartupError with what to do if there is none."""
+    if settings.serve is not None:
+        async with _served(settings, settings.serve, session, clock=clock, rng=rng) as url:
+            yield url
+    elif settings.backend_url is not None:
+        yield settings.backend_url
+    else:
+        found = await find_local_server(session)
+        if found is None:
+            ports = ", ".join(f"{name} on {port}" for name, port in KNOWN_PORTS.items())
+            raise StartupError(
+                f"No model server answers on this machine (looked for {ports}). "
+                "Start one, name it with --backend URL, or serve a file with --serve MODEL.gguf."
+            )
+        yield found
+
+
+@asynccontextmanager
+async def _served(
+    settings: NodeSettings, file: Path, session: aiohttp.ClientSession, *, clock: Clock, rng: Rng
+) -> AsyncIterator[str]:
+    if not await asyncio.to_thread(file.is_file):
+        raise StartupError(f"There is no file {file} to serve.")
+    url = f"http://127.0.0.1:{free_port()}"
+    child = Child(
+        name="llama.cpp",
+        argv=_argv(settings, file, port=int(url.rsplit(":", 1)[1])),
+        log_path=settings.data_dir / "llama.log",
+        is_ready=lambda: _answers(url, session),
+        ready_timeout_s=LOAD_S,
+        drain_s=2.0,
+    )
+    async with Supervisor(clock=clock, rng=rng, on_exit=_report_exit) as supervisor:
+        await supervisor.start(child)
+        yield url
+
+
+def _argv(settings: NodeSettings, file: Path, *, port: int) -> tuple[str, ...]:
+    return (
+        sys.executable,
+        "-m",
+        "sparewatt.node.backends.llama_server",
+        str(file),
+        f"--alias={settings.serve_as or file.stem}",
+        f"--slots={settings.serve_slots}",
+        f"--context={settings.serve_context}",
+        f"--port={port}",
+    )
+
+
+async def _answers(url: str, session: aiohttp.ClientSession) -> bool:
+    try:
+        async with session.get(f"{url}/health") as reply:
+            return reply.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+def _report_exit(ended: ChildExit) -> None:
+    _log.warning("model_server_ended", returncode=ended.returncode, restart_in_s=ended.restart_in_s)

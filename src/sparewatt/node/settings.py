@@ -1,0 +1,40 @@
+"""Everything about a node that its owner may set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from sparewatt.core.limits import DRAIN_S
+
+_Positive = Annotated[float, Meta(gt=0, le=1e6)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    gateway_url: str
+    data_dir: Path
+    token: str | None = None
+    backend_url: str | None = None
+    serve: Path | None = None
+    """A GGUF file to serve with the built-in llama.cpp, instead of fronting a server that already runs."""
+    serve_as: str | None = None
+    serve_slots: Annotated[int, Meta(ge=1, le=64)] = 4
+    serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 8192
+    name: str | None = None
+    region: str = "local"
+    gpu: str | None = None
+    vram_gb: _Positive | None = None
+    tflops: _Positive | None = None
+    hourly_usd: str = "0.10"
+    prompt_usd_per_mtok: str | None = None
+    completion_usd_per_mtok: str | None = None
+    """Without prices per million tokens they follow from the price per hour and the measured speed."""
+    speed_limit_tps: _Positive | None = None
+    """The most tokens per second that one answer may use: for owners who want their machine back."""
+    insecure: bool = False
+    drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
+    log_level: str = "info"

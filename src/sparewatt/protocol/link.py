@@ -1,0 +1,191 @@
+"""Frames between a node and a gateway, over one WebSocket that the node dials.
+
+A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4), length (4), payload`. Stream 0 is the
+link itself; every job has a stream of its own, numbered by the gateway. Control payloads are JSON.
+
+    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, GOODBYE        HEAD, DATA, END, FAIL        (per job)
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, GOODBYE       OPEN, BODY, CREDIT, CANCEL   (per job)
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.protocol.node import NodeLoad, NodeSpecs, ShortText
+from sparewatt.protocol.signing import Domain, Field, typed_digest
+
+PROTOCOL = 1
+LINK_PATH = "/link/v1"
+_HEADER = struct.Struct(">BII")
+_DOMAIN = Domain(name="Sparewatt link", version="1")
+
+Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
+Text = Annotated[str, Meta(max_length=500)]
+
+
+class Op(enum.IntEnum):
+    HELLO = 1
+    CHALLENGE = 2
+    PROOF = 3
+    WELCOME = 4
+    REJECT = 5
+    SPECS = 6
+    LOAD = 7
+    PING = 8
+    PONG = 9
+    GOODBYE = 10
+    OPEN = 16
+    BODY = 17
+    CREDIT = 18
+    CANCEL = 19
+    HEAD = 32
+    DATA = 33
+    END = 34
+    FAIL = 35
+
+
+class Frame(NamedTuple):
+    op: Op
+    stream: int
+    payload: bytes
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Who dials, which gateway it believes to have dialled, and its half of the nonce."""
+
+    node_id: Address
+    nonce: Hex32
+    host: Text
+    protocol: int = PROTOCOL
+    agent_version: ShortText = "unknown"
+    token: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    nonce: Hex32
+    gateway_version: ShortText
+
+
+class Proof(msgspec.Struct, frozen=True):
+    signature: Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
+    specs: NodeSpecs
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    heartbeat_s: Annotated[float, Meta(gt=0, le=600)]
+    gateway_version: ShortText
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """`final`: dialling again with the same key and token cannot help."""
+
+    reason: ShortText
+    message: Text
+    final: bool = True
+
+
+class Goodbye(msgspec.Struct, frozen=True):
+    reason: Text
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A job: an HTTP POST for the node's model server. The body follows in BODY frames."""
+
+    path: Literal["/v1/chat/completions"]
+    model: str
+    body_bytes: Annotated[int, Meta(ge=0, le=REQUEST_BODY_BYTES_MAX)]
+    stream: bool
+    window_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
+    promised_ttft_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+
+
+class Credit(msgspec.Struct, frozen=True):
+    n_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
+
+
+class Head(msgspec.Struct, frozen=True):
+    status: Annotated[int, Meta(ge=100, le=599)]
+    content_type: Text = "application/json"
+
+
+class End(msgspec.Struct, frozen=True):
+    """The reply is complete. Carries fresh state, as every reply does."""
+
+    load: NodeLoad
+    first_byte_s: float | None = None
+    duration_s: float = 0.0
+
+
+FailCode = Literal["refused", "backend_unreachable", "backend_broke", "backend_timeout", "link_lost", "protocol"]
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The job ended early on the node's side. `refused`: it never started, so nothing is lost by going elsewhere."""
+
+    code: FailCode
+    message: Text
+    load: NodeLoad | None = None
+
+
+_T = TypeVar("_T")
+
+
+def encode_frame(op: Op, stream: int = 0, payload: bytes = b"") -> bytes:
+    if len(payload) > LINK_FRAME_BYTES_MAX:
+        raise ValueError("frame payload over the limit")
+    return _HEADER.pack(op, stream, len(payload)) + payload
+
+
+def encode_message(op: Op, message: msgspec.Struct, *, stream: int = 0) -> bytes:
+    return encode_frame(op, stream, msgspec.json.encode(message))
+
+
+def decode_frames(message: bytes) -> list[Frame]:
+    """All frames of one WebSocket message. Raises ProtocolViolation for anything else."""
+    frames: list[Frame] = []
+    at = 0
+    while at < len(message):
+        if len(message) - at < _HEADER.size:
+            raise ProtocolViolation("a frame header was cut short")
+        op, stream, length = _HEADER.unpack_from(message, at)
+        at += _HEADER.size
+        if length > LINK_FRAME_BYTES_MAX or length > len(message) - at:
+            raise ProtocolViolation("a frame is longer than its message or the limit")
+        try:
+            frames.append(Frame(Op(op), stream, message[at : at + length]))
+        except ValueError:
+            raise ProtocolViolation(f"unknown operation {op}") from None
+        at += length
+    return frames
+
+
+def decode_message(payload: bytes, shape: type[_T]) -> _T:
+    if len(payload) > LINK_CONTROL_BYTES_MAX:
+        raise ProtocolViolation("a control message is over the limit")
+    try:
+        return msgspec.json.decode(payload, type=shape)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolViolation(f"{shape.__name__}: {str(error)[:200]}") from None
+
+
+def challenge_digest(*, host: str, node_id: NodeId, gateway_nonce: str, node_nonce: str) -> bytes:
+    """What a node signs to show that it holds its key, to this gateway, now."""
+    return typed_digest(
+        _DOMAIN,
+        "LinkChallenge",
+        [
+            Field("string", "host", host),
+            Field("address", "node", node_id),
+            Field("bytes32", "gatewayNonce", bytes.fromhex(gateway_nonce)),
+            Field("bytes32", "nodeNonce", bytes.fromhex(node_nonce)),
+        ],
+    )

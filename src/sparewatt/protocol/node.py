@@ -1,0 +1,73 @@
+"""What a node says about itself: its specs (seldom) and its load (on every heartbeat and every reply).
+
+Claimed and measured are separate fields, all the way to the screen. Ranges are checked when decoding, so an absurd
+figure never reaches the matcher.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.core.limits import MODEL_ID_CHARS_MAX, MODELS_PER_NODE_MAX, NAME_CHARS_MAX
+
+ModelState = Literal["warm", "loading", "on_disk"]
+
+Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
+Rate = Annotated[float, Meta(gt=0, le=1e7)]
+Seconds = Annotated[float, Meta(ge=0, le=3600)]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+PriceNano = Annotated[int, Meta(ge=0, le=10**15)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+ModelName = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
+
+
+class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """How fast one stream of one model runs on a node that does nothing else."""
+
+    prefill_tps: Rate
+    decode_tps: Rate
+    ttft_s: Seconds = 0.0
+
+
+class ModelReport(msgspec.Struct, frozen=True):
+    """One model on one node."""
+
+    id: ModelName
+    state: ModelState
+    weights_bytes: Bytes
+    kv_bytes_per_token: Annotated[int, Meta(ge=0, le=1 << 30)]
+    prompt_price_nano: PriceNano
+    completion_price_nano: PriceNano
+    context_length: Annotated[int, Meta(ge=1, le=1 << 26)] | None = None
+    quantization: ShortText | None = None
+    claimed: Speed | None = None
+    measured: Speed | None = None
+
+
+class NodeSpecs(msgspec.Struct, frozen=True):
+    """What changes seldom: hardware, place, price, models."""
+
+    name: ShortText
+    region: ShortText
+    gpu: ShortText
+    gpu_count: Annotated[int, Meta(ge=0, le=1024)]
+    vram_bytes: Bytes
+    tflops: Annotated[float, Meta(ge=0, le=1e6)]
+    hourly_price_nano: PriceNano
+    slots: Annotated[int, Meta(ge=1, le=4096)]
+    backend: ShortText
+    agent_version: ShortText
+    models: Annotated[tuple[ModelReport, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
+    tflops_measured: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+
+
+class NodeLoad(msgspec.Struct, frozen=True):
+    """What changes by the second. `foreign` is work that this gateway did not send: the owner's, other gateways'."""
+
+    running: Count = 0
+    queued: Count = 0
+    foreign: Count = 0
+    draining: bool = False

@@ -1,0 +1,150 @@
+"""The part of OpenAI's wire format that routing needs. The rest of a body must be JSON and is passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
+from sparewatt.core.limits import MODEL_ID_CHARS_MAX
+
+_Tokens = Annotated[int, Meta(ge=1, le=1 << 24)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class ChatRequest(msgspec.Struct, frozen=True):
+    """The fields of a chat request that decide where it goes and how its reply is read."""
+
+    model: Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+    messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: _Tokens | None = None
+    max_completion_tokens: _Tokens | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+
+    @property
+    def output_limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+
+class Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: msgspec.Raw | None = None
+    reasoning_content: msgspec.Raw | None = None
+    tool_calls: msgspec.Raw | None = None
+    refusal: msgspec.Raw | None = None
+
+    def carries(self) -> bool:
+        said = (self.content, self.reasoning_content, self.tool_calls, self.refusal)
+        return any(part is not None and bytes(part) not in (b"null", b'""', b"[]") for part in said)
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of a stream, as far as the gateway looks into it."""
+
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+    error: msgspec.Raw | None = None
+
+    def carries_output(self) -> bool:
+        """True once there is something a client would lose if another node started over."""
+        return any(choice.delta is not None and choice.delta.carries() for choice in self.choices or ())
+
+    def finishes(self) -> bool:
+        return any(choice.finish_reason for choice in self.choices or ())
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A whole reply, as far as the gateway looks into it."""
+
+    choices: list[msgspec.Raw]
+    usage: Usage | None = None
+
+
+_chat_decoder = msgspec.json.Decoder(ChatRequest)
+_chunk_decoder = msgspec.json.Decoder(Chunk)
+_completion_decoder = msgspec.json.Decoder(Completion)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def parse_chat(body: bytes) -> ChatRequest:
+    """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
+    try:
+        return _chat_decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _field_error(error) from None
+    except RecursionError:
+        raise InvalidJson("The body is nested too deeply.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}") from None
+
+
+def _field_error(error: msgspec.ValidationError) -> InvalidField:
+    """msgspec says "Expected `int`, got `str` - at `$.max_tokens`"; OpenAI clients want the path apart."""
+    text, _, path = str(error).partition(" - at `$")
+    field = path.rstrip("`").lstrip(".") or None
+    if "missing required field" in text:
+        field = text.split("`")[1]
+        text = f"The field '{field}' is required"
+    return InvalidField(f"{text}.", param=field)
+
+
+def with_usage_forced(body: bytes) -> bytes:
+    """The same request with `stream_options.include_usage` on, so that every stream ends in its token counts."""
+    fields = _fields_decoder.decode(body)
+    fields["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
+    return msgspec.json.encode(fields)
+
+
+def read_chunk(data: bytes) -> Chunk | None:
+    """One event's data, or None if it is no chunk at all."""
+    try:
+        return _chunk_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_completion(body: bytes) -> Completion | None:
+    try:
+        return _completion_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_error_message(body: bytes) -> str | None:
+    """The message of another server's error reply, in any of the shapes seen in the wild."""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(found, Mapping):
+        found = found.get("error", found)
+    if isinstance(found, Mapping):
+        found = found.get("message", found.get("detail"))
+    return found[:500] if isinstance(found, str) else None
+
+
+def error_body(error: SparewattError, **extra: object) -> dict[str, Any]:
+    """OpenAI's error object: always all four keys, ours (if any) beside them."""
+    shape = {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}
+    return {"error": shape | extra}

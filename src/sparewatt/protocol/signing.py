@@ -1,0 +1,125 @@
+"""One curve everywhere: secp256k1 keys, Ethereum addresses and EIP-712 messages.
+
+A key's address is its owner's name. Only flat EIP-712 structs are supported: all that the protocols of this project
+sign is flat. Signatures are 65 bytes (r, s, v) with the low s, so each message has one valid signature per key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coincurve import PrivateKey, PublicKey
+from Crypto.Hash import keccak
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.core.ids import NodeId
+from sparewatt.core.rng import Rng
+
+_CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+class BadSignature(SparewattError):
+    """The bytes are no signature, or not the only valid form of one."""
+
+    code = "bad_signature"
+    status = 400
+
+
+def keccak256(data: bytes) -> bytes:
+    return keccak.new(digest_bits=256, data=data).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What a signature is for, so that it means nothing anywhere else."""
+
+    name: str
+    version: str
+    chain_id: int | None = None
+    verifying_contract: str | None = None
+
+    def separator(self) -> bytes:
+        fields: list[Field] = [Field("string", "name", self.name), Field("string", "version", self.version)]
+        if self.chain_id is not None:
+            fields.append(Field("uint256", "chainId", self.chain_id))
+        if self.verifying_contract is not None:
+            fields.append(Field("address", "verifyingContract", self.verifying_contract))
+        return hash_struct("EIP712Domain", fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One member of a flat EIP-712 struct."""
+
+    type: str
+    name: str
+    value: str | int | bytes
+
+
+def _encode_value(field: Field) -> bytes:
+    match field.type, field.value:
+        case "string", str(text):
+            return keccak256(text.encode())
+        case "bytes", bytes(data):
+            return keccak256(data)
+        case "bytes32", bytes(data) if len(data) == 32:
+            return data
+        case "address", str(address) if len(address) == 42:
+            return bytes.fromhex(address[2:]).rjust(32, b"\0")
+        case "uint256", int(number) if 0 <= number < 1 << 256:
+            return number.to_bytes(32, "big")
+    raise ValueError(f"{field.name} does not fit the type {field.type}")
+
+
+def hash_struct(name: str, fields: Sequence[Field]) -> bytes:
+    type_text = f"{name}({','.join(f'{field.type} {field.name}' for field in fields)})"
+    return keccak256(keccak256(type_text.encode()) + b"".join(_encode_value(field) for field in fields))
+
+
+def typed_digest(domain: Domain, name: str, fields: Sequence[Field]) -> bytes:
+    """The 32 bytes that are signed (EIP-712)."""
+    return keccak256(b"\x19\x01" + domain.separator() + hash_struct(name, fields))
+
+
+class SigningKey:
+    """A secp256k1 private key. Its secret is never shown by repr or logs."""
+
+    __slots__ = ("_key", "address")
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = PrivateKey(secret)
+        self.address = _address_of(self._key.public_key)
+
+    @classmethod
+    def generate(cls, *, rng: Rng) -> SigningKey:
+        return cls(rng.randbytes(32))
+
+    @classmethod
+    def read(cls, path: Path) -> SigningKey:
+        return cls(bytes.fromhex(path.read_text().strip()))
+
+    def secret_hex(self) -> str:
+        return self._key.to_hex()
+
+    def sign(self, digest: bytes) -> bytes:
+        signature = self._key.sign_recoverable(digest, hasher=None)
+        return signature[:64] + bytes([signature[64] + 27])
+
+
+def recover_address(digest: bytes, signature: bytes) -> NodeId:
+    """Whose signature this is. Raises BadSignature for anything but the one valid form."""
+    if len(signature) != 65 or signature[64] not in (27, 28):
+        raise BadSignature("A signature has 65 bytes and ends in 27 or 28.")
+    if int.from_bytes(signature[32:64], "big") > _CURVE_ORDER // 2:
+        raise BadSignature("The signature's s is not the low one.")
+    try:
+        public = PublicKey.from_signature_and_message(signature[:64] + bytes([signature[64] - 27]), digest, hasher=None)
+    except ValueError:
+        raise BadSignature("The signature belongs to no key.") from None
+    return _address_of(public)
+
+
+def _address_of(public: PublicKey) -> NodeId:
+    return NodeId("0x" + keccak256(public.format(compressed=False)[1:])[12:].hex())

@@ -1,0 +1,146 @@
+"""The connection pool and one method per question asked of Postgres. Rows come out as plain values."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import asyncpg
+import msgspec
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.limits import KEYS_MAX, NODES_MAX
+from sparewatt.protocol.node import NodeSpecs
+from sparewatt.store.migrate import migrate
+from sparewatt.store.queries import sql
+
+TokenVerdict = Literal["accepted", "unknown", "used", "expired"]
+CONNECT_S = 10.0
+COMMAND_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    id: KeyId
+    name: str
+    hash: bytes
+    prefix: str
+    scopes: tuple[str, ...]
+    created_at: dt.datetime
+    revoked_at: dt.datetime | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    id: NodeId
+    specs: NodeSpecs | None
+    last_seen_unix_s: float | None
+
+
+class Database:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @classmethod
+    async def connect(cls, dsn: str) -> Database:
+        """Connect and bring the schema up to date. Raises StartupError with what to check."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                pool = await asyncpg.create_pool(dsn, min_size=1, max_size=8, command_timeout=COMMAND_S)
+        except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
+            raise StartupError(
+                f"Cannot connect to Postgres ({type(error).__name__}: {error}). Check DATABASE_URL."
+            ) from None
+        async with pool.acquire() as connection:
+            await migrate(connection)
+        return cls(pool)
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    # keys
+
+    async def insert_key(
+        self, *, key_id: KeyId, name: str, hashed: bytes, prefix: str, scopes: Sequence[str]
+    ) -> KeyRow:
+        row = await self._pool.fetchrow(sql("insert_key"), key_id, name, hashed, prefix, list(scopes))
+        if row is None:
+            raise RuntimeError("INSERT … RETURNING returned nothing")
+        return _key_row(row)
+
+    async def find_key(self, hashed: bytes) -> KeyRow | None:
+        row = await self._pool.fetchrow(sql("find_key_by_hash"), hashed)
+        return _key_row(row) if row else None
+
+    async def list_keys(self, *, limit: int = 1000) -> list[KeyRow]:
+        return [_key_row(row) for row in await self._pool.fetch(sql("list_keys"), limit)]
+
+    async def revoke_key(self, key_id: KeyId) -> KeyRow | None:
+        row = await self._pool.fetchrow(sql("revoke_key"), key_id)
+        return _key_row(row) if row else None
+
+    async def keys_changed_since(self, version: int) -> list[KeyRow]:
+        return [_key_row(row) for row in await self._pool.fetch(sql("keys_changed_since"), version, KEYS_MAX)]
+
+    # nodes
+
+    async def list_nodes(self) -> list[StoredNode]:
+        return [_stored_node(row) for row in await self._pool.fetch(sql("list_nodes"), NODES_MAX)]
+
+    async def node_is_registered(self, node_id: NodeId) -> bool:
+        return bool(await self._pool.fetchval(sql("node_is_registered"), node_id))
+
+    async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
+        ids = [node_id for node_id, _, _ in nodes]
+        specs = [msgspec.json.encode(s).decode() for _, s, _ in nodes]
+        await self._pool.execute(sql("save_nodes"), ids, specs, [seen for _, _, seen in nodes])
+
+    async def insert_join_token(self, hashed: bytes, *, created_by: KeyId, life_s: float) -> dt.datetime:
+        expires_at: dt.datetime = await self._pool.fetchval(sql("insert_join_token"), hashed, created_by, life_s)
+        return expires_at
+
+    async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
+        """Use the token and register the node, both or neither."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(sql("look_at_join_token"), hashed)
+            if row is None:
+                return "unknown"
+            if row["used_at"] is not None:
+                return "used"
+            if row["expired"]:
+                return "expired"
+            await connection.execute(sql("register_node"), node_id)
+            await connection.execute(sql("use_join_token"), hashed, node_id)
+            return "accepted"
+
+    async def forget_old_tokens(self) -> None:
+        await self._pool.execute(sql("forget_old_tokens"))
+
+
+def _key_row(row: asyncpg.Record) -> KeyRow:
+    values = dict(row.items())
+    return KeyRow(**(values | {"scopes": tuple(values["scopes"])}))
+
+
+def _stored_node(row: asyncpg.Record) -> StoredNode:
+    seen = row["last_seen_at"]
+    return StoredNode(NodeId(row["id"]), _read_specs(row["specs"]), seen.timestamp() if seen else None)
+
+
+def _read_specs(text: str | None) -> NodeSpecs | None:
+    """Specs of an older release may not fit today's shape; such a node is known again when it dials in."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=NodeSpecs)
+    except msgspec.ValidationError:
+        return None

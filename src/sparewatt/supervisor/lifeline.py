@@ -1,0 +1,78 @@
+"""A child dies with its parent, even when the parent gets `kill -9`.
+
+On Linux the kernel sees to it (PR_SET_PDEATHSIG); elsewhere our own children watch their parent's pid, and a foreign
+binary cannot be tied. The kernel means the *thread* that forked: start children from a thread that lives as long as
+the process, which the main thread's event loop does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+PARENT_PID_ENV = "SPAREWATT_PARENT_PID"
+"""Holds the pid of the process that started this one; absent when a person did."""
+
+EXIT_ORPHANED = 75
+"""Exit status of a child that came up after its parent was gone (EX_TEMPFAIL)."""
+
+_PR_SET_PDEATHSIG = 1
+_WATCH_INTERVAL_S = 0.2
+
+
+def die_with_parent(sig: signal.Signals = signal.SIGKILL) -> None:
+    """Tie this process to the parent that PARENT_PID_ENV names; does nothing when a person started it.
+
+    The variable is taken out of the environment, as it would be wrong for this process's own children.
+    """
+    parent_pid = os.environ.pop(PARENT_PID_ENV, None)
+    if parent_pid is None:
+        return
+    if sys.platform == "linux":
+        _load_prctl()(_PR_SET_PDEATHSIG, sig)
+    else:
+        _watch_parent(os.getppid(), sig)
+    if str(os.getppid()) != parent_pid:
+        os._exit(EXIT_ORPHANED)
+
+
+def death_signal_preexec(sig: signal.Signals) -> Callable[[], None] | None:
+    """Make a `preexec_fn` that ties a binary which knows nothing of us; None where the system has no such thing.
+
+    Everything it needs is looked up here, before the fork: between fork and exec it makes two system calls.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl, getppid, parent_pid = _load_prctl(), os.getppid, os.getpid()
+
+    def tie() -> None:
+        prctl(_PR_SET_PDEATHSIG, sig)
+        if getppid() != parent_pid:  # the parent died before the line above: no signal will come
+            os._exit(EXIT_ORPHANED)
+
+    return tie
+
+
+def _load_prctl() -> Callable[[int, int], int]:
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+    prctl.restype = ctypes.c_int
+
+    def call(option: int, argument: int) -> int:
+        return int(prctl(option, argument))
+
+    return call
+
+
+def _watch_parent(parent_pid: int, sig: signal.Signals) -> None:
+    def watch() -> None:
+        while os.getppid() == parent_pid:
+            time.sleep(_WATCH_INTERVAL_S)
+        os.kill(os.getpid(), sig)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

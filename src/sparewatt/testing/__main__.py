@@ -1,0 +1,63 @@
+"""`python -m sparewatt.testing`: the deterministic engine as a process on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from sparewatt.testing.app import running_engine
+from sparewatt.testing.model import Settings
+
+_RATE = click.FloatRange(min=0)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "SPAREWATT_ENGINE", "show_default": True})
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; 0 picks a free one.")
+@click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
+@click.option("--model", "models", multiple=True, default=["deterministic"], help="Model to serve; may be repeated.")
+@click.option("--answer-tokens", type=click.IntRange(min=0), help="Length of every answer; default: by prompt, 20-200.")
+@click.option("--prefill-tps", type=_RATE, default=0.0, help="Prompt tokens a second; 0 is as fast as it goes.")
+@click.option("--decode-tps", type=_RATE, default=0.0, help="Tokens a second of each stream; 0 as above.")
+@click.option("--slots", type=click.IntRange(1, 4096), default=8, help="Generations at once; more wait in line.")
+@click.option("--load-s", type=_RATE, default=0.0, help="How long the model takes to load.")
+@click.option("--cold", is_flag=True, help="Load on first use instead of at start.")
+@click.option("--n-ctx", type=click.IntRange(min=1), default=8192, help="Context length in tokens.")
+@click.option("--n-params", type=click.IntRange(min=1), default=1_000_000_000, help="Parameters the model claims.")
+@click.option("--n-embd", type=click.IntRange(1, 4096), default=64, help="Dimensions of an embedding.")
+@click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail by chance.")
+@click.option("--seed", type=int, default=0, help="Seed of that chance.")
+def main(port: int, port_file: Path | None, **options: object) -> None:
+    """Serve answers that are a pure function of the prompt."""
+    asyncio.run(serve(_settings(**options), port=port, port_file=port_file))
+
+
+async def serve(settings: Settings, *, port: int, port_file: Path | None) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: loop.call_soon_threadsafe(stop.set))
+    async with running_engine(settings, port=port) as base_url:
+        if port_file is not None:
+            _write_port(port_file, base_url.rpartition(":")[2])
+        print(f"ready {base_url}", flush=True)
+        await stop.wait()
+
+
+def _settings(**options: object) -> Settings:
+    return Settings(**options)  # type: ignore[arg-type]  # click has checked each option by its type
+
+
+def _write_port(path: Path, port: str) -> None:
+    """Whole or not at all: a reader never sees half a number."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(port, encoding="ascii")
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    main()

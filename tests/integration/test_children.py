@@ -1,0 +1,324 @@
+"""The supervisor over real processes: order, restarts, stubborn children, and the parent's own sudden death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.clock import SystemClock, Timer
+from sparewatt.core.errors import StartupError
+from sparewatt.core.rng import seeded
+from sparewatt.supervisor.children import Child, ChildExit, Restart, Supervisor
+
+CEILING_S = 30.0
+
+FOREVER = "import signal; signal.pause()"
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("deaf", flush=True)
+while True: signal.pause()
+"""
+POLITE = """
+import signal, sys
+def leave(*_):
+    with open(sys.argv[1], "a") as order: order.write(sys.argv[2] + "\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("here", flush=True)
+while True: signal.pause()
+"""
+
+SUPERVISE = """
+import asyncio, sys
+from pathlib import Path
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.rng import seeded
+from sparewatt.supervisor.children import Child, Supervisor
+
+OWN = "from sparewatt.supervisor.lifeline import die_with_parent as d; d(); print('own', flush=True)\\nwhile True: pass"
+async def supervise(folder):
+    async with Supervisor(clock=SystemClock(), rng=seeded(1), on_exit=print) as supervisor:
+        await supervisor.start(Child("foreign", ("sleep", "3600"), Path(folder) / "foreign.log"))
+        await supervisor.start(Child("own", (sys.executable, "-c", OWN), Path(folder) / "own.log"))
+        print(*supervisor.pids().values(), flush=True)
+        await asyncio.Event().wait()
+
+__import__(sys.argv[2]).run(supervise(sys.argv[1]))
+"""
+
+
+class HastyClock(SystemClock):
+    """A hundred times faster than the day."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return super().call_later(delay_s / 100, callback)
+
+
+class Exits:
+    """Collects what the supervisor reports."""
+
+    def __init__(self) -> None:
+        self.seen: list[ChildExit] = []
+
+    def __call__(self, child_exit: ChildExit) -> None:
+        self.seen.append(child_exit)
+
+
+@pytest.fixture
+def exits() -> Exits:
+    return Exits()
+
+
+@pytest.fixture
+def supervisor(exits: Exits) -> Supervisor:
+    return Supervisor(clock=HastyClock(), rng=seeded(1), on_exit=exits)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(CEILING_S):
+        while not condition():  # noqa: ASYNC110  other processes set no event of ours
+            await asyncio.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def python(name: str, code: str, folder: Path, *args: str) -> Child:
+    return Child(name, (sys.executable, "-c", code, *args), folder / f"{name}.log", drain_s=CEILING_S)
+
+
+def says(path: Path, text: str) -> Callable[[], bool]:
+    return lambda: path.exists() and text in path.read_text()
+
+
+def with_ready_line(child: Child, text: str) -> Child:
+    async def is_ready() -> bool:
+        return says(child.log_path, text)()
+
+    return Child(child.name, child.argv, child.log_path, is_ready=is_ready, drain_s=child.drain_s)
+
+
+async def test_a_child_has_its_own_session_log_and_environment(supervisor: Supervisor, tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['COLOUR'], os.environ['SPAREWATT_PARENT_PID'], sys.stdin.read() == '')\n"
+    code += "print('complaint', file=sys.stderr, flush=True); import signal; signal.pause()"
+    child = Child("c", (sys.executable, "-c", code), tmp_path / "c.log", env={"COLOUR": "red"})
+    async with supervisor:
+        await supervisor.start(child)
+        await until(says(child.log_path, "complaint"))
+        pid = supervisor.pids()["c"]
+        assert os.getsid(pid) == os.getpgid(pid) == pid
+    assert f"red {os.getpid()} True" in child.log_path.read_text()
+    assert child.log_path.stat().st_mode & 0o777 == 0o600
+    assert supervisor.pids() == {}
+    assert not is_running(pid)
+
+
+async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    async with supervisor:
+        for name in ("first", "second", "third"):
+            await supervisor.start(with_ready_line(python(name, POLITE, tmp_path, str(order), name), "here"))
+    assert order.read_text().split() == ["third", "second", "first"]
+    assert exits.seen == []
+
+
+async def test_a_child_that_ignores_sigterm_is_killed_after_its_drain(supervisor: Supervisor, tmp_path: Path) -> None:
+    deaf = with_ready_line(python("deaf", STUBBORN, tmp_path), "deaf")
+    async with supervisor:
+        await supervisor.start(Child("deaf", deaf.argv, deaf.log_path, is_ready=deaf.is_ready, drain_s=0.2))
+        pid = supervisor.pids()["deaf"]
+        began_s = time.monotonic()
+        await supervisor.stop()
+        assert 0.2 <= time.monotonic() - began_s < CEILING_S
+    assert not is_running(pid)
+
+
+async def test_what_a_killed_child_left_in_its_group_is_killed_too(supervisor: Supervisor, tmp_path: Path) -> None:
+    code = "import subprocess, signal; print(subprocess.Popen(['sleep', '3600']).pid, flush=True); signal.pause()"
+    child = with_ready_line(python("parent", code, tmp_path), "\n")
+    async with supervisor:
+        await supervisor.start(child)
+        grandchild = int(child.log_path.read_text())
+        assert is_running(grandchild)
+    await until(lambda: not is_running(grandchild))
+
+
+async def test_a_crashing_child_is_restarted_ever_more_slowly(
+    supervisor: Supervisor, exits: Exits, tmp_path: Path
+) -> None:
+    async with supervisor:
+        await supervisor.start(python("crash", "raise SystemExit(3)", tmp_path))
+        await until(lambda: len(exits.seen) >= 5)
+    assert {(seen.name, seen.returncode) for seen in exits.seen} == {("crash", 3)}
+    assert len({seen.pid for seen in exits.seen}) == len(exits.seen)
+    ceilings_s = [0.5, 1, 2, 4, 8]
+    delays_s = [seen.restart_in_s for seen in exits.seen[:5]]
+    assert all(d is not None and c / 2 <= d <= c for d, c in zip(delays_s, ceilings_s, strict=True))
+
+
+async def test_a_killed_child_comes_back_with_a_new_pid(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
+    async with supervisor:
+        await supervisor.start(python("c", FOREVER, tmp_path))
+        old = supervisor.pids()["c"]
+        os.kill(old, signal.SIGKILL)
+        await until(lambda: supervisor.pids().get("c", old) != old)
+    assert [(seen.pid, seen.returncode) for seen in exits.seen] == [(old, -signal.SIGKILL)]
+
+
+async def test_stop_does_not_wait_for_a_restart_that_is_due_later(exits: Exits, tmp_path: Path) -> None:
+    class SlowClock(SystemClock):
+        def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+            return super().call_later(delay_s + 3600, callback)
+
+    async with asyncio.timeout(CEILING_S), Supervisor(clock=SlowClock(), rng=seeded(1), on_exit=exits) as supervisor:
+        await supervisor.start(python("crash", "raise SystemExit(3)", tmp_path))
+        await until(lambda: len(exits.seen) == 1)
+    assert len(exits.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("restart", "status"), [(Restart.NEVER, 1), (Restart.ON_FAILURE, 0), (Restart.ON_FAILURE, 1), (Restart.ALWAYS, 0)]
+)
+async def test_the_policy_says_which_exits_start_a_child_again(
+    exits: Exits, tmp_path: Path, restart: Restart, status: int
+) -> None:
+    child = Child("c", (sys.executable, "-c", f"raise SystemExit({status})"), tmp_path / "c.log", restart=restart)
+    async with Supervisor(clock=HastyClock(), rng=seeded(1), on_exit=exits) as supervisor:
+        await supervisor.start(child)
+        await until(lambda: len(exits.seen) >= 1)
+    starts_again = (restart, status) in {(Restart.ON_FAILURE, 1), (Restart.ALWAYS, 0)}
+    assert (exits.seen[0].restart_in_s is not None) is starts_again
+    assert exits.seen[0].returncode == status
+
+
+async def test_start_returns_only_when_the_child_is_ready(supervisor: Supervisor, tmp_path: Path) -> None:
+    asked = 0
+
+    async def is_ready() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise ConnectionRefusedError
+        return asked > 4
+
+    async with supervisor:
+        await supervisor.start(Child("c", (sys.executable, "-c", FOREVER), tmp_path / "c.log", is_ready=is_ready))
+        assert asked == 5
+
+
+async def never() -> bool:
+    return False
+
+
+async def test_a_child_that_ends_before_it_is_ready_is_a_startup_error_with_its_log(
+    supervisor: Supervisor, exits: Exits, tmp_path: Path
+) -> None:
+    argv = (sys.executable, "-c", "raise SystemExit('no such model')")
+    async with supervisor:
+        with pytest.raises(StartupError, match=r"(?s)c ended with status 1.*no such model"):
+            await supervisor.start(Child("c", argv, tmp_path / "c.log", is_ready=never))
+        assert supervisor.pids() == {}
+    assert exits.seen == []
+
+
+async def test_a_child_that_is_not_ready_in_time_is_ended(supervisor: Supervisor, tmp_path: Path) -> None:
+    child = Child("c", ("sleep", "3600"), tmp_path / "c.log", is_ready=never, ready_timeout_s=0.1)
+    async with supervisor:
+        with pytest.raises(StartupError, match="not ready in time"):
+            await supervisor.start(child)
+        await until(lambda: supervisor.pids() == {})
+
+
+async def test_a_program_that_does_not_exist_is_a_startup_error(supervisor: Supervisor, tmp_path: Path) -> None:
+    async with supervisor:
+        with pytest.raises(StartupError, match="cannot be started"):
+            await supervisor.start(Child("c", (str(tmp_path / "none"),), tmp_path / "c.log"))
+
+
+async def test_a_program_that_vanishes_is_tried_again(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nrm '{program}'\n")
+    program.chmod(0o755)
+    async with supervisor:
+        await supervisor.start(Child("c", (str(program),), tmp_path / "c.log"))
+        await until(lambda: len(exits.seen) >= 3)
+    assert [seen.returncode for seen in exits.seen[:3]] == [0, None, None]
+
+
+async def test_children_are_stopped_when_the_body_fails_and_its_error_goes_on(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    pids: list[int] = []
+
+    async def body() -> None:
+        async with supervisor:
+            await supervisor.start(python("c", FOREVER, tmp_path))
+            pids.extend(supervisor.pids().values())
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await body()
+    assert [is_running(pid) for pid in pids] == [False]
+
+
+async def test_a_report_that_fails_stops_everything_loudly(tmp_path: Path) -> None:
+    def fail(child_exit: ChildExit) -> None:
+        raise LookupError
+
+    pids: list[int] = []
+
+    async def body() -> None:
+        async with Supervisor(clock=HastyClock(), rng=seeded(1), on_exit=fail) as supervisor:
+            await supervisor.start(python("good", FOREVER, tmp_path))
+            pids.extend(supervisor.pids().values())
+            await supervisor.start(python("crash", "raise SystemExit(3)", tmp_path))
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(body(), CEILING_S)
+    assert caught.group_contains(LookupError)
+    await until(lambda: not is_running(pids[0]))
+
+
+async def test_children_are_stopped_when_the_body_is_cancelled(supervisor: Supervisor, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with supervisor:
+            await supervisor.start(python("c", FOREVER, tmp_path))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(body())
+    await until(lambda: "c" in supervisor.pids())
+    pid = supervisor.pids()["c"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_running(pid)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_children_are_gone_when_their_parent_is_killed(tmp_path: Path, loop: str) -> None:
+    argv = [sys.executable, "-c", SUPERVISE, str(tmp_path), loop]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            pids = [int(word) for word in parent.stdout.readline().split()]
+            assert len(pids) == 2
+            asyncio.run(until(says(tmp_path / "own.log", "own")))
+            assert all(is_running(pid) for pid in pids)
+        finally:
+            parent.kill()
+    asyncio.run(until(lambda: not any(is_running(pid) for pid in pids)))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparewatt.cli.match import Attempt, time_line
+from tests.unit.cli.canned import BERLIN, LIMA, NEURALGRID, NOBODY, OSLO, PAST, explanation
+from tests.unit.cli.conftest import Run, run_alone
+from tests.unit.cli.fake_network import FakeNetwork
+
+
+def line_with(text: str, output: str) -> list[str]:
+    return next(line.split() for line in output.splitlines() if text in line)
+
+
+def test_a_dry_run_asks_with_the_given_job(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NEURALGRID)
+    words = ["--prompt-tokens", "9", "org/small-model", "--max-tokens", "7", "--policy", "neuralgrid"]
+    assert run("match", *words).exit_code == 0
+    asked = {"model": "org/small-model", "prompt_tokens": 9, "max_tokens": 7, "policy": "neuralgrid"}
+    assert network.seen[0].body == asked
+
+
+def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", explanation())
+    result = run("match", "org/small-model")
+    assert result.exit_code == 0
+    assert line_with("all nodes", result.stdout)[2] == "4"
+    assert line_with("online ", result.stdout)[1:3] == ["-1", "3"]
+    assert "not online  last seen 90 s ago" in result.stdout
+    assert line_with("COST", result.stdout) == ["NODE", "REGION", "COST", "NETWORK", "PREFILL", "DECODE", "PRICE"]
+    assert line_with("→", result.stdout) == ["→", "berlin", "eu", "1,234", "12", "222", "1,000", "$0.0000012"]
+    assert line_with("oslo", result.stdout) == ["oslo", "eu", "2,500", "40", "60", "2,400", "$0.0000012"]
+    assert "Zero for all: queue, cold_load, price, suspect, jitter" in result.stdout
+    assert f"Would go to berlin ({BERLIN})." in result.stdout
+
+
+def test_scores_have_no_unit(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NEURALGRID)
+    result = run("match", "org/small-model")
+    assert line_with("→", result.stdout) == ["→", "berlin", "eu", "0.875", "0.300", "0.500", "0.075", "$0.01"]
+
+
+def test_a_dry_run_without_a_candidate_has_its_own_exit_code(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NOBODY)
+    result = run("match", "org/small-model")
+    assert result.exit_code == 5
+    assert "No node can take this job." in result.stdout
+    assert "  - Wait for a node of org/small-model to come back." in result.stdout
+
+
+def test_a_dry_run_without_a_candidate_as_json(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NOBODY)
+    result = run("match", "org/small-model", "--json")
+    assert result.exit_code == 5
+    assert json.loads(result.stdout) == NOBODY
+
+
+def test_a_refused_dry_run_has_the_same_exit_code(network: FakeNetwork, run: Run) -> None:
+    network.fail("POST /v1/match", 503, "no_eligible_node")
+    assert run("match", "m").exit_code == 5
+
+
+def test_a_dry_run_of_an_unknown_model_is_not_found(network: FakeNetwork, run: Run) -> None:
+    network.fail("POST /v1/match", 404, "model_not_found")
+    assert run("match", "m").exit_code == 4
+
+
+def test_explain_shows_the_attempts_on_a_time_line(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", PAST)
+    result = run("match", "explain", "match_1")
+    assert result.exit_code == 0
+    lines = result.stdout[result.stdout.index("Attempts") :].splitlines()
+    assert "timed out" in lines[2]
+    assert "░" * 12 in lines[2]
+    assert "no first token" in lines[2]
+    assert lines[3].split() == ["oslo", "done", "1,000", "1,500", "2,000", "42", "░" * 6 + "█" * 6]
+    assert f"Went to oslo ({OSLO})." in result.stdout
+
+
+def test_explain_as_json(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", PAST)
+    assert json.loads(run("match", "explain", "match_1", "--json").stdout) == PAST
+
+
+def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", NOBODY | {"dry_run": False, "match_id": "match_1"})
+    result = run("match", "explain", "match_1")
+    assert result.exit_code == 0
+    assert "No node took this job." in result.stdout
+
+
+def test_explain_of_an_unknown_match_is_not_found(network: FakeNetwork, run: Run) -> None:
+    network.fail("GET /v1/matches/match_0", 404, "match_not_found")
+    assert run("match", "explain", "match_0").exit_code == 4
+
+
+def test_a_model_called_explain_can_be_asked_for(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", explanation())
+    assert run("match", "--", "explain").exit_code == 0
+    assert network.seen[0].body["model"] == "explain"
+
+
+def test_many_rejections_are_cut(network: FakeNetwork, run: Run) -> None:
+    rejected = [{"node": LIMA, "name": f"n{i}", "reason": "not_online", "detail": None} for i in range(25)]
+    network.on("POST /v1/match", explanation(rejected=rejected))
+    output = run("match", "m").stdout
+    assert "n19" in output
+    assert "n20" not in output
+    assert "and 5 more" in output
+
+
+def test_match_alone_shows_its_help() -> None:
+    result = run_alone("match")
+    assert result.exit_code == 2
+    assert "explain ID" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--max-tokens", "0"], ["--policy", "best"], ["second-model"]])
+def test_a_wrong_option_is_a_usage_error(words: list[str]) -> None:
+    assert run_alone("match", "m", *words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("attempt", "line"),
+    [
+        (Attempt("n", started_ms=0, ended_ms=0), "░"),
+        (Attempt("n", started_ms=100), " " * 23 + "░"),
+        (Attempt("n", started_ms=0, first_token_ms=0, ended_ms=100), "█" * 24),
+        (Attempt("n", started_ms=50, first_token_ms=75), " " * 12 + "░" * 6),
+    ],
+)
+def test_time_line_of_odd_attempts(attempt: Attempt, line: str) -> None:
+    assert time_line(attempt, end_ms=100).rstrip() == line
+    assert len(time_line(attempt, end_ms=0)) == 24

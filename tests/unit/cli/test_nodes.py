@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparewatt.cli import output
+from tests.unit.cli.canned import BERLIN, LIMA, OSLO, node, node_list
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_network import FakeNetwork
+
+STATES = {"online": "●", "busy": "◐", "suspect": "◔", "offline": "✕", "draining": "‖"}
+
+
+@pytest.mark.parametrize(("state", "shape"), STATES.items())
+def test_state_is_shape_and_word(network: FakeNetwork, run: Run, state: str, shape: str) -> None:
+    network.on("GET /v1/nodes", node_list(node(BERLIN, "berlin", state=state)))
+    assert f"{shape} {state}" in run("nodes").stdout
+
+
+def test_states_differ_in_colour() -> None:
+    assert len({output.state_cell(state).style for state in STATES}) == len(STATES)
+    assert output.state_cell("dreaming").text == "? dreaming"
+
+
+def test_nodes_are_listed(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes", node_list(node(BERLIN, "berlin"), node(OSLO, "oslo", last_seen_at=None)))
+    result = run("nodes", "list")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "berlin" in lines[1]
+    assert BERLIN[:10] in lines[1]
+    assert "2 x RTX 4090" in lines[1]
+    assert "1/4" in lines[1]
+    assert lines[2].endswith("never")
+
+
+def test_quiet_prints_full_ids(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes", node_list(node(BERLIN, "berlin"), node(OSLO, "oslo")))
+    assert run("nodes", "-q").stdout.split() == [BERLIN, OSLO]
+
+
+def test_json_prints_the_answer_of_the_api(network: FakeNetwork, run: Run) -> None:
+    answer = node_list(node(BERLIN, "berlin"))
+    network.on("GET /v1/nodes", answer)
+    assert json.loads(run("nodes", "list", "--json").stdout) == answer
+
+
+def test_no_nodes_says_what_to_do(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes", node_list())
+    assert "sparewatt node" in run("nodes").stderr
+
+
+def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: Run) -> None:
+    network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
+    result = run("nodes", "show", BERLIN)
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["OF", "WHAT", "CLAIMED", "MEASURED"] in rows
+    assert ["hardware", "memory", "24.0", "GiB", "-"] in rows
+    assert ["hardware", "TFLOPS", "82.6", "71.2"] in rows
+    assert ["hardware", "price", "per", "hour", "$0.40", "-"] in rows
+    assert ["org/small-model", "prefill", "tokens/s", "9,000", "7,654"] in rows
+    assert ["org/small-model", "decode", "tokens/s", "120", "98.7"] in rows
+    assert ["org/small-model", "first", "token", "-", "250", "ms"] in rows
+    assert ["org/small-model", "on", "disk", "8,192", "Q8_0", "$0.02", "$0.04"] in rows
+
+
+def test_show_of_a_node_that_was_never_measured(network: FakeNetwork, run: Run) -> None:
+    bare = {"id": BERLIN, "name": "berlin", "state": "offline", "measured": {"tflops": None}, "models": []}
+    network.on(f"GET /v1/nodes/{BERLIN}", bare)
+    result = run("nodes", "show", BERLIN)
+    assert result.exit_code == 0
+    assert result.stdout.endswith("Models\nnone\n")
+
+
+@pytest.mark.parametrize("wanted", ["berlin", BERLIN[:6], BERLIN, BERLIN.upper().replace("0X", "0x")])
+def test_show_takes_a_name_or_the_start_of_an_id(network: FakeNetwork, run: Run, wanted: str) -> None:
+    berlin = node(BERLIN, "berlin")
+    network.on("GET /v1/nodes", node_list(berlin, node(OSLO, "oslo")))
+    network.on(f"GET /v1/nodes/{BERLIN}", berlin)
+    assert json.loads(run("nodes", "show", wanted, "--json").stdout)["id"] == BERLIN
+
+
+def test_show_refuses_what_can_mean_two_nodes(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes", node_list(node(OSLO, "oslo"), node(LIMA, "lima")))
+    result = run("nodes", "show", "0xb2")
+    assert result.exit_code == 1
+    assert OSLO in result.stderr
+    assert LIMA in result.stderr
+
+
+@pytest.mark.parametrize("wanted", ["nobody", "0xff", "0x" + "f" * 40])
+def test_show_of_an_unknown_node_is_not_found(network: FakeNetwork, run: Run, wanted: str) -> None:
+    network.on("GET /v1/nodes", node_list(node(OSLO, "oslo")))
+    assert run("nodes", "show", wanted).exit_code == 4
+
+
+def test_a_name_cannot_steer_the_terminal(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes", node_list(node(BERLIN, "\x1b]0;owned\x07\u202eevil\n[red]x")))
+    assert "]0;ownedevil[red]x" in run("nodes").stdout
