@@ -319,12 +319,15 @@ async def test_a_pid_file_whose_pid_is_now_a_stranger_does_not_prevent_the_start
         pid_file = tmp_path / "pg" / "data" / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
         await insert(server, 1)
-    stranger = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE)
+    stranger = await asyncio.create_subprocess_exec("sleep", "3600")
     pid_file.write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
     pid_file.chmod(0o600)
-    async with EmbeddedPostgres(tmp_path / "pg") as server:
-        assert await count(server) == 1
-    await stranger.communicate()
+    try:
+        async with EmbeddedPostgres(tmp_path / "pg") as server:
+            assert await count(server) == 1
+    finally:
+        stranger.kill()
+        await stranger.wait()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a normal user runs the server as itself")
@@ -335,6 +338,9 @@ async def test_as_root_every_account_serves_the_same_data_in_turn(tmp_path: Path
         async with EmbeddedPostgres(tmp_path / "pg", account=account) as server:
             await insert(server, 1)
             assert await count(server) == n_before + 1
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)  # leaves its socket and pid file to the next account
+            await server.wait()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a normal user runs the server as itself")

@@ -43,15 +43,19 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
 
 
+_NULL = msgspec.Raw(b"null")
+_NOTHING = (b"null", b'""', b"[]")
+
+
 class _Delta(msgspec.Struct, frozen=True):
-    content: msgspec.Raw | None = None
-    reasoning_content: msgspec.Raw | None = None
-    tool_calls: msgspec.Raw | None = None
-    refusal: msgspec.Raw | None = None
+    content: msgspec.Raw = _NULL
+    reasoning_content: msgspec.Raw = _NULL
+    tool_calls: msgspec.Raw = _NULL
+    refusal: msgspec.Raw = _NULL
 
     def carries(self) -> bool:
         said = (self.content, self.reasoning_content, self.tool_calls, self.refusal)
-        return any(part is not None and bytes(part) not in (b"null", b'""', b"[]") for part in said)
+        return any(bytes(part) not in _NOTHING for part in said)
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -64,7 +68,10 @@ class Chunk(msgspec.Struct, frozen=True):
 
     choices: list[_Choice] | None = None
     usage: Usage | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _NULL
+
+    def is_error(self) -> bool:
+        return bytes(self.error) != b"null"
 
     def carries_output(self) -> bool:
         """True once there is something a client would lose if another node started over."""

@@ -156,7 +156,8 @@ class _Keeper:
                 await self._unless_stopped(process.wait())
             await end(process, steps=((signal.SIGTERM, self.child.drain_s),))
         finally:
-            kill_group(process)
+            if process.returncode is None:  # this task was cancelled; later the pid may be a stranger's
+                kill_group(process)
             self.pid = None
 
     async def _becomes_ready(self, process: Process) -> bool:

@@ -6,7 +6,6 @@ Everything is a real process that could as well run elsewhere; this one only sta
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -14,7 +13,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,74 +72,83 @@ class Ready:
 Tell = Callable[[str], None]
 
 
+class Signals:
+    """The first SIGINT or SIGTERM asks for a clean stop; the second one does not wait for it."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._received)
+
+    def _received(self) -> None:
+        if self.stop.is_set():
+            os._exit(130)  # the children are tied to our life and end with it
+        self.stop.set()
+
+
 async def run_network(
     settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell, on_ready: Callable[[Ready, Path], None]
 ) -> None:
     """Start everything, call `on_ready`, keep it running until SIGINT or SIGTERM. Raises StartupError."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = Signals().stop
     with DataDir(settings.data) as data:
         ready_file = data.path / READY_FILE
         ready_file.unlink(missing_ok=True)
         make_private_dir(data.path / "logs")
-        starting = asyncio.create_task(
-            _run_in(data.path, settings, stop, clock=clock, rng=rng, tell=tell, on_ready=on_ready)
-        )
-        try:
-            await _stop_early(starting, stop)
-        finally:
+        async with _network(data.path, settings, clock=clock, rng=rng, tell=tell) as starting:
+            ready = await _unless_stopped(starting, stop)
+            if ready is not None:
+                write_private(ready_file, json.dumps(ready.as_json(), indent=2).encode())
+                on_ready(ready, ready_file)
+                await stop.wait()
             ready_file.unlink(missing_ok=True)
+            tell("Stopping …")
 
 
-async def _stop_early(running: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Ctrl-C during a slow start must not wait for the start to finish; afterwards `running` sees `stop` itself."""
-    waiting = asyncio.create_task(stop.wait())
-    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
-    if not running.done():
-        await asyncio.wait([running], timeout=POLL_S)
-        running.cancel()
-    waiting.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+async def _unless_stopped(starting: Coroutine[None, None, Ready], stop: asyncio.Event) -> Ready | None:
+    """Wait for the start, but not after somebody pressed Ctrl-C."""
+    start, stopped = asyncio.create_task(starting), asyncio.create_task(stop.wait())
+    await asyncio.wait([start, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if start.done():
+        return start.result()
+    start.cancel()
+    await asyncio.wait([start])
+    return None
 
 
-async def _run_in(
-    data: Path,
-    settings: UpSettings,
-    stop: asyncio.Event,
-    *,
-    clock: Clock,
-    rng: Rng,
-    tell: Tell,
-    on_ready: Callable[[Ready, Path], None],
-) -> None:
+@asynccontextmanager
+async def _network(
+    data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell
+) -> AsyncIterator[Coroutine[None, None, Ready]]:
+    """Holds everything that runs; gives the start itself as something to wait for, or to break off."""
     async with (
         _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
         Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
     ):
-        nodes = local_nodes(data, settings.nodes)
-        bootstrap = await prepare(dsn, data, nodes, rng=rng)
-        tell("Starting the gateway …")
-        root_url = f"http://127.0.0.1:{settings.port}"
-        await children.start(_gateway_child(data, settings, dsn, root_url))
-        tell(f"Starting {len(nodes)} nodes …")
-        for node in nodes:
-            await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
-        await _wait_for_nodes(root_url, len(nodes), clock=clock, tell=tell)
-        ready = Ready(
-            base_url=f"{root_url}/v1",
-            api_key=bootstrap.api_key,
-            dashboard_url=f"{root_url}/",
-            join_token=bootstrap.join_token,
-            pid=os.getpid(),
-            model=MODEL_NAME,
-        )
-        write_private(data / READY_FILE, json.dumps(ready.as_json(), indent=2).encode())
-        on_ready(ready, data / READY_FILE)
-        await stop.wait()
-        (data / READY_FILE).unlink(missing_ok=True)
-        tell("Stopping …")
+        yield _start(data, settings, dsn, children, clock=clock, rng=rng, tell=tell)
+
+
+async def _start(
+    data: Path, settings: UpSettings, dsn: str, children: Supervisor, *, clock: Clock, rng: Rng, tell: Tell
+) -> Ready:
+    nodes = local_nodes(data, settings.nodes)
+    bootstrap = await prepare(dsn, data, nodes, rng=rng)
+    tell("Starting the gateway …")
+    root_url = f"http://127.0.0.1:{settings.port}"
+    await children.start(_gateway_child(data, settings, dsn, root_url))
+    tell(f"Starting {len(nodes)} nodes …")
+    for node in nodes:
+        await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
+    await _wait_for_nodes(root_url, len(nodes), clock=clock, tell=tell)
+    return Ready(
+        base_url=f"{root_url}/v1",
+        api_key=bootstrap.api_key,
+        dashboard_url=f"{root_url}/",
+        join_token=bootstrap.join_token,
+        pid=os.getpid(),
+        model=MODEL_NAME,
+    )
 
 
 # database

@@ -1,7 +1,7 @@
 """Under which account PostgreSQL runs. It refuses uid 0, so as root we give it another face, without making users.
 
 Best is a user namespace, where root's files appear as nobody's own: nothing changes hands. Where that is forbidden
-(Docker's default profile), the server becomes the real nobody and is given its directories.
+(Docker's default profile), the server becomes the real nobody and is given its data.
 """
 
 from __future__ import annotations

@@ -57,13 +57,13 @@ def choose_socket_dir(home: Path, *, temporary_root: Path | None = None) -> Path
     return short if _fits(short) else Path("/tmp") / name  # noqa: S108  the name is checked before it is used
 
 
-def make_socket_dir(path: Path, *, owner_uid: int) -> Path:
-    """Create it with mode 0700, or accept one that only we or the server's account can have made and can enter."""
+def make_socket_dir(path: Path) -> Path:
+    """Create it with mode 0700, or accept one that only we can have made and can enter."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
         status = path.lstat()  # not stat: whoever put a link there chooses where our socket would lie
-        ours = stat.S_ISDIR(status.st_mode) and status.st_uid in {os.geteuid(), owner_uid}
+        ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
         if not ours or stat.S_IMODE(status.st_mode) & 0o077:
             raise StartupError(f"{path} is not a private directory of ours. Look who made it, and remove it.") from None
     return path

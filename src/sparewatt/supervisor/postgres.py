@@ -103,8 +103,9 @@ class EmbeddedPostgres:
         make_private_dir(self._places.home)
         binaries = self._binaries or find_binaries()
         account = self._account or await choose_account(binaries, home=self._places.home)
-        socket_dir = make_socket_dir(choose_socket_dir(self._places.home), owner_uid=account.owner_uid)
-        account.take_over(socket_dir)
+        socket_dir = make_socket_dir(choose_socket_dir(self._places.home))
+        for leftover in socket_dir.iterdir():  # of a killed server that may have run under another account
+            account.take_over(leftover)
         server = _Launcher(self._places, binaries, account, socket_dir)
         await server.prepare_cluster()
         self._process = await server.launch()
@@ -112,7 +113,7 @@ class EmbeddedPostgres:
 
     async def stop(self) -> None:
         """Shut down cleanly, less cleanly when that takes too long. Does nothing when it does not run."""
-        if self._process is not None:
+        if self._process is not None and self._process.returncode is None:
             await end(self._process, steps=STOP_STEPS)
 
     async def wait(self) -> int:

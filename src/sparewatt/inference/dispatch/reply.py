@@ -70,7 +70,7 @@ class StreamReply:
         chunk = read_chunk(data)
         if chunk is None or self.done:
             raise ReplyBroken("the stream holds something that is no chunk")
-        if chunk.error is not None:
+        if chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
         if chunk.usage is not None:
             self.usage = chunk.usage
