@@ -28,7 +28,8 @@ def new_secret(*, rng: Rng) -> str:
 
 
 def hash_secret(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+    """Of anything that can stand in a header, also of bytes that are no UTF-8."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 class KeyRing:
@@ -39,8 +40,11 @@ class KeyRing:
         self.version = 0
 
     def put(self, rows: Iterable[KeyRow]) -> None:
+        """Take over rows; one that is older than what is known here (a slow answer, say) changes nothing."""
         for row in rows:
-            self._by_hash[row.hash] = row
+            known = self._by_hash.get(row.hash)
+            if known is None or row.version >= known.version:
+                self._by_hash[row.hash] = row
             self.version = max(self.version, row.version)
 
     def authenticate(self, authorization: str | None) -> KeyRow:

@@ -62,13 +62,23 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     request[REQUEST_ID] = new_id("req", rng=_rng)
     try:
         return await handler(request)
-    except SparewattError as error:
-        return error_reply(error)
-    except web.HTTPException as error:
-        return _framework_error(request, error)
-    except Exception:  # noqa: BLE001 (the process boundary: whatever it is, the client gets an answer)
-        _log.crash("request_crashed", request=request[REQUEST_ID], route=_route(request))
-        return error_reply(Internal(f"Something broke here. Please report it with the id {request[REQUEST_ID]}."))
+    except Exception as error:  # the process boundary: whatever it is, the client gets an answer
+        if request.writer.output_size:
+            raise  # it has half of one already; the server closes the socket
+        return _answer(request, error)
+
+
+def _answer(request: web.Request, error: Exception) -> web.Response:
+    match error:
+        case SparewattError():
+            return error_reply(error)
+        case web.HTTPException():
+            return _framework_error(request, error)
+        case web.RequestPayloadError():
+            return error_reply(BadRequest("The body cannot be read: its encoding is broken."))
+        case _:
+            _log.crash("request_crashed", request=request[REQUEST_ID], route=_route(request))
+            return error_reply(Internal(f"Something broke here. Please report it with the id {request[REQUEST_ID]}."))
 
 
 def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:

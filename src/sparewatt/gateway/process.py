@@ -26,7 +26,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.handshake import host_of
 from sparewatt.store.database import Database
@@ -161,19 +161,34 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
 async def _every(seconds: float, work: Callable[[], Awaitable[None]], *, name: str) -> None:
     """Repeat background work. Postgres may be away for a while: serving goes on, the work is tried again."""
     while True:
-        try:
-            await work()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            _log.warning("background_work_failed", work=name, error=type(error).__name__)
+        await _once(work, name=name)
         await asyncio.sleep(seconds)
 
 
+async def _once(work: Callable[[], Awaitable[None]], *, name: str) -> None:
+    try:
+        await work()
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        _log.warning("background_work_failed", work=name, error=type(error).__name__)
+
+
 async def _save_nodes(services: Services) -> None:
-    changed, now = list(services.desk.changed), services.clock.unix_s()
+    """Store what changed. A node that changes again meanwhile, or could not be stored, is stored the next time."""
+    desk, changed = services.desk, set(services.desk.changed)
+    desk.changed -= changed
     rows = [row for node_id in changed if (row := services.table.get(node_id)) is not None]
-    if rows:
-        await services.database.save_nodes([(row.id, row.specs, row.last_seen_unix_s or now) for row in rows])
-    services.desk.changed.difference_update(changed)
+    try:
+        if rows:
+            await services.database.save_nodes([(row.id, row.specs, _last_seen(row, services)) for row in rows])
+    except BaseException:
+        desk.changed |= changed
+        raise
+
+
+def _last_seen(row: NodeRow, services: Services) -> float:
+    """In Unix seconds."""
+    now = services.clock.unix_s()
+    return now if row.connected else row.last_seen_unix_s or now
 
 
 async def _check_health(services: Services) -> None:
@@ -192,6 +207,6 @@ async def _drain(services: Services) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
-    await _save_nodes(services)
+    await _once(lambda: _save_nodes(services), name="nodes_save")
     services.desk.say_goodbye("the gateway is stopping")
     await asyncio.sleep(0)

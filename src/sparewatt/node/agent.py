@@ -138,7 +138,7 @@ class Agent:
         while True:
             if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
-            await self._inventory.refresh_load()
+            await self._inventory.refresh_load(self._jobs.count)
             link.send_load(self._jobs.load())
             await asyncio.sleep(heartbeat_s)
 

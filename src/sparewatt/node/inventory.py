@@ -10,7 +10,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.log import Log
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.model import BackendError, BackendModel
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import Hardware
 from sparewatt.node.measure import MeasuredFile, measure
@@ -44,7 +44,7 @@ class Inventory:
         self._tell = tell
         self._models: list[BackendModel] = []
         self._slots = 1
-        self._load: BackendLoad | None = None
+        self.foreign_requests = 0
         self._news = asyncio.Event()
         self._look = asyncio.Event()
         self._measure_not_before_s: dict[str, float] = {}
@@ -59,12 +59,12 @@ class Inventory:
         """Something failed: ask the server now instead of at the next round."""
         self._look.set()
 
-    def foreign_requests(self, mine: int) -> int:
-        """Requests on the server that did not come from here, as last seen."""
-        return max(0, self._load.running - mine) if self._load else 0
-
-    async def refresh_load(self) -> None:
-        self._load = await self._backend.load()
+    async def refresh_load(self, count_mine: Callable[[], int]) -> None:
+        """Count the requests on the server that did not come from here; jobs may start and end while it answers."""
+        mine_before = count_mine()
+        load = await self._backend.load()
+        mine = max(mine_before, count_mine())
+        self.foreign_requests = max(0, load.running - mine) if load else 0
 
     async def run(self) -> None:
         """Keep looking; measure what is new."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Log
@@ -11,8 +13,10 @@ from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendUnreachable
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.pacing import paced
+from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import End, Fail, FailCode, Head
 from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.openai import as_stream
 
 _log = Log("sparewatt.node")
 
@@ -36,9 +40,12 @@ class Jobs:
         return NodeLoad(
             running=min(mine, slots),
             queued=max(0, mine - slots),
-            foreign=self._inventory.foreign_requests(mine),
+            foreign=self._inventory.foreign_requests,
             draining=self.draining,
         )
+
+    def count(self) -> int:
+        return len(self._tasks)
 
     def start(self, job: IncomingJob) -> None:
         refusal = self._refusal(job)
@@ -87,7 +94,7 @@ class Jobs:
         began_s = self._clock.now_s()
         try:
             first_byte_s = await self._relay(job, began_s)
-        except BackendError as error:
+        except (BackendError, msgspec.DecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._tasks.pop(job, None)  # the report that goes with it must not count this job any more
             job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load()))
@@ -98,16 +105,26 @@ class Jobs:
             job.end(End(load=self.load(), first_byte_s=first_byte_s, duration_s=duration_s))
 
     async def _relay(self, job: IncomingJob, began_s: float) -> float | None:
+        """Pass the reply on, chunk by chunk; tells when the first one came."""
+        assembler = None if job.meta.stream or self._backend.stops_whole_answers else Assembler()
+        body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
         first_byte_s: float | None = None
-        async with self._backend.post(job.meta.path, bytes(job.body)) as reply:
-            job.head(Head(status=reply.status, content_type=reply.content_type))
+        async with self._backend.post(job.meta.path, body) as reply:
+            assembler = assembler if reply.status == 200 else None
+            content_type = reply.content_type if assembler is None else "application/json"
+            job.head(Head(status=reply.status, content_type=content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
                 first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
-                await job.data(chunk)
+                if assembler is None:
+                    await job.data(chunk)
+                else:
+                    assembler.feed(chunk)
+        if assembler is not None:
+            await job.data(assembler.body())
         return first_byte_s
 
 
-def _fail_code(error: BackendError) -> FailCode:
+def _fail_code(error: Exception) -> FailCode:
     match error:
         case BackendUnreachable():
             return "backend_unreachable"

@@ -123,6 +123,13 @@ def with_usage_forced(body: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def as_stream(body: bytes) -> bytes:
+    """The same request, asking for a stream that ends in its token counts."""
+    fields = _fields_decoder.decode(with_usage_forced(body))
+    fields["stream"] = msgspec.Raw(b"true")
+    return msgspec.json.encode(fields)
+
+
 def read_chunk(data: bytes) -> Chunk | None:
     """One event's data, or None if it is no chunk at all."""
     try:

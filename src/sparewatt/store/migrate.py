@@ -35,7 +35,11 @@ class Migration:
 
 def shipped_migrations() -> list[Migration]:
     files = sorted(resources.files(__package__).joinpath("migrations").iterdir(), key=lambda f: f.name)
-    return [Migration(int(f.name[:4]), f.name[5:-4], f.read_text()) for f in files if f.name.endswith(".sql")]
+    return [
+        Migration(int(f.name[:4]), f.name[5:-4], f.read_text(encoding="utf-8"))
+        for f in files
+        if f.name.endswith(".sql")
+    ]
 
 
 async def migrate(connection: Connection) -> list[int]:

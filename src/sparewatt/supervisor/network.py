@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -72,6 +73,16 @@ class Ready:
 Tell = Callable[[str], None]
 
 
+def refuse_taken_port(port: int) -> None:
+    """Said before anything is started; a neighbour on the port would otherwise pass for our own gateway."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise StartupError(f"Port {port} cannot be used ({error.strerror}). Choose another with --port.") from None
+
+
 class Signals:
     """The first SIGINT or SIGTERM asks for a clean stop; the second one does not wait for it."""
 
@@ -92,6 +103,7 @@ async def run_network(
     """Start everything, call `on_ready`, keep it running until SIGINT or SIGTERM. Raises StartupError."""
     stop = Signals().stop
     with DataDir(settings.data) as data:
+        refuse_taken_port(settings.port)
         ready_file = data.path / READY_FILE
         ready_file.unlink(missing_ok=True)
         make_private_dir(data.path / "logs")
@@ -243,12 +255,18 @@ async def _is_registered(database: Database, node: LocalNode) -> bool:
 
 
 def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) -> Child:
+    port_file = data / "gateway.port"
+    port_file.unlink(missing_ok=True)
     return Child(
         name="gateway",
-        argv=(sys.executable, "-m", "sparewatt", "gateway", "run", f"--port={settings.port}"),
+        argv=(
+            *(sys.executable, "-m", "sparewatt", "gateway", "run"),
+            f"--port={settings.port}",
+            f"--port-file={port_file}",
+        ),
         env={"DATABASE_URL": dsn},
         log_path=data / "logs" / "gateway.log",
-        is_ready=lambda: _is_ready(root_url),
+        is_ready=lambda: _is_ready(root_url, port_file),
         drain_s=STOP_S,
     )
 
@@ -305,8 +323,11 @@ async def _wait_for_nodes(root_url: str, wanted: int, *, clock: Clock, tell: Tel
         raise StartupError("No node came up in time. The logs are under logs/ in the data directory.")
 
 
-async def _is_ready(root_url: str) -> bool:
-    return (await _get_json(f"{root_url}/readyz")).get("status") == "ready"
+async def _is_ready(root_url: str, port_file: Path) -> bool:
+    """Our own gateway listens (it says so in a file) and takes requests."""
+    return (
+        await asyncio.to_thread(port_file.exists) and (await _get_json(f"{root_url}/readyz")).get("status") == "ready"
+    )
 
 
 async def _get_json(url: str) -> dict[str, Any]:

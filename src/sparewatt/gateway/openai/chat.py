@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from sparewatt.core.errors import InvalidField, ShuttingDown
+from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import authenticate, error_reply, read_body
@@ -64,10 +64,18 @@ def make_job(chat: ChatRequest, body: bytes, *, key: KeyRow, services: Services)
     return Job(
         match=match,
         key_id=key.id,
-        body=with_usage_forced(body) if streams else body,
+        body=_with_usage(body) if streams else body,
         stream=streams,
         wants_usage=chat.wants_usage,
     )
+
+
+def _with_usage(body: bytes) -> bytes:
+    """A few bytes longer: a body that just fitted must not break the link to the node by that."""
+    forced = with_usage_forced(body)
+    if len(forced) > REQUEST_BODY_BYTES_MAX:
+        raise BodyTooLarge("The body is too large by a few bytes.")
+    return forced
 
 
 async def _reply(request: web.Request, run: JobRun, sink: BufferedSink) -> web.StreamResponse:
@@ -84,9 +92,18 @@ async def _stream(
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"})
     await response.prepare(request)
+    try:
+        await _write_out(response, run, sink)
+    except (TimeoutError, ConnectionError):
+        if request.transport is not None:
+            request.transport.abort()  # the client is gone or stuck: what is queued for it would wait for ever
+    return response
+
+
+async def _write_out(response: web.StreamResponse, run: JobRun, sink: BufferedSink) -> None:
     while (data := await sink.take()) is not None:
         async with asyncio.timeout(CLIENT_WRITE_S):
             await response.write(data)
         run.consumed(len(data))
-    await response.write_eof()
-    return response
+    async with asyncio.timeout(CLIENT_WRITE_S):
+        await response.write_eof()

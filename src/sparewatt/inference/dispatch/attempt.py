@@ -20,6 +20,9 @@ from sparewatt.protocol.link import End, Fail, Head, Open
 _CLIENTS_FAULT = (400, 413, 415, 422)
 """Statuses of a model server that another node would only repeat. All others are the node's own trouble."""
 
+_PROMISE_S_MAX = 1e6
+"""What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
+
 
 class AttemptOwner(Protocol):
     """The job's run."""
@@ -56,6 +59,8 @@ class Attempt:
         self._stream: Stream | None = None
         self._timer: Timer | None = None
         self._heard_at_s = clock.now_s()
+        self._room_bytes = 0
+        self._complete = False
         self._over = False
 
     @property
@@ -67,20 +72,19 @@ class Attempt:
         return self._reply.tokens
 
     def start(self, link: NodeLink) -> None:
-        ttft_s = self._candidate.predicted_ttft_s
-        deadline_s = max(self._rules.first_token_floor_s, self._rules.first_token_factor * ttft_s)
-        if not self._job.stream:
-            deadline_s = max(deadline_s, self._rules.whole_reply_floor_s)
-        self._timer = self._clock.call_later(deadline_s, lambda: self._time_out("no first token in time"))
+        self._timer = self._clock.call_later(self._deadline_s(), lambda: self._time_out("no first token in time"))
         meta = Open(
             path="/v1/chat/completions",
             model=self._job.match.model,
             body_bytes=len(self._job.body),
             stream=self._job.stream,
             window_bytes=LINK_STREAM_WINDOW_BYTES,
-            promised_ttft_s=ttft_s,
+            promised_ttft_s=min(self._candidate.predicted_ttft_s, _PROMISE_S_MAX),
         )
-        self._stream = link.open(meta, self._job.body, self)
+        try:
+            self._stream = link.open(meta, self._job.body, self)
+        except ProtocolViolation as error:
+            self._fail(Outcome.FAILED, str(error))
 
     def cancel(self) -> None:
         """Stop it on the node; nobody is told."""
@@ -90,8 +94,8 @@ class Attempt:
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much; the node may send on."""
-        if self._stream is not None:
-            self._stream.grant(n_bytes)
+        self._heard_at_s = self._clock.now_s()  # it may have waited for this
+        self._make_room(n_bytes)
 
     # what the link calls
 
@@ -106,8 +110,8 @@ class Attempt:
         self._heard_at_s = self._clock.now_s()
         try:
             self._read(data)
-        except (ReplyBroken, ProtocolViolation) as error:
-            self._break(str(error))
+        except ReplyBroken as error:
+            self._fail(Outcome.FAILED, str(error))
 
     def on_end(self, _: End) -> None:
         if self._over:
@@ -118,37 +122,61 @@ class Attempt:
         try:
             rest = self._reply.end()
         except ReplyBroken as error:
-            self._break(str(error))
+            self._fail(Outcome.FAILED, str(error))
             return
         self._finish()
         self._owner.on_done(rest)
 
     def on_fail(self, fail: Fail) -> None:
-        if not self._over:
-            self._finish()
-            outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
-            self._owner.on_failed(outcome, f"{fail.code}: {fail.message}")
+        outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
+        self._fail(outcome, f"{fail.code}: {fail.message}")
 
     # inside
+
+    def _deadline_s(self) -> float:
+        """For the first token, or for the whole reply where nothing is seen before its end."""
+        rules, node = self._rules, self._candidate
+        if self._job.stream:
+            return max(rules.first_token_floor_s, rules.first_token_factor * node.predicted_ttft_s)
+        floor_s = max(rules.first_token_floor_s, rules.whole_reply_floor_s)
+        return max(floor_s, rules.first_token_factor * node.predicted_finish_s)
 
     def _read(self, data: bytes) -> None:
         if self._refusal is not None:
             self._refusal.feed(data)
-            self.consumed(len(data))
+            self._make_room(len(data))
         elif isinstance(self._reply, WholeReply):
             self._reply.feed(data)
-            self.consumed(len(data))
+            self._make_room(len(data))
         else:
             self._read_stream(self._reply, data)
 
     def _read_stream(self, reply: StreamReply, data: bytes) -> None:
         was_started = reply.started
         passed = reply.feed(data)
-        self.consumed(passed.withheld_bytes)
-        if reply.started and not was_started:
-            self._watch_for_silence()
-        if passed.data:
-            self._owner.on_output(passed.data)
+        if passed.broken is None or was_started:  # else nothing was sent yet, and another node can start over
+            self._make_room(len(data) - len(passed.data))
+            if reply.started and not was_started:
+                self._watch_for_silence()
+            self._pass_on(passed.data, complete=reply.done)
+        if passed.broken is not None:
+            self._fail(Outcome.FAILED, passed.broken)
+
+    def _pass_on(self, data: bytes, *, complete: bool) -> None:
+        if data:
+            self._complete = complete
+            self._owner.on_output(data)
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Give back credit for what is not on its way to the client.
+
+        What is held here (half an event, a role without text) is given back early, so that a long event never waits for
+        credit that waits for its end. When it is passed on after all, `n_bytes` is negative: a debt, paid off first.
+        """
+        self._room_bytes += n_bytes
+        if self._room_bytes > 0 and self._stream is not None:
+            self._stream.grant(self._room_bytes)
+            self._room_bytes = 0
 
     def _end_refused(self, message: str) -> None:
         self._finish()
@@ -158,13 +186,18 @@ class Attempt:
             outcome = Outcome.REFUSED if self._status in (429, 503) else Outcome.FAILED
             self._owner.on_failed(outcome, f"status {self._status}: {message}")
 
-    def _break(self, reason: str) -> None:
+    def _fail(self, outcome: Outcome, reason: str) -> None:
+        """The node is done for. A client that has its [DONE] has lost nothing by that."""
+        if self._over:
+            return
         self.cancel()
-        self._owner.on_failed(Outcome.FAILED, reason)
+        if self._complete:
+            self._owner.on_done(b"")
+        else:
+            self._owner.on_failed(outcome, reason)
 
     def _time_out(self, reason: str) -> None:
-        self.cancel()
-        self._owner.on_failed(Outcome.TIMED_OUT, reason)
+        self._fail(Outcome.TIMED_OUT, reason)
 
     def _watch_for_silence(self) -> None:
         """After the first token, silence is judged from the last byte; the alarm is set again only when it rings."""
@@ -173,7 +206,10 @@ class Attempt:
         self._timer = self._clock.call_later(self._rules.idle_s, self._check_silence)
 
     def _check_silence(self) -> None:
-        quiet_s = self._clock.now_s() - self._heard_at_s
+        must_wait = (
+            self._stream is not None and self._stream.window_left <= 0
+        )  # until the client takes what it was sent
+        quiet_s = 0.0 if must_wait else self._clock.now_s() - self._heard_at_s
         if quiet_s >= self._rules.idle_s:
             self._time_out("went silent in the middle of the answer")
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.protocol.openai import Usage, read_chunk, read_completion, read_error_message
 
@@ -15,10 +16,10 @@ class ReplyBroken(Exception):
 
 @dataclass(slots=True)
 class Passed:
-    """What one piece of input turned into."""
+    """What one piece of input turned into: what may go to the client, and why nothing more can, if so."""
 
     data: bytes
-    withheld_bytes: int = 0
+    broken: str | None = None
 
 
 class StreamReply:
@@ -28,6 +29,7 @@ class StreamReply:
         self._wants_usage = wants_usage
         self._splitter = EventSplitter()
         self._held: list[bytes] = []
+        self._held_bytes = 0
         self.started = False
         self.done = False
         self.chunks = 0
@@ -40,23 +42,29 @@ class StreamReply:
 
     def feed(self, data: bytes) -> Passed:
         """What may go to the client now. Until the reply has started, that is nothing."""
-        passed: list[bytes] = []
-        withheld = 0
-        for event in self._splitter.feed(data):
-            if self._keep(event):
-                passed.append(event)
-            else:
-                withheld += len(event)
-        if not self.started:
-            self._held += passed
-            return Passed(b"", withheld)
-        held, self._held = self._held, []
-        return Passed(b"".join(held + passed), withheld)
+        try:
+            self._take(data)
+        except (ReplyBroken, ProtocolViolation) as error:
+            return Passed(self._give(), str(error))
+        return Passed(self._give())
 
     def end(self) -> bytes:
         """The node says that it has sent everything. Raises ReplyBroken if that cannot be."""
         if not self.done or self._splitter.rest.strip():
             raise ReplyBroken("the stream ended early")
+        return b"".join(self._held)
+
+    def _take(self, data: bytes) -> None:
+        for event in self._splitter.feed(data):
+            if self._keep(event):
+                self._held.append(event)
+                self._held_bytes += len(event)
+        if not self.started and self._held_bytes > SSE_EVENT_BYTES_MAX:
+            raise ReplyBroken("the stream goes on and on without saying anything")
+
+    def _give(self) -> bytes:
+        if not self.started:
+            return b""
         held, self._held = self._held, []
         return b"".join(held)
 
@@ -68,10 +76,10 @@ class StreamReply:
             self.done = True
             return True
         chunk = read_chunk(data)
-        if chunk is None or self.done:
-            raise ReplyBroken("the stream holds something that is no chunk")
-        if chunk.is_error():
+        if chunk is not None and chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
+        if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
+            raise ReplyBroken("the stream holds something that is no chunk")
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.carries_output():

@@ -14,12 +14,15 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import (
     BadRequest,
+    BodyTooLarge,
     FirstTokenTimeout,
     JobFailed,
     ModelNotFound,
     NoCapacity,
     NoEligibleNode,
     SparewattError,
+    Unprocessable,
+    UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, REFUSALS_MAX
@@ -41,6 +44,9 @@ _MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEAS
 
 class Refused(BadRequest):
     """A model server found fault with the request itself."""
+
+
+_FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: Unprocessable}
 
 
 class JobRun:
@@ -76,8 +82,8 @@ class JobRun:
         self._held: Reservation | None = None
         self._replying = False
         self._over = False
-        self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
         self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._match())
+        self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
         if self.record.decision.best is None:
@@ -114,8 +120,7 @@ class JobRun:
 
     def on_bad_request(self, status: int, message: str) -> None:
         self._close_attempt(Outcome.DONE, f"status {status}")
-        error = Refused(message)
-        self._fail(error)
+        self._fail(_FAULTS.get(status, Refused)(message))
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
         record = self._close_attempt(outcome, reason)
@@ -243,8 +248,8 @@ def no_match_error(decision: Decision, table: NodeTable) -> SparewattError:
             retry_after_s=RETRY_AFTER_S,
         )
     if Rejection.PROMPT_TOO_LONG in reasons:
-        longest = max(item.had for item in decision.rejected if item.reason is Rejection.PROMPT_TOO_LONG)
-        return ContextTooLong(f"The prompt is longer than the {longest:.0f} tokens that {model!r} can hold here.")
+        longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
+        return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
 
 

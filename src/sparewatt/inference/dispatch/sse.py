@@ -8,23 +8,25 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_BLANK_LINE_BYTES_MAX = 4
 DONE = b"[DONE]"
 
 
 class EventSplitter:
-    """Feed bytes, get whole events back, each with the blank line that ends it."""
+    """Feed bytes, get whole events back, each with the blank line that ends it. Every byte is looked at once."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        buffer = self._rest + data if self._rest else data
+        look_from = max(0, len(self._rest) - _BLANK_LINE_BYTES_MAX + 1)
+        self._rest += data
         events: list[bytes] = []
         at = 0
-        for end in _BLANK_LINE.finditer(buffer):
-            events.append(buffer[at : end.end()])
+        for end in _BLANK_LINE.finditer(self._rest, look_from):
+            events.append(bytes(self._rest[at : end.end()]))
             at = end.end()
-        self._rest = buffer[at:]
+        del self._rest[:at]
         if len(self._rest) > SSE_EVENT_BYTES_MAX:
             raise ProtocolViolation("a server-sent event is over the limit")
         return events
@@ -32,7 +34,7 @@ class EventSplitter:
     @property
     def rest(self) -> bytes:
         """An event that has not ended yet."""
-        return self._rest
+        return bytes(self._rest)
 
 
 def event_data(event: bytes) -> bytes | None:

@@ -90,12 +90,14 @@ def _name(node_id: NodeId, rows: Mapping[NodeId, NodeRow]) -> str | None:
 def _relaxations(decision: Decision) -> list[str]:
     """What would have to change for somebody to be eligible, nearest first."""
     found = []
-    too_long = [r.had for r in decision.rejected if r.reason is Rejection.PROMPT_TOO_LONG]
-    if too_long:
-        found.append(f"a prompt under {max(too_long):.0f} tokens adds {len(too_long)} node(s)")
-    too_big = [r.had for r in decision.rejected if r.reason is Rejection.TOO_LITTLE_VRAM]
-    if too_big:
-        found.append(f"a job that fits {max(too_big):.3g} bytes of memory adds {len(too_big)} node(s)")
+    for reason, words in (
+        (Rejection.PROMPT_TOO_LONG, "a prompt under {:.0f} tokens"),
+        (Rejection.TOO_LITTLE_VRAM, "a job that fits {:.3g} bytes of memory"),
+    ):
+        largest = max((item.had for item in decision.rejected if item.reason is reason), default=None)
+        if largest is not None:
+            count = sum(item.had == largest for item in decision.rejected if item.reason is reason)
+            found.append(f"{words.format(largest)} adds {count} node(s)")
     for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
         if decision.dropped.get(reason):
             found.append(f"waiting for {decision.dropped[reason]} node(s) to {words}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
+from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, NodeRow, Rejected, Rejection
 from sparewatt.protocol.node import ModelReport
@@ -62,10 +62,12 @@ def must_be_measured(job: MatchJob, row: NodeRow, _: Situation) -> Rejected | No
 
 
 def must_have_room(_: MatchJob, row: NodeRow, __: Situation) -> Rejected | None:
-    room = row.specs.slots * (1 + NODE_QUEUE_PER_SLOT)
-    if row.jobs_there < room:
-        return None
-    return Rejected(row.id, Rejection.FULL, needed=row.jobs_there + 1, had=room)
+    """A place in the node's queue, and one on its link: a job beyond either would only be refused, or worse."""
+    queue = row.specs.slots * (1 + NODE_QUEUE_PER_SLOT)
+    for jobs, room in ((row.jobs_there, queue), (row.own_jobs, LINK_JOBS_MAX)):
+        if jobs >= room:
+            return Rejected(row.id, Rejection.FULL, needed=jobs + 1, had=room)
+    return None
 
 
 def must_be_untried(_: MatchJob, row: NodeRow, at: Situation) -> Rejected | None:

@@ -46,14 +46,15 @@ def _candidate(job: MatchJob, row: NodeRow, at: Situation, *, policy: Policy, se
     base = policy.sign * sum(parts)
     jitter = abs(base) * policy.jitter * hash_fraction(seed, job.id, row.id)
     model = row.models[job.model]
+    ttft_s = (
+        terms.network_s(row) + terms.queue_s(job, row, model) + terms.cold_load_s(model) + terms.prefill_s(job, model)
+    )
     return Candidate(
         node_id=row.id,
         cost=base + jitter,
         parts=(*parts, jitter),
-        predicted_ttft_s=terms.network_s(row)
-        + terms.queue_s(job, row, model)
-        + terms.cold_load_s(model)
-        + terms.prefill_s(job, model),
+        predicted_ttft_s=ttft_s,
+        predicted_finish_s=ttft_s + terms.decode_s(job, row, model),
         price_nano=terms.price_nano(job, model),
     )
 

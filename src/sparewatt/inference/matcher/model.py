@@ -89,6 +89,7 @@ class Candidate:
     cost: float
     parts: tuple[float, ...]
     predicted_ttft_s: float
+    predicted_finish_s: float
     price_nano: int
 
 

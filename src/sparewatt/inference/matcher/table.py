@@ -17,6 +17,8 @@ from sparewatt.protocol.node import NodeLoad, NodeSpecs
 SUSPECT_AFTER_FAILURE_S = 45.0
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
+OUTPUT_TOKENS_LEARNED_MAX = 32_768
+"""What one job can teach at most: the count is the node's own word, and it sizes everybody's next job."""
 RTT_EWMA = 0.3
 
 
@@ -53,8 +55,8 @@ class NodeTable:
 
     def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
         """A node known from before this process started; offline until it dials in."""
-        if len(self._rows) < NODES_MAX:
-            self._rows.setdefault(node_id, NodeRow(id=node_id, specs=specs, last_seen_unix_s=last_seen_unix_s))
+        if node_id not in self._rows and len(self._rows) < NODES_MAX:
+            self._rows[node_id] = NodeRow(id=node_id, specs=specs, last_seen_unix_s=last_seen_unix_s)
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
@@ -127,7 +129,8 @@ class NodeTable:
         row.suspect_until_s = 0.0
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
-            self._typical_output[model] = before + OUTPUT_EWMA * (output_tokens - before)
+            learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
+            self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]

@@ -19,6 +19,9 @@ SUSPECT_S = 60.0
 PRICE_S_PER_USD = 1e4
 """The `balanced` tier's exchange rate: a tenth of a cent is worth ten seconds."""
 
+SLOWEST_TPS = 1e-3
+"""A lower speed is a broken measurement; the floor keeps every cost finite."""
+
 LOADING_S = 10.0
 """A model that is being loaded right now: half of a typical load is still ahead."""
 
@@ -49,21 +52,25 @@ def running_beside(row: NodeRow) -> int:
     return min(row.jobs_there, row.specs.slots - 1)
 
 
+def reading_s(prompt_tokens: int, model: ModelReport) -> float:
+    return prompt_tokens / max(SLOWEST_TPS, speed_of(model).prefill_tps)
+
+
 def step_s(row: NodeRow, model: ModelReport) -> float:
     """Time per token of one stream, with the company it would have."""
-    return (1.0 + BATCH_SLOWDOWN * running_beside(row)) / speed_of(model).decode_tps
+    return (1.0 + BATCH_SLOWDOWN * running_beside(row)) / max(SLOWEST_TPS, speed_of(model).decode_tps)
 
 
 def queue_s(job: MatchJob, row: NodeRow, model: ModelReport) -> float:
     """Prompts dispatched from here that are still being read, and jobs that wait for a slot."""
-    prefill_backlog_s = row.own_prompt_tokens / speed_of(model).prefill_tps
+    prefill_backlog_s = reading_s(row.own_prompt_tokens, model)
     waiting = max(0, row.jobs_there + 1 - row.specs.slots)
     typical_output = row.own_output_tokens / row.own_jobs if row.own_jobs else job.output_tokens
     return prefill_backlog_s + waiting * typical_output * step_s(row, model) / row.specs.slots
 
 
 def prefill_s(job: MatchJob, model: ModelReport) -> float:
-    return max(speed_of(model).ttft_s, job.prompt_tokens / speed_of(model).prefill_tps)
+    return max(speed_of(model).ttft_s, reading_s(job.prompt_tokens, model))
 
 
 def decode_s(job: MatchJob, row: NodeRow, model: ModelReport) -> float:

@@ -51,6 +51,8 @@ class BackendReply:
 
 class Backend(Protocol):
     kind: str
+    stops_whole_answers: bool
+    """Whether a client that leaves ends an answer that is not streamed. If not, the node asks for streams only."""
 
     async def models(self) -> list[BackendModel]:
         """Raises BackendError."""

@@ -12,7 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.model import BackendBroke, BackendLoad, BackendModel, BackendReply, BackendUnreachable
+from sparewatt.node.backends.model import (
+    BackendBroke,
+    BackendError,
+    BackendLoad,
+    BackendModel,
+    BackendReply,
+    BackendUnreachable,
+)
 
 _T = TypeVar("_T")
 ASK_S = 5.0
@@ -50,9 +57,10 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class OpenAIBackend:
-    """Implements Backend over HTTP."""
+    """Implements Backend over HTTP. Give it a session that uses no connection twice: llama.cpp closes them."""
 
     kind = "openai"
+    stops_whole_answers = False  # llama.cpp does not, and nothing tells a server that does
 
     def __init__(self, base_url: str, session: aiohttp.ClientSession) -> None:
         self._base = base_url.rstrip("/").removesuffix("/v1")
@@ -85,9 +93,11 @@ class OpenAIBackend:
         headers = {"content-type": "application/json"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=ASK_S)
         try:
-            reply = await self._session.post(self._base + path, data=body, headers=headers, timeout=timeout)
+            reply = await self._session.post(
+                self._base + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise BackendUnreachable(f"no answer from the model server ({type(error).__name__})") from None
+            raise _failure(error, "no answer from the model server") from None
         try:
             yield BackendReply(reply.status, reply.content_type, _chunks(reply))
         finally:
@@ -105,12 +115,21 @@ class OpenAIBackend:
         try:
             timeout = aiohttp.ClientTimeout(total=ASK_S)
             async with self._session.get(self._base + path, timeout=timeout, allow_redirects=False) as reply:
-                body = await reply.content.read(ANSWER_BYTES_MAX)
+                body = await _read_whole(reply)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise BackendUnreachable(f"{path} did not answer ({type(error).__name__})") from None
+            raise _failure(error, f"{path} did not answer") from None
         if reply.status != 200:
             raise BackendBroke(f"{path} answered {reply.status}")
         return body
+
+
+async def _read_whole(reply: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in reply.content.iter_any():
+        body += chunk
+        if len(body) > ANSWER_BYTES_MAX:
+            raise BackendBroke(f"the model server's answer is over {ANSWER_BYTES_MAX >> 20} MiB")
+    return bytes(body)
 
 
 async def _chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -119,6 +138,13 @@ async def _chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise BackendBroke(f"the model server stopped in the middle ({type(error).__name__})") from None
+
+
+def _failure(error: Exception, what: str) -> BackendError:
+    """A server that sent something unreadable was there; one that sent nothing was not."""
+    has_answered = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError)
+    kind = BackendBroke if has_answered else BackendUnreachable
+    return kind(f"{what} ({type(error).__name__})")
 
 
 def _decode(body: bytes, shape: type[_T]) -> _T:

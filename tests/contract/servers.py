@@ -1,0 +1,109 @@
+"""The model servers that the contract is checked against, as real processes, and what each of them cannot do."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from sparewatt.supervisor.network import MODEL_NAME, find_weights
+from sparewatt.supervisor.spawn import free_port
+from tests.processes import end_process, start_process, tail, wait_until
+
+SLOTS = 2
+CONTEXT = 8192
+READY_S = 60.0
+DECODE_TPS = 100
+"""Of the deterministic engine: a context takes it longer to fill than any ceiling, as it does llama.cpp."""
+
+Capability = Literal["tools", "json_schema", "logprobs", "embeddings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of model server. `lacks` says why it cannot do what others can."""
+
+    name: str
+    module: str
+    flags: tuple[str, ...]
+    lacks: Mapping[Capability, str] = field(default_factory=dict)
+
+    def argv(self, port: int) -> list[str]:
+        weights = [str(find_weights())] if self.module == "sparewatt.node.backends.llama_server" else []
+        return [sys.executable, "-m", self.module, *weights, f"--port={port}", f"--slots={SLOTS}", *self.flags]
+
+
+DETERMINISTIC = Kind(
+    name="deterministic",
+    module="sparewatt.testing",
+    flags=(f"--model={MODEL_NAME}", f"--n-ctx={CONTEXT}", f"--decode-tps={DECODE_TPS}"),
+)
+LLAMA = Kind(
+    name="llama.cpp",
+    module="sparewatt.node.backends.llama_server",
+    flags=(f"--alias={MODEL_NAME}", f"--context={CONTEXT}"),
+    lacks={
+        "tools": "the-model's-template-knows-no-tools",
+        "embeddings": "it-is-started-without-embeddings",
+    },
+)
+KINDS = (DETERMINISTIC, LLAMA)
+
+
+def every_kind() -> list[ParameterSet]:
+    return [pytest.param(kind, id=kind.name) for kind in KINDS]
+
+
+def having(capability: Capability) -> list[ParameterSet]:
+    return [pytest.param(kind, id=kind.name) for kind in KINDS if capability not in kind.lacks]
+
+
+def lacking(capability: Capability) -> list[ParameterSet]:
+    """The others, each under a name that says why."""
+    return [
+        pytest.param(kind, id=f"{kind.name}-as-{kind.lacks[capability]}") for kind in KINDS if capability in kind.lacks
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    kind: Kind
+    url: str
+    model: str
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def running_server(kind: Kind, folder: Path) -> Iterator[Server]:
+    """A server that is ready; ended by its pid."""
+    port = free_port()
+    output = folder / f"{kind.name}-{port}.txt"
+    process = start_process(kind.argv(port), output=output)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(process, url, output)
+        yield Server(kind, url, MODEL_NAME, process)
+    finally:
+        end_process(process, signal.SIGTERM)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str, output: Path) -> None:
+    def answers() -> bool:
+        assert process.poll() is None, f"ended with status {process.returncode}: {tail(output)}"
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:  # noqa: S310 (our own loopback address)
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    wait_until(answers, f"the server is not ready: {tail(output)}", ceiling_s=READY_S)

@@ -1,0 +1,139 @@
+"""The official OpenAI clients, unmodified, against a real network: two majors of the Python one, and the Node one.
+
+Each runs a small script of its own (tests/clients) that does what users do and prints what happened. The engine behind
+the network is the deterministic one, so the text that must arrive is known; one test has a real model answer.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from sparewatt.testing import count_tokens, expected_text, render_chat
+from tests.clients.chat import MAX_TOKENS, PROMPT
+from tests.clients.installing import CLIENTS, NODE, node_package, python_with_openai2
+from tests.integration.networks import Network, start_network
+from tests.processes import wait_until
+
+Report = dict[str, Any]
+
+SCRIPT_S = 120.0
+TEXT = expected_text(render_chat(PROMPT), max_tokens=MAX_TOKENS)
+PROMPT_TOKENS = count_tokens(render_chat(PROMPT))
+USAGE = [PROMPT_TOKENS, MAX_TOKENS, PROMPT_TOKENS + MAX_TOKENS]
+
+COMMANDS: dict[str, tuple[str, Callable[[], list[str]]]] = {
+    "Python 3": ("3.", lambda: [sys.executable, str(CLIENTS / "chat.py")]),
+    "Python 2": ("2.", lambda: [str(python_with_openai2()), str(CLIENTS / "chat.py")]),
+    "Node": ("7.", lambda: [str(NODE), str(node_package() / "chat.mjs")]),
+}
+"""The client's major version, and how its script is run."""
+
+ERRORS = {
+    "wrong_key": ("AuthenticationError", 401, "invalid_api_key", None),
+    "wrong_key_chat": ("AuthenticationError", 401, "invalid_api_key", None),
+    "unknown_model": ("NotFoundError", 404, "model_not_found", "model"),
+    "unknown_model_retrieved": ("NotFoundError", 404, "model_not_found", "model"),
+    "unknown_model_streamed": ("NotFoundError", 404, "model_not_found", "model"),
+    "malformed": ("BadRequestError", 400, "invalid_value", "max_tokens"),
+}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with start_network(tmp_path_factory.mktemp("clients"), "--engine", "deterministic", "--nodes", "2") as network:
+        yield network
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def report(request: pytest.FixtureRequest, network: Network) -> Report:
+    """What one client's script saw."""
+    major, command = COMMANDS[request.param]
+    argv = [*command(), network.base_url, network.api_key, network.model]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=SCRIPT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    seen: Report = json.loads(done.stdout)
+    assert seen["version"].startswith(major)
+    return seen
+
+
+def test_models_are_listed_and_retrieved(network: Network, report: Report) -> None:
+    assert report["models"] == [network.model]
+    assert report["model"] == network.model
+
+
+def test_a_whole_answer_arrives(report: Report) -> None:
+    assert report["whole"] == {"role": "assistant", "text": TEXT, "finish_reason": "length", "usage": USAGE}
+
+
+def test_a_streamed_answer_arrives_in_pieces_with_its_counts(report: Report) -> None:
+    streamed = report["streamed"]
+    assert streamed.pop("pieces") > 1
+    assert streamed == {"role": "assistant", "text": TEXT, "finish_reason": "length", "usage": USAGE}
+
+
+def test_a_stream_brings_no_counts_when_not_asked_for(report: Report) -> None:
+    assert report["streamed_without_usage"]["text"] == TEXT
+    assert report["streamed_without_usage"]["usage"] is None
+
+
+@pytest.mark.parametrize("mistake", ERRORS)
+def test_a_mistake_is_raised_as_the_clients_own_error(report: Report, mistake: str) -> None:
+    error = report[mistake]
+    assert (error["class"], error["status"], error["code"], error["param"]) == ERRORS[mistake]
+    assert error["message"]
+    assert error["request_id"]
+
+
+def test_what_only_the_model_server_can_refuse_is_a_bad_request_too(report: Report) -> None:
+    error = report["malformed_for_the_model"]
+    assert (error["class"], error["status"]) == ("BadRequestError", 400)
+    assert "temperature" in error["message"]
+
+
+def test_a_stream_that_is_left_is_cancelled_and_the_next_one_served(network: Network, report: Report) -> None:
+    match_id = report["aborted"]["match_id"]
+    wait_until(lambda: _get(network, f"/matches/{match_id}")["outcome"] != "running", "the job is still running")
+    assert _get(network, f"/matches/{match_id}")["outcome"] == "cancelled"
+    wait_until(lambda: _jobs_at_nodes(network) == 0, "a node still works on it")
+    assert report["after_abort"]["text"] == TEXT
+
+
+def test_a_real_model_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with start_network(tmp_path_factory.mktemp("real"), "--engine", "llama", "--nodes", "1") as network:
+        client = openai.OpenAI(base_url=network.base_url, api_key=network.api_key, max_retries=0, timeout=60.0)
+        with (
+            client,
+            client.chat.completions.create(
+                model=network.model,
+                messages=[{"role": "user", "content": "Say hello."}],
+                max_tokens=16,
+                stream=True,
+                stream_options={"include_usage": True},
+            ) as stream,
+        ):
+            chunks = list(stream)
+
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text.strip()
+    (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
+    assert usage.prompt_tokens > 0
+    assert 0 < usage.completion_tokens <= 16
+
+
+def _get(network: Network, path: str) -> dict[str, Any]:
+    request = urllib.request.Request(network.base_url + path, headers={"authorization": f"Bearer {network.api_key}"})  # noqa: S310 (our own loopback address)
+    with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 (as above)
+        found: dict[str, Any] = json.load(reply)
+        return found
+
+
+def _jobs_at_nodes(network: Network) -> int:
+    return sum(node["running"] + node["in_flight"] for node in _get(network, "/nodes")["data"])

@@ -1,0 +1,280 @@
+"""Nodes that join, refuse to die, leave, and lie about who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sparewatt.core.errors import JoinRefused
+from sparewatt.core.rng import SystemRng
+from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.sockets import AiohttpSocket
+from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.node import NodeSpecs
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.supervisor.spawn import free_port
+from sparewatt.testing import expected_text, render_chat
+from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
+from tests.integration.networks import Network, start_network
+from tests.processes import end_process, start_process, tail, wait_until
+
+SPECS = NodeSpecs(
+    name="stranger",
+    region="nowhere",
+    gpu="cpu",
+    gpu_count=0,
+    vram_bytes=10**9,
+    tflops=1.0,
+    hourly_price_nano=0,
+    slots=1,
+    backend="openai",
+    agent_version="0.1.0",
+)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """Two nodes that report often, so that silence shows soon."""
+    folder = tmp_path_factory.mktemp("nodes")
+    env = {"SPAREWATT_GATEWAY_HEARTBEAT_S": "0.3"}
+    with start_network(folder, "--engine=deterministic", "--nodes=2", env=env) as network:
+        yield network
+
+
+def nodes(network: Network) -> dict[str, dict[str, Any]]:
+    return {node["name"]: node for node in ask(network, "GET", "/v1/nodes").json()["data"]}
+
+
+def new_token(network: Network, **more: object) -> str:
+    token: str = ask(network, "POST", "/v1/join-tokens", more).json()["token"]
+    return token
+
+
+async def knock(network: Network, *, key: SigningKey, token: str | None, host: str | None = None) -> None:
+    """Dial in and introduce oneself, then leave."""
+    async with aiohttp.ClientSession() as session, session.ws_connect(network.root_url + LINK_PATH) as ws:
+        await introduce(
+            AiohttpSocket(ws),
+            key=key,
+            host=host or host_of(network.root_url),
+            token=token,
+            specs=SPECS,
+            agent_version="0.1.0",
+            rng=SystemRng(),
+        )
+
+
+class Impostor(SigningKey):
+    """Says that it is another node, and signs with its own key."""
+
+    def __init__(self, secret: bytes, *, pretends: str) -> None:
+        super().__init__(secret)
+        self.address = pretends  # type: ignore[assignment]
+
+
+async def refused(network: Network, *, reason: str, **how: Any) -> None:
+    before = nodes(network)
+    with pytest.raises(JoinRefused) as refusal:
+        await knock(network, **how)
+    assert refusal.value.reason == reason
+    assert set(nodes(network)) == set(before)
+
+
+async def test_a_node_without_a_token_or_with_an_unknown_one_is_refused(network: Network) -> None:
+    key = SigningKey.generate(rng=SystemRng())
+    await refused(network, reason="no_token", key=key, token=None)
+    await refused(network, reason="token_unknown", key=key, token="join-sw-" + "0" * 40)
+
+
+async def test_a_used_token_is_refused_for_another_node(network: Network) -> None:
+    token = new_token(network)
+    await knock(network, key=SigningKey.generate(rng=SystemRng()), token=token)
+    await refused(network, reason="token_used", key=SigningKey.generate(rng=SystemRng()), token=token)
+
+
+async def test_an_expired_token_is_refused(network: Network) -> None:
+    token = new_token(network, life_s=0.001)
+    await refused(network, reason="token_expired", key=SigningKey.generate(rng=SystemRng()), token=token)
+
+
+async def test_a_registered_node_needs_no_token_any_more(network: Network) -> None:
+    key = SigningKey.generate(rng=SystemRng())
+    await knock(network, key=key, token=new_token(network))
+    await knock(network, key=key, token=None)
+
+
+async def test_a_forged_key_is_refused_and_does_not_use_up_the_token(network: Network) -> None:
+    token = new_token(network)
+    own = SigningKey.generate(rng=SystemRng())
+    stranger = SigningKey.generate(rng=SystemRng())
+    forged = Impostor(bytes.fromhex(own.secret_hex()), pretends=stranger.address)
+    await refused(network, reason="bad_signature", key=forged, token=token)
+    await knock(network, key=stranger, token=token)
+
+
+async def test_a_node_that_claims_anothers_id_is_refused_and_the_real_one_stays(network: Network) -> None:
+    real = nodes(network)["node-1"]["id"]
+    liar = Impostor(SystemRng().randbytes(32), pretends=real)
+    await refused(network, reason="bad_signature", key=liar, token=None)
+    assert nodes(network)["node-1"]["state"] == "online"
+
+
+async def test_a_proof_for_another_gateway_is_refused(network: Network) -> None:
+    key = SigningKey.generate(rng=SystemRng())
+    await refused(network, reason="wrong_host", key=key, token=new_token(network), host="evil.example:443")
+
+
+@contextlib.contextmanager
+def running(output: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = start_process([sys.executable, "-m", *argv], output=output)
+    try:
+        yield process
+    finally:
+        end_process(process, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def home_node(network: Network, folder: Path, name: str, *, token: str, **engine: object) -> Iterator[HomeNode]:
+    """A stranger's machine: a model server that was there before, and a node that fronts it."""
+    port = free_port()
+    engine_flags = [f"--{flag.replace('_', '-')}={value}" for flag, value in engine.items()]
+    join = ("sparewatt", "node", "join", network.root_url, f"--token={token}", f"--name={name}", "--region=attic")
+    backend = f"http://127.0.0.1:{port}"
+    with (
+        running(folder / "engine.txt", "sparewatt.testing", f"--port={port}", f"--model={name}", *engine_flags),
+        running(folder / "node.txt", *join, f"--backend={backend}", f"--data={folder}") as process,
+    ):
+        wait_until(lambda: is_serving(network, name), f"{name} is not serving; it said: {tail(folder / 'node.txt')}")
+        yield HomeNode(name, backend, process)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HomeNode:
+    name: str
+    backend: str
+    process: subprocess.Popen[bytes]
+
+    def stats(self) -> dict[str, int]:
+        with urllib.request.urlopen(f"{self.backend}/engine/stats", timeout=10) as reply:  # noqa: S310 (loopback)
+            found: dict[str, int] = json.load(reply)
+            return found
+
+
+def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, tmp_path: Path) -> None:
+    token = network.ready["join_token"]
+    with home_node(network, tmp_path, "home", token=token, decode_tps=50, answer_tokens=60) as home:
+        prompt = "hello from the attic"
+
+        def stop_when_busy() -> None:
+            wait_until(lambda: nodes(network)["home"]["in_flight"] == 1, "the job is not there")
+            home.process.send_signal(signal.SIGTERM)
+
+        answer, _ = at_once([lambda: stream_chat(network, prompt, model="home"), stop_when_busy])
+        assert answer is not None
+        assert answer.text == expected_text(render_chat([{"role": "user", "content": prompt}]), answer_length=60)
+        assert home.process.wait(20) == 0
+        assert nodes(network)["home"]["state"] == "offline"
+        reply = ask(network, "POST", "/v1/chat/completions", chat_body(network, "x", model="home"))
+        assert (reply.status, reply.error()["code"]) == (503, "no_capacity")
+        assert int(reply.headers["retry-after"]) > 0
+
+
+def is_serving(network: Network, name: str) -> bool:
+    node = nodes(network).get(name)
+    return node is not None and node["state"] == "online" and any(model["measured"] for model in node["models"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--token=join-sw-nonsense", "--backend=http://127.0.0.1:9"), "join token is not known"),
+        (("--serve=/nowhere/model.gguf",), "no file"),
+        (("--colour=red",), "No such option"),
+        (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "not an amount"),
+    ],
+)
+def test_a_join_that_cannot_work_says_why_and_ends(
+    network: Network, tmp_path: Path, flags: tuple[str, ...], says: str
+) -> None:
+    argv = [sys.executable, "-m", "sparewatt", "node", "join", network.root_url, f"--data={tmp_path}", *flags]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode != 0
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_plain_http_to_another_machine_is_refused(network: Network, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "sparewatt", "node", "join", "http://gateway.invalid", f"--data={tmp_path}"]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "--insecure" in ended.stderr
+
+
+def pid_of(network: Network, name: str) -> int:
+    for pid, _ in network.descendants():
+        if f"--name={name}" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
+            return pid
+    raise AssertionError(f"no process of {name}")
+
+
+def test_a_silent_node_becomes_offline_and_comes_back(network: Network) -> None:
+    pid = pid_of(network, "node-2")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: nodes(network)["node-2"]["state"] == "offline", "the silent node offline")
+        assert stream_chat(network, "while it is away").done
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: is_serving(network, "node-2"), "the node back")
+
+
+def test_a_dropped_socket_is_offline_at_once(network: Network) -> None:
+    os.kill(pid_of(network, "node-2"), signal.SIGKILL)
+    wait_until(lambda: nodes(network)["node-2"]["state"] == "offline", "the killed node offline", ceiling_s=5)
+    wait_until(lambda: is_serving(network, "node-2"), "the node back")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_stops_the_generation(network: Network, tmp_path: Path, *, stream: bool) -> None:
+    name = f"slow-{stream}"
+    token = new_token(network)
+    with home_node(network, tmp_path, name, token=token, decode_tps=20, answer_tokens=2000) as home:
+        with connection_to(network) as connection:
+            body = json.dumps(chat_body(network, "go on for ever", stream=stream, model=name))
+            headers = {"authorization": f"Bearer {network.api_key}"}
+            connection.request("POST", "/v1/chat/completions", body=body, headers=headers)
+            wait_until(lambda: home.stats()["running"] == 1, "the job is not under way")
+        wait_until(lambda: home.stats()["running"] == 0, "the generation goes on", ceiling_s=10)
+        assert home.stats()["cancelled"] == 1
+
+
+def test_twenty_streams_survive_a_node_killed_before_their_first_token(network: Network) -> None:
+    wait_until(lambda: is_serving(network, "node-1") and is_serving(network, "node-2"), "both nodes serving")
+    prompt = "read this first " * 1500
+    victim = pid_of(network, "node-1")
+
+    def kill_when_busy() -> None:
+        wait_until(lambda: sum(node["in_flight"] for node in nodes(network).values()) >= 20, "20 jobs under way")
+        os.kill(victim, signal.SIGKILL)
+
+    calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=20) for i in range(20)]
+    *answers, _ = at_once([*calls, kill_when_busy])
+    for i, answer in enumerate(answers):
+        rendered = render_chat([{"role": "user", "content": f"{i} {prompt}"}])
+        assert answer is not None
+        assert answer.text == expected_text(rendered, max_tokens=20)
+        assert answer.done
+    assert any(answer.attempts > 1 for answer in answers if answer)

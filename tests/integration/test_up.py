@@ -1,0 +1,133 @@
+"""`sparewatt up` as its user runs it: real Postgres, real llama.cpp, started, used, broken, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from tests.integration.asking import ask, at_once, stream_chat
+from tests.integration.networks import Network, start_network
+from tests.processes import alive, wait_until
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def child_pid(network: Network, *words: str) -> int:
+    """The one process below the network whose command line has all these words."""
+    found = []
+    for pid, _ in network.descendants():
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        if all(word in command for word in words):
+            found.append(pid)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_real_model_answers_and_a_restart_keeps_keys_and_nodes(tmp_path: Path) -> None:
+    with start_network(tmp_path) as network:
+        assert set(network.ready) >= {"base_url", "api_key", "dashboard_url", "join_token", "pid"}
+        assert network.base_url.endswith("/v1")
+        assert mode(network.data / "ready.json") == mode(network.data / "demo.key") == 0o600
+        printed = network.output.read_text()
+        assert network.base_url in printed
+        assert "curl" in printed
+        assert "from openai import OpenAI" in printed
+        answer = stream_chat(network, "Say hello.", max_tokens=12)
+        assert answer.text.strip()
+        assert answer.done
+        key = ask(network, "POST", "/v1/keys", {"name": "kept"}).json()["key"]
+        nodes = {node["id"] for node in ask(network, "GET", "/v1/nodes").json()["data"]}
+        assert len(nodes) == 3
+    assert not (network.data / "ready.json").exists()
+    with start_network(tmp_path) as again:
+        assert again.api_key == network.api_key
+        assert ask(again, "GET", "/v1/models", key=key).status == 200
+        assert {node["id"] for node in ask(again, "GET", "/v1/nodes").json()["data"]} == nodes
+
+
+def test_a_node_killed_under_20_streams_that_have_not_begun_fails_none(tmp_path: Path) -> None:
+    with start_network(tmp_path) as network:
+        best = ask(network, "POST", "/v1/match", {"model": network.model}).json()["ranked"][0]["name"]
+        victim = child_pid(network, "node\0join", f"--name={best}")
+        prompt = "Count the words. " + "word " * 150
+
+        def kill_when_busy() -> None:
+            wait_until(lambda: in_flight(network) >= 20, "20 jobs under way")
+            os.kill(victim, signal.SIGKILL)
+
+        calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=8) for i in range(20)]
+        *answers, _ = at_once([*calls, kill_when_busy])
+        assert [a.error for a in answers if a] == [None] * 20
+        assert all(a.done and a.text for a in answers if a)
+        assert any(a.attempts > 1 for a in answers if a)
+
+
+def in_flight(network: Network) -> int:
+    return sum(node["in_flight"] for node in ask(network, "GET", "/v1/nodes").json()["data"])
+
+
+def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
+    with start_network(tmp_path, "--nodes=1") as network:
+        below = network.descendants()
+        assert len(below) > 4
+        os.kill(network.pid, signal.SIGKILL)
+        network.process.wait(10)
+        wait_until(lambda: not alive(below), "all processes of the network gone")
+    with start_network(tmp_path, "--nodes=1") as again:
+        assert stream_chat(again, "Still there?", max_tokens=4).done
+
+
+def test_two_networks_run_side_by_side(tmp_path: Path) -> None:
+    with (
+        start_network(tmp_path / "a", "--engine=deterministic", "--nodes=1") as one,
+        start_network(tmp_path / "b", "--engine=deterministic", "--nodes=1") as other,
+    ):
+        assert one.api_key != other.api_key
+        assert ask(one, "GET", "/v1/models").status == ask(other, "GET", "/v1/models").status == 200
+        assert ask(one, "GET", "/v1/models", key=other.api_key).status == 401
+
+
+def test_a_second_up_on_the_same_data_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+    with start_network(tmp_path, "--engine=deterministic", "--nodes=1") as network:
+        argv = [sys.executable, "-m", "sparewatt", "up", f"--data={network.data}", "--port=1"]
+        second = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode == 1
+        assert str(network.pid) in second.stderr
+        assert "Traceback" not in second.stderr
+        assert stream_chat(network, "undisturbed").done
+
+
+def test_a_taken_port_is_said_plainly(tmp_path: Path) -> None:
+    with start_network(tmp_path / "a", "--engine=deterministic", "--nodes=0") as network:
+        port = network.root_url.rsplit(":", 1)[1]
+        argv = [sys.executable, "-m", "sparewatt", "up", f"--data={tmp_path / 'b'}", f"--port={port}"]
+        second = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode == 1
+        assert "--port" in second.stderr
+
+
+def test_a_killed_gateway_and_a_killed_database_come_back_by_themselves(tmp_path: Path) -> None:
+    with start_network(tmp_path, "--engine=deterministic") as network:
+        os.kill(child_pid(network, "gateway\0run"), signal.SIGKILL)
+        wait_until(lambda: nodes_serving(network) == 3, "the gateway and its nodes back")
+        assert stream_chat(network, "after the gateway").done
+        postmaster = int((network.data / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGKILL)
+        assert stream_chat(network, "without the database").done
+        wait_until(
+            lambda: ask(network, "POST", "/v1/keys", {"name": "after"}).status == 201, "the database back", ceiling_s=30
+        )
+
+
+def nodes_serving(network: Network) -> int:
+    try:
+        return int(ask(network, "GET", "/readyz").json()["nodes_serving"])
+    except OSError:
+        return 0

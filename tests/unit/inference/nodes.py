@@ -1,0 +1,90 @@
+"""Nodes, jobs and tables for tests of the matcher and of dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.inference.matcher.filters import Situation
+from sparewatt.inference.matcher.model import HealthRules, MatchJob, NodeRow
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+
+MODEL = ModelId("llama-3-8b")
+NOW_S = 1000.0
+GIB = 1 << 30
+SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.1)
+
+
+def node_id(number: int) -> NodeId:
+    return NodeId(f"0x{number:040x}")
+
+
+def a_model(**changes: Any) -> ModelReport:
+    model = ModelReport(
+        id=MODEL,
+        state="warm",
+        weights_bytes=8 * GIB,
+        kv_bytes_per_token=100_000,
+        prompt_price_nano=20_000_000,
+        completion_price_nano=60_000_000,
+        context_length=8192,
+        measured=SPEED,
+    )
+    return msgspec.structs.replace(model, **changes)
+
+
+def some_specs(*models: ModelReport, **changes: Any) -> NodeSpecs:
+    specs = NodeSpecs(
+        name="attic",
+        region="eu-west",
+        gpu="RTX 4090",
+        gpu_count=1,
+        vram_bytes=24 * GIB,
+        tflops=82.0,
+        hourly_price_nano=300_000_000,
+        slots=4,
+        backend="vllm",
+        agent_version="0.1.0",
+        models=models or (a_model(),),
+    )
+    return msgspec.structs.replace(specs, **changes)
+
+
+def a_row(number: int = 1, specs: NodeSpecs | None = None, **changes: Any) -> NodeRow:
+    specs = specs or some_specs()
+    row = NodeRow(
+        id=node_id(number),
+        specs=specs,
+        models={model.id: model for model in specs.models},
+        connected=True,
+        last_heard_s=NOW_S,
+        rtt_s=0.02,
+    )
+    for name, value in changes.items():
+        setattr(row, name, value)
+    return row
+
+
+def a_job(**changes: Any) -> MatchJob:
+    values: dict[str, Any] = {
+        "id": MatchId("match_test"),
+        "model": MODEL,
+        "prompt_tokens": 500,
+        "output_tokens": 200,
+        "prompt_tokens_floor": 125,
+    }
+    return MatchJob(**(values | changes))
+
+
+def situation(**changes: Any) -> Situation:
+    return Situation(**({"now_s": NOW_S, "rules": HealthRules()} | changes))
+
+
+def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:
+    table = NodeTable()
+    for number in range(1, count + 1):
+        table.connect(node_id(number), specs or some_specs(), now_s=now_s)
+    return table

@@ -1,0 +1,222 @@
+"""A gateway's dispatch with real links, and nodes that do what the test says, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord
+from sparewatt.inference.dispatch.run import JobRun
+from sparewatt.inference.matcher.model import HealthRules, MatchJob
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.gateway_end import NodeLink
+from sparewatt.link.outbox import Outbox
+from sparewatt.protocol.link import (
+    Credit,
+    End,
+    Fail,
+    FailCode,
+    Head,
+    Op,
+    Open,
+    decode_frames,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.testing.clock import ManualClock
+
+BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
+COMPLETION = (
+    b'{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}],'
+    b'"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+)
+DONE = b"data: [DONE]\n\n"
+
+
+def event(delta: Mapping[str, object], *, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return b"data: " + msgspec.json.encode({"id": "c1", "choices": [choice]}) + b"\n\n"
+
+
+def text_event(text: str) -> bytes:
+    return event({"content": text})
+
+
+ROLE = event({"role": "assistant", "content": ""})
+FINISH = event({}, finish="stop")
+USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
+
+
+class RecordingOutbox(Outbox):
+    """Sends nothing; remembers the frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+
+    def put(self, frame: bytes) -> None:
+        self.frames.append(frame)
+
+
+class Nobody:
+    """Implements LinkObserver."""
+
+    def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None: ...
+
+    def on_load(self, node_id: NodeId, load: NodeLoad) -> None: ...
+
+    def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
+
+
+class ScriptedNode:
+    """A node at the far end of a real NodeLink. Speaks about its latest job unless told otherwise."""
+
+    def __init__(self, number: int, clock: ManualClock, table: NodeTable) -> None:
+        self.id = node_id(number)
+        self._clock = clock
+        self._table = table
+        self._outbox = RecordingOutbox()
+        self.link = NodeLink(self.id, outbox=self._outbox, observer=Nobody(), clock=clock)
+        self.sent_bytes = 0
+
+    @property
+    def opened(self) -> list[Open]:
+        return [decode_message(payload, Open) for op, _, payload in self._heard() if op is Op.OPEN]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(payload for op, _, payload in self._heard() if op is Op.BODY)
+
+    @property
+    def credit_bytes(self) -> int:
+        return sum(decode_message(payload, Credit).n_bytes for op, _, payload in self._heard() if op is Op.CREDIT)
+
+    @property
+    def cancelled(self) -> list[int]:
+        return [stream for op, stream, _ in self._heard() if op is Op.CANCEL]
+
+    @property
+    def may_send_bytes(self) -> int:
+        return self.opened[-1].window_bytes + self.credit_bytes - self.sent_bytes
+
+    def head(self, status: int = 200) -> None:
+        self._say(encode_message(Op.HEAD, Head(status=status), stream=self._stream))
+
+    def data(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.sent_bytes += len(piece)
+            self._say(encode_frame(Op.DATA, self._stream, piece))
+
+    def end(self) -> None:
+        self._say(encode_message(Op.END, End(load=NodeLoad()), stream=self._stream))
+
+    def fail(self, code: FailCode = "backend_broke", message: str = "it broke") -> None:
+        self._say(encode_message(Op.FAIL, Fail(code=code, message=message), stream=self._stream))
+
+    def lost(self) -> None:
+        self._table.disconnect(self.id, unix_s=self._clock.unix_s())
+        self.link.lost("the socket closed")
+
+    def answer(self, *pieces: bytes, status: int = 200) -> None:
+        self.head(status)
+        self.data(*pieces)
+        self.end()
+
+    @property
+    def _stream(self) -> int:
+        return len(self.opened)
+
+    def _say(self, frame: bytes) -> None:
+        self.link.receive(frame)
+
+    def _heard(self) -> list[tuple[Op, int, bytes]]:
+        return [tuple(decode_frames(frame)[0]) for frame in self._outbox.frames]
+
+
+class RecordingSink:
+    """Implements Sink and keeps its rule: either `fail`, or `start`, `data` …, `finish`; nothing after the end."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.headers: Mapping[str, str] = {}
+        self.pieces: list[bytes] = []
+        self.error: SparewattError | None = None
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @property
+    def over(self) -> bool:
+        return self.calls[-1:] in (["finish"], ["fail"])
+
+    def start(self, headers: Mapping[str, str]) -> None:
+        assert self.calls == []
+        self.calls.append("start")
+        self.headers = headers
+
+    def data(self, data: bytes) -> None:
+        assert self.calls == ["start"]
+        self.pieces.append(data)
+
+    def finish(self) -> None:
+        assert self.calls == ["start"]
+        self.calls.append("finish")
+
+    def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None:
+        assert self.calls == []
+        self.calls.append("fail")
+        self.error, self.headers = error, headers
+
+
+class Stage:
+    """Some equal nodes, a dispatcher and one job's sink."""
+
+    def __init__(self, count: int = 5, *, rules: DispatchRules | None = None, specs: NodeSpecs | None = None) -> None:
+        self.clock = ManualClock(now_s=NOW_S)
+        self.table = a_table(count, specs)
+        self.nodes = {node_id(n): ScriptedNode(n, self.clock, self.table) for n in range(1, count + 1)}
+        self.links = {node.id: node.link for node in self.nodes.values()}
+        self.rules = rules or DispatchRules()
+        self.dispatcher = Dispatcher(
+            table=self.table,
+            links=self.links,
+            health=HealthRules(heartbeat_s=3600),
+            rules=self.rules,
+            seed=7,
+            clock=self.clock,
+        )
+        self.sink = RecordingSink()
+
+    def dispatch(
+        self, *, stream: bool = True, wants_usage: bool = False, body: bytes = BODY, match: MatchJob | None = None
+    ) -> JobRun:
+        job = Job(
+            match=match or a_job(model=MODEL),
+            key_id=KeyId("key_test"),
+            body=body,
+            stream=stream,
+            wants_usage=wants_usage,
+        )
+        return self.dispatcher.dispatch(job, self.sink, policy=BALANCED)
+
+    def turn(self, run: JobRun) -> ScriptedNode:
+        """Whose turn it is (or was last)."""
+        return self.nodes[run.record.attempts[-1].node_id]
+
+    @property
+    def reserved(self) -> Sequence[tuple[int, int, int]]:
+        return [(row.own_jobs, row.own_prompt_tokens, row.own_output_tokens) for row in self.table]
+
+    def assert_nothing_left(self) -> None:
+        assert set(self.reserved) <= {(0, 0, 0)}
+        assert self.clock.pending == 0
+        assert self.dispatcher.running == 0
