@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+
+import pytest
+
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, chat_body, stream_chat
 from tests.integration.networks import Network
@@ -16,6 +22,20 @@ def test_a_streamed_answer_is_what_the_model_said(shared_network: Network) -> No
     assert answer.text == expected("tell me of rivers")
     assert (answer.done, answer.error, answer.usage) == (True, None, None)
     assert answer.chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+
+
+def test_curl_gets_the_same_stream(shared_network: Network) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("curl is not installed: apt-get install curl")
+    url, key = f"{shared_network.base_url}/chat/completions", shared_network.api_key
+    body = json.dumps(chat_body(shared_network, "tell me of rivers", stream=True))
+    argv = [curl, "-sN", url, "-H", f"Authorization: Bearer {key}", "-H", "Content-Type: application/json", "-d", body]
+    printed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    lines = [line[6:] for line in printed.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    deltas = [json.loads(line)["choices"][0]["delta"] for line in lines]
+    assert "".join(delta.get("content") or "" for delta in deltas) == expected("tell me of rivers")
 
 
 def test_usage_is_streamed_only_if_asked_for(shared_network: Network) -> None:

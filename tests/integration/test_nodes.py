@@ -11,7 +11,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
+from tests.integration.cascade import all_serving, check_texts, is_serving, kill_under_streams, nodes, pid_of
 from tests.integration.networks import Network, start_network
 from tests.processes import end_process, start_process, tail, wait_until
 
@@ -52,10 +52,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     env = {"SPAREWATT_GATEWAY_HEARTBEAT_S": "0.3"}
     with start_network(folder, "--engine=deterministic", "--nodes=2", env=env) as network:
         yield network
-
-
-def nodes(network: Network) -> dict[str, dict[str, Any]]:
-    return {node["name"]: node for node in ask(network, "GET", "/v1/nodes").json()["data"]}
 
 
 def new_token(network: Network, **more: object) -> str:
@@ -192,11 +188,6 @@ def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, 
         assert int(reply.headers["retry-after"]) > 0
 
 
-def is_serving(network: Network, name: str) -> bool:
-    node = nodes(network).get(name)
-    return node is not None and node["state"] == "online" and any(model["measured"] for model in node["models"])
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
@@ -221,13 +212,6 @@ def test_plain_http_to_another_machine_is_refused(network: Network, tmp_path: Pa
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 1
     assert "--insecure" in ended.stderr
-
-
-def pid_of(network: Network, name: str) -> int:
-    for pid, _ in network.descendants():
-        if f"--name={name}" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
-            return pid
-    raise AssertionError(f"no process of {name}")
 
 
 def test_a_silent_node_becomes_offline_and_comes_back(network: Network) -> None:
@@ -262,19 +246,9 @@ def test_a_client_that_leaves_stops_the_generation(network: Network, tmp_path: P
 
 
 def test_twenty_streams_survive_a_node_killed_before_their_first_token(network: Network) -> None:
-    wait_until(lambda: is_serving(network, "node-1") and is_serving(network, "node-2"), "both nodes serving")
+    wait_until(lambda: all_serving(network), "not all nodes are serving")
     prompt = "read this first " * 1500
-    victim = pid_of(network, "node-1")
-
-    def kill_when_busy() -> None:
-        wait_until(lambda: sum(node["in_flight"] for node in nodes(network).values()) >= 20, "20 jobs under way")
-        os.kill(victim, signal.SIGKILL)
-
-    calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=20) for i in range(20)]
-    *answers, _ = at_once([*calls, kill_when_busy])
-    for i, answer in enumerate(answers):
-        rendered = render_chat([{"role": "user", "content": f"{i} {prompt}"}])
-        assert answer is not None
-        assert answer.text == expected_text(rendered, max_tokens=20)
-        assert answer.done
-    assert any(answer.attempts > 1 for answer in answers if answer)
+    done = kill_under_streams(network, "node-1", prompt=prompt, max_tokens=20)
+    check_texts(done, prompt=prompt, max_tokens=20)
+    assert done.broken == 0
+    assert done.moved > 0

@@ -7,10 +7,10 @@ import signal
 import stat
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
-from tests.integration.asking import ask, at_once, stream_chat
+from tests.integration.asking import ask, stream_chat
+from tests.integration.cascade import kill_under_streams
 from tests.integration.networks import Network, start_network
 from tests.processes import alive, wait_until
 
@@ -55,22 +55,10 @@ def test_a_real_model_answers_and_a_restart_keeps_keys_and_nodes(tmp_path: Path)
 def test_a_node_killed_under_20_streams_that_have_not_begun_fails_none(tmp_path: Path) -> None:
     with start_network(tmp_path) as network:
         best = ask(network, "POST", "/v1/match", {"model": network.model}).json()["ranked"][0]["name"]
-        victim = child_pid(network, "node\0join", f"--name={best}")
-        prompt = "Count the words. " + "word " * 150
-
-        def kill_when_busy() -> None:
-            wait_until(lambda: in_flight(network) >= 20, "20 jobs under way")
-            os.kill(victim, signal.SIGKILL)
-
-        calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=8) for i in range(20)]
-        *answers, _ = at_once([*calls, kill_when_busy])
-        assert [a.error for a in answers if a] == [None] * 20
-        assert all(a.done and a.text for a in answers if a)
-        assert any(a.attempts > 1 for a in answers if a)
-
-
-def in_flight(network: Network) -> int:
-    return sum(node["in_flight"] for node in ask(network, "GET", "/v1/nodes").json()["data"])
+        done = kill_under_streams(network, best, prompt="Count the words. " + "word " * 150, max_tokens=8)
+        assert [answer.error for answer in done.answers] == [None] * 20
+        assert all(answer.done and answer.text for answer in done.answers)
+        assert done.moved > 0
 
 
 def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:

@@ -30,6 +30,20 @@ class Clock(Protocol):
         ...
 
 
+async def sleep_until(clock: Clock, at_s: float) -> None:
+    """Return at `at_s` or later, and always after other tasks had a turn."""
+    delay_s = at_s - clock.now_s()
+    if delay_s <= 0:
+        await asyncio.sleep(0)
+        return
+    rung = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(delay_s, lambda: None if rung.done() else rung.set_result(None))
+    try:
+        await rung
+    finally:
+        timer.cancel()
+
+
 class SystemClock:
     """The machine's clock; alarms ring on the running event loop."""
 

@@ -15,6 +15,8 @@ REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
 
 MODEL_ID_CHARS_MAX = 256
+"""Paths of model files, which some servers use as names, fit."""
+
 NAME_CHARS_MAX = 100
 """Names that people give to keys and nodes."""
 
@@ -45,11 +47,14 @@ LINK_MESSAGE_BYTES_MAX = 4 * MIB
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
 
-LINK_CONTROL_BYTES_MAX = 128 * KIB
-"""One control message, e.g. a report of all models of a node."""
+LINK_CONTROL_BYTES_MAX = LINK_FRAME_BYTES_MAX
+"""One control message; the longest is the report of a node with as many models as it may have (about 160 kB)."""
 
 LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
 """What may wait to be sent on one link before it counts as stuck and is closed."""
+
+LINK_SEND_S = 60.0
+"""A message that is not taken for this long never will be; a full one over 1 Mbit/s takes 34 s."""
 
 LINK_STREAM_WINDOW_BYTES = 256 * KIB
 """What a node may send of one job before the gateway has passed it on: about 1,000 tokens."""

@@ -19,14 +19,36 @@ class JsonLines(logging.Formatter):
             "t": round(record.created, 3),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _message(record),
         }
         fields = getattr(record, _FIELDS, None)
         if isinstance(fields, Mapping):
-            line |= fields
+            line = dict(fields) | line
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _dumps(line)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError):  # some library's format does not fit its arguments
+        return str(record.msg)
+
+
+def _dumps(line: Mapping[str, object]) -> str:
+    """Always one line of JSON: what has no place in JSON is written as text."""
+    try:
+        return json.dumps(line, default=_text, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps({str(name): _text(value) for name, value in line.items()})
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 (whatever it is: an event must not be lost because of what it describes)
+        return f"<{type(value).__name__}>"
 
 
 class Log:

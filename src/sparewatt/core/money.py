@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import NewType
 
 from sparewatt.core.errors import InvalidAmount
@@ -12,18 +12,16 @@ Nano = NewType("Nano", int)
 
 NANO_PER_USD = 1_000_000_000
 MAX_NANO = 10**18  # a thousand million dollars: above it an amount is a mistake, and below it fits a bigint
+_EXACT = Context(prec=40, traps=[InvalidOperation, Inexact, Overflow])  # an amount that would be rounded is refused
 
 
 def parse_usd(text: str) -> Nano:
     """Read a dollar amount written by a person, exactly: `"0.02"` is 20,000,000."""
     try:
-        amount = Decimal(text.strip().removeprefix("$"))
-    except InvalidOperation:
+        nano = _EXACT.multiply(_EXACT.create_decimal(text.strip().removeprefix("$")), NANO_PER_USD)
+    except DecimalException:
         raise InvalidAmount(text) from None
-    if not amount.is_finite() or amount < 0 or amount * NANO_PER_USD > MAX_NANO:
-        raise InvalidAmount(text)
-    nano = amount * NANO_PER_USD
-    if nano != nano.to_integral_value():
+    if not nano.is_finite() or not 0 <= nano <= MAX_NANO or nano != nano.to_integral_value():
         raise InvalidAmount(text)
     return Nano(int(nano))
 

@@ -29,9 +29,16 @@ def load_settings(
     if unknown:
         raise StartupError(f"Unknown setting in [{section}]: {', '.join(unknown)}. Known: {', '.join(sorted(known))}.")
     try:
-        return msgspec.convert(values, shape, strict=False)
+        return msgspec.convert(values, shape, strict=False, dec_hook=_read_path)
     except msgspec.ValidationError as error:
         raise StartupError(f"A setting in [{section}] is wrong: {error}.") from None
+
+
+def _read_path(kind: type, value: Any) -> Any:
+    """The one type of setting that msgspec does not know."""
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 
 def _from_env(env: Mapping[str, str], section: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _DOMAIN = Domain(name="Sparewatt link", version="1")
 Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 Text = Annotated[str, Meta(max_length=500)]
+_Duration = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class Op(enum.IntEnum):
@@ -105,7 +106,7 @@ class Open(msgspec.Struct, frozen=True):
     body_bytes: Annotated[int, Meta(ge=0, le=REQUEST_BODY_BYTES_MAX)]
     stream: bool
     window_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
-    promised_ttft_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    promised_ttft_s: _Duration = 0.0
 
 
 class Credit(msgspec.Struct, frozen=True):
@@ -121,8 +122,8 @@ class End(msgspec.Struct, frozen=True):
     """The reply is complete. Carries fresh state, as every reply does."""
 
     load: NodeLoad
-    first_byte_s: float | None = None
-    duration_s: float = 0.0
+    first_byte_s: _Duration | None = None
+    duration_s: _Duration = 0.0
 
 
 FailCode = Literal["refused", "backend_unreachable", "backend_broke", "backend_timeout", "link_lost", "protocol"]
@@ -169,6 +170,7 @@ def decode_frames(message: bytes) -> list[Frame]:
 
 
 def decode_message(payload: bytes, shape: type[_T]) -> _T:
+    """One control message. Raises ProtocolViolation for anything else."""
     if len(payload) > LINK_CONTROL_BYTES_MAX:
         raise ProtocolViolation("a control message is over the limit")
     try:

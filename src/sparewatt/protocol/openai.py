@@ -11,7 +11,9 @@ from msgspec import Meta
 from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
-_Tokens = Annotated[int, Meta(ge=1, le=1 << 24)]
+_TOKENS_MAX = 1 << 24
+_Tokens = Annotated[int, Meta(ge=1, le=_TOKENS_MAX)]
+_Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -39,28 +41,21 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Counted = 0
+    completion_tokens: _Counted = 0
 
 
 _NULL = msgspec.Raw(b"null")
-_NOTHING = (b"null", b'""', b"[]")
-
-
-class _Delta(msgspec.Struct, frozen=True):
-    content: msgspec.Raw = _NULL
-    reasoning_content: msgspec.Raw = _NULL
-    tool_calls: msgspec.Raw = _NULL
-    refusal: msgspec.Raw = _NULL
-
-    def carries(self) -> bool:
-        said = (self.content, self.reasoning_content, self.tool_calls, self.refusal)
-        return any(bytes(part) not in _NOTHING for part in said)
+_NOTHING = (b"null", b'""', b"[]", b"{}")
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    delta: _Delta | None = None
+    delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
+
+    def says_something(self) -> bool:
+        """Whatever the field: servers differ in where they put reasoning, refusals and calls."""
+        return any(name != "role" and bytes(part) not in _NOTHING for name, part in (self.delta or {}).items())
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -75,7 +70,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
     def carries_output(self) -> bool:
         """True once there is something a client would lose if another node started over."""
-        return any(choice.delta is not None and choice.delta.carries() for choice in self.choices or ())
+        return any(choice.says_something() for choice in self.choices or ())
 
     def finishes(self) -> bool:
         return any(choice.finish_reason for choice in self.choices or ())
@@ -97,6 +92,7 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def parse_chat(body: bytes) -> ChatRequest:
     """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
     try:
+        body.decode()  # messages are passed on unread, and a model server would choke on them
         return _chat_decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
@@ -119,8 +115,13 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
 def with_usage_forced(body: bytes) -> bytes:
     """The same request with `stream_options.include_usage` on, so that every stream ends in its token counts."""
     fields = _fields_decoder.decode(body)
-    fields["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
+    fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
     return msgspec.json.encode(fields)
+
+
+def _usage_included(options: msgspec.Raw) -> msgspec.Raw:
+    given = msgspec.json.decode(options, type=dict[str, msgspec.Raw] | None) or {}
+    return msgspec.Raw(msgspec.json.encode(given | {"include_usage": True}))
 
 
 def as_stream(body: bytes) -> bytes:

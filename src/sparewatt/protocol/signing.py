@@ -6,6 +6,7 @@ sign is flat. Signatures are 65 bytes (r, s, v) with the low s, so each message 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.rng import Rng
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_SECRET_BYTES = 32
 
 
 class BadSignature(SparewattError):
@@ -66,7 +69,7 @@ def _encode_value(field: Field) -> bytes:
             return keccak256(data)
         case "bytes32", bytes(data) if len(data) == 32:
             return data
-        case "address", str(address) if len(address) == 42:
+        case "address", str(address) if _ADDRESS.fullmatch(address):
             return bytes.fromhex(address[2:]).rjust(32, b"\0")
         case "uint256", int(number) if 0 <= number < 1 << 256:
             return number.to_bytes(32, "big")
@@ -89,12 +92,15 @@ class SigningKey:
     __slots__ = ("_key", "address")
 
     def __init__(self, secret: bytes) -> None:
+        """Raises ValueError if it is no key; half of one, which coincurve would pad with zeros, is none."""
+        if len(secret) != _SECRET_BYTES:
+            raise ValueError(f"a key has {_SECRET_BYTES} bytes")
         self._key = PrivateKey(secret)
         self.address = _address_of(self._key.public_key)
 
     @classmethod
     def generate(cls, *, rng: Rng) -> SigningKey:
-        return cls(rng.randbytes(32))
+        return cls(rng.randbytes(_SECRET_BYTES))
 
     @classmethod
     def read(cls, path: Path) -> SigningKey:

@@ -5,6 +5,7 @@ say what it must have answered. No part of the product imports this package, exc
 """
 
 from sparewatt.testing.app import make_app, running_engine
+from sparewatt.testing.clock import ManualClock
 from sparewatt.testing.engine import Engine
 from sparewatt.testing.model import Fault, FaultKind, Settings
 from sparewatt.testing.pace import InstantClock
@@ -24,6 +25,7 @@ __all__ = [
     "Fault",
     "FaultKind",
     "InstantClock",
+    "ManualClock",
     "Settings",
     "answer_tokens",
     "count_tokens",

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from aiohttp import web
 
-from sparewatt.core.clock import Clock, SystemClock
+from sparewatt.core.clock import Clock, SystemClock, sleep_until
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.testing import text
@@ -31,7 +31,7 @@ from sparewatt.testing.output import (
     is_immediate,
     json_response,
 )
-from sparewatt.testing.pace import Load, Pace, sleep_until
+from sparewatt.testing.pace import Load, Pace
 from sparewatt.testing.reply import Reply, ReplyHead, encode
 from sparewatt.testing.slots import Slots
 from sparewatt.testing.wire import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.clock import Clock, Timer, sleep_until
 from sparewatt.testing.model import Settings, StillLoading
 
 STEP_S_MIN = 0.002
@@ -34,20 +34,6 @@ class InstantClock:
     def _ring(self, ring_at: float, callback: Callable[[], None]) -> None:
         self._now_s = max(self._now_s, ring_at)
         callback()
-
-
-async def sleep_until(clock: Clock, at_s: float) -> None:
-    """Return at `at_s` or later, and always after other tasks had a turn."""
-    delay_s = at_s - clock.now_s()
-    if delay_s <= 0:
-        await asyncio.sleep(0)
-        return
-    rung = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(delay_s, lambda: None if rung.done() else rung.set_result(None))
-    try:
-        await rung
-    finally:
-        timer.cancel()
 
 
 class Pace:

@@ -11,7 +11,7 @@ from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, 
 from sparewatt.core.clock import Timer
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.model import QueueFull, Stats
-from sparewatt.testing.pace import FREE_RUN_STEPS, Pace, sleep_until
+from sparewatt.testing.pace import FREE_RUN_STEPS, Pace
 from sparewatt.testing.slots import Slots
 
 PATH = "/v1/chat/completions"

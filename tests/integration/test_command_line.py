@@ -1,0 +1,93 @@
+"""The command line against a real network: what it prints, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sparewatt.testing import expected_text, render_chat
+from tests.integration.networks import Network
+
+
+def run(network: Network, *words: str, key: str | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`sparewatt WORDS` on the machine where the network was started, with nothing set in the environment."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SPAREWATT_")}
+    env |= {"HOME": str(network.data.parent), "XDG_STATE_HOME": str(network.data.parent)}
+    if key is not None:
+        env |= {"SPAREWATT_BASE_URL": network.base_url, "SPAREWATT_API_KEY": key}
+    argv = [sys.executable, "-m", "sparewatt", *words]
+    return subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_chat_answers_and_tells_who_did(shared_network: Network) -> None:
+    ended = run(shared_network, "chat", shared_network.model, "what is the time")
+    assert ended.returncode == 0, ended.stderr
+    rendered = render_chat([{"role": "user", "content": "what is the time"}])
+    assert ended.stdout.strip() == expected_text(rendered).strip()
+    for word in ("first token", "tokens/s", "match_"):
+        assert word in ended.stderr
+
+
+def test_the_network_last_started_is_found_without_any_setting(shared_network: Network) -> None:
+    ended = run(shared_network, "models", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert [model["id"] for model in json.loads(ended.stdout)["data"]] == [shared_network.model]
+
+
+def test_nodes_shows_three(shared_network: Network) -> None:
+    ended = run(shared_network, "nodes")
+    assert ended.returncode == 0, ended.stderr
+    assert all(name in ended.stdout for name in ("node-1", "node-2", "node-3"))
+
+
+def test_a_match_is_explained_by_its_id(shared_network: Network) -> None:
+    told = run(shared_network, "chat", shared_network.model, "explain me").stderr
+    match_id = next(word for word in told.split() if word.startswith("match_"))
+    ended = run(shared_network, "match", "explain", match_id)
+    assert ended.returncode == 0, ended.stderr
+    assert "node-1" in ended.stdout
+
+
+def test_a_created_key_works_until_it_is_revoked(shared_network: Network) -> None:
+    made = run(shared_network, "keys", "create", "cli-test", "--json")
+    key = json.loads(made.stdout)
+    assert run(shared_network, "models", key=key["key"]).returncode == 0
+    assert run(shared_network, "keys", "revoke", key["id"]).returncode == 0
+    ended = run(shared_network, "models", key=key["key"])
+    assert ended.returncode == 3
+    assert key["key"] not in ended.stderr + ended.stdout
+
+
+def test_a_join_token_is_printed_alone(shared_network: Network) -> None:
+    ended = run(shared_network, "node", "token")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip().startswith("join-sw-")
+    assert len(ended.stdout.split()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("models", "show", "no/such/model"), 4),
+        (("match", "explain", "match_nothing"), 4),
+        (("keys", "revoke", "key_nothing"), 4),
+        (("match", "no-such-model"), 5),
+        (("chat", "no-such-model", "hello"), 4),
+        (("chat",), 2),
+        (("nonsense",), 2),
+    ],
+)
+def test_the_status_says_what_went_wrong(shared_network: Network, words: tuple[str, ...], status: int) -> None:
+    ended = run(shared_network, *words)
+    assert ended.returncode == status, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_wrong_key_ends_with_3(shared_network: Network) -> None:
+    ended = run(shared_network, "models", key="sk-sw-wrong")
+    assert ended.returncode == 3
+    assert "sk-sw-wrong" not in ended.stderr
