@@ -11,7 +11,7 @@ from typing import Protocol
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_FRAME_BYTES_MAX
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
 from sparewatt.link.outbox import Outbox
 from sparewatt.protocol.link import (
     Credit,
@@ -87,11 +87,13 @@ class NodeLink:
         self._clock = clock
         self._streams: dict[int, Stream] = {}
         self._last_number = 0
-        self.last_heard_s = clock.now_s()
+        self._is_lost = False
 
     def open(self, job: Open, body: bytes, listener: StreamListener) -> Stream:
-        if self._last_number >= _STREAM_MAX:
-            raise ProtocolViolation("this link has run out of stream numbers")
+        """Send a job. A link that has no room for it says so to the listener, as a full node would."""
+        if not self._has_room(body):
+            listener.on_fail(Fail(code="refused", message="the link to the node is full"))
+            return Stream(self, 0, 0, listener)
         self._last_number += 1
         stream = Stream(self, self._last_number, job.window_bytes, listener)
         self._streams[stream.number] = stream
@@ -107,7 +109,13 @@ class NodeLink:
         return self._streams.get(stream.number) is stream
 
     def forget(self, stream: Stream) -> bool:
-        return self._streams.pop(stream.number, None) is not None
+        """False if it was over already."""
+        return self.has(stream) and self._streams.pop(stream.number) is stream
+
+    def _has_room(self, body: bytes) -> bool:
+        """Never true for more jobs than a node accepts: it would end the link, and every job on it."""
+        has_number = len(self._streams) < LINK_JOBS_MAX and self._last_number < _STREAM_MAX
+        return has_number and self._outbox.has_room(len(body) + LINK_CONTROL_BYTES_MAX)
 
     def ping(self) -> None:
         self.send(encode_frame(Op.PING, 0, _STAMP.pack(self._clock.now_s())))
@@ -117,7 +125,8 @@ class NodeLink:
 
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
-        self.last_heard_s = self._clock.now_s()
+        if self._is_lost:
+            return  # given up while the message was on its way: a newer link may speak for the node now
         for frame in decode_frames(message):
             if frame.stream:
                 self._receive_job_frame(frame)
@@ -126,6 +135,7 @@ class NodeLink:
 
     def lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""
+        self._is_lost = True
         streams, self._streams = list(self._streams.values()), {}
         for stream in streams:
             stream.listener.on_fail(Fail(code="link_lost", message=why))

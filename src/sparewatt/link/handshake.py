@@ -7,18 +7,21 @@ gateway in the middle cannot pass a node's proof on to another gateway. The join
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_HANDSHAKE_S
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_HANDSHAKE_S
 from sparewatt.core.rng import Rng
 from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link import (
+    FRAME_HEADER_BYTES,
     PROTOCOL,
     Challenge,
+    Frame,
     Hello,
     Op,
     Proof,
@@ -32,6 +35,7 @@ from sparewatt.protocol.link import (
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
 
+HANDSHAKE_BYTES_MAX = LINK_CONTROL_BYTES_MAX + FRAME_HEADER_BYTES
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -53,8 +57,8 @@ class Visitor:
 
 
 async def identify(socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng) -> Visitor:
-    """The gateway's half. Raises JoinRefused with what to tell the node."""
-    async with asyncio.timeout(LINK_HANDSHAKE_S):
+    """The gateway's half. Raises JoinRefused with what to tell the node, ProtocolViolation or LinkLost."""
+    async with _in_time():
         hello = decode_message(await _receive(socket, Op.HELLO), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
         nonce = rng.randbytes(32).hex()
@@ -70,15 +74,15 @@ async def identify(socket: Socket, *, hosts: Collection[str], gateway_version: s
 async def introduce(
     socket: Socket, *, key: SigningKey, host: str, token: str | None, specs: NodeSpecs, agent_version: str, rng: Rng
 ) -> Welcome:
-    """The node's half. Raises JoinRefused with the gateway's reason."""
+    """The node's half. Raises JoinRefused with the gateway's reason, ProtocolViolation or LinkLost."""
     nonce = rng.randbytes(32).hex()
     hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
-    async with asyncio.timeout(LINK_HANDSHAKE_S):
+    async with _in_time():
         await socket.send(encode_message(Op.HELLO, hello))
-        challenge = decode_message(await _receive(socket, Op.CHALLENGE), Challenge)
+        challenge = decode_message(await _receive_or_reject(socket, Op.CHALLENGE), Challenge)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
         await socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
-        return decode_message(await _receive(socket, Op.WELCOME), Welcome)
+        return decode_message(await _receive_or_reject(socket, Op.WELCOME), Welcome)
 
 
 def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) -> None:
@@ -103,14 +107,41 @@ def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:
         return False
 
 
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(LINK_HANDSHAKE_S):
+            yield
+    except TimeoutError:
+        raise LinkLost("the other end did not finish the handshake in time") from None
+
+
 async def _receive(socket: Socket, expected: Op) -> bytes:
     """The payload of a message that holds just the expected frame."""
-    frames = decode_frames(await socket.receive())
-    if len(frames) == 1 and frames[0].op is Op.REJECT:
-        reject = decode_message(frames[0].payload, Reject)
-        if not reject.final:
-            raise LinkLost(reject.message)
-        raise JoinRefused(reject.message, reason=reject.reason)
-    if len(frames) != 1 or frames[0].op is not expected or frames[0].stream:
+    return _payload(await _receive_frame(socket), expected)
+
+
+async def _receive_or_reject(socket: Socket, expected: Op) -> bytes:
+    """As `_receive`, for the side that may be told no."""
+    frame = await _receive_frame(socket)
+    if frame.op is not Op.REJECT:
+        return _payload(frame, expected)
+    reject = decode_message(frame.payload, Reject)
+    if not reject.final:
+        raise LinkLost(reject.message)
+    raise JoinRefused(reject.message, reason=reject.reason)
+
+
+async def _receive_frame(socket: Socket) -> Frame:
+    """The one frame of a message. Measured before it is read: nobody has shown yet who they are."""
+    message = await socket.receive()
+    frames = decode_frames(message) if len(message) <= HANDSHAKE_BYTES_MAX else []
+    if len(frames) != 1:
+        raise ProtocolViolation("a message of the handshake holds one frame")
+    return frames[0]
+
+
+def _payload(frame: Frame, expected: Op) -> bytes:
+    if frame.op is not expected or frame.stream:
         raise ProtocolViolation(f"expected {expected.name}")
-    return frames[0].payload
+    return frame.payload

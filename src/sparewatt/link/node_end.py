@@ -98,7 +98,8 @@ class GatewayLink:
         self._outbox.close()
 
     def close_job(self, job: IncomingJob) -> bool:
-        return self._jobs.pop(job.number, None) is not None
+        """False if it was over already."""
+        return self._jobs.get(job.number) is job and self._jobs.pop(job.number) is job
 
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
@@ -148,7 +149,7 @@ class GatewayLink:
 
     def _add_body(self, job: IncomingJob, payload: bytes) -> None:
         job.body += payload
-        if len(job.body) > job.meta.body_bytes:
-            raise ProtocolViolation("a body is longer than announced")
+        if not payload or len(job.body) > job.meta.body_bytes:
+            raise ProtocolViolation("a body is longer than announced, or comes in empty pieces")
         if len(job.body) == job.meta.body_bytes:
             self._runner.start(job)

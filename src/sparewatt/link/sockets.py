@@ -32,7 +32,7 @@ class AiohttpSocket:
     async def send(self, message: bytes) -> None:
         try:
             await self._ws.send_bytes(message)
-        except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
+        except (OSError, RuntimeError, aiohttp.ClientError) as error:
             raise LinkLost(f"the socket is closed ({type(error).__name__})") from None
 
     async def receive(self) -> bytes:

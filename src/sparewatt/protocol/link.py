@@ -25,6 +25,7 @@ from sparewatt.protocol.signing import Domain, Field, typed_digest
 PROTOCOL = 1
 LINK_PATH = "/link/v1"
 _HEADER = struct.Struct(">BII")
+FRAME_HEADER_BYTES = _HEADER.size
 _DOMAIN = Domain(name="Sparewatt link", version="1")
 
 Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]

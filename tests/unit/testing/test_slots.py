@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
-from sparewatt.core.clock import Timer
+from sparewatt.core.clock import Timer, sleep_until
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.model import QueueFull, Stats
 from sparewatt.testing.pace import FREE_RUN_STEPS, Pace
