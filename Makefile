@@ -7,11 +7,11 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 up: setup  ## Set up and run the whole network on this machine
 	@exec $(BIN)/sparewatt up $(ARGS)
@@ -56,6 +56,9 @@ integration: setup-dev
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
+
+bench-start:  ## Time a clean clone to the first token, and a second start
+	$(PYTHON) bench/start.py
 
 # Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q

@@ -36,7 +36,7 @@ def load_settings(
 
 def _read_path(kind: type, value: Any) -> Any:
     """The one type of setting that msgspec does not know."""
-    if kind is Path and isinstance(value, str):
+    if kind is Path and isinstance(value, (str, Path)):
         return Path(value)
     raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 

@@ -80,7 +80,8 @@ def a_job(**changes: Any) -> MatchJob:
 
 
 def situation(**changes: Any) -> Situation:
-    return Situation(**({"now_s": NOW_S, "rules": HealthRules()} | changes))
+    values: dict[str, Any] = {"now_s": NOW_S, "rules": HealthRules()}
+    return Situation(**(values | changes))
 
 
 def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, NodeId
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
-from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord
+from sparewatt.inference.dispatch.model import DispatchRules, Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import BALANCED
@@ -22,6 +21,7 @@ from sparewatt.protocol.link import (
     End,
     Fail,
     FailCode,
+    Frame,
     Head,
     Op,
     Open,
@@ -32,6 +32,7 @@ from sparewatt.protocol.link import (
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.testing.clock import ManualClock
+from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
 
 BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
 COMPLETION = (
@@ -137,8 +138,8 @@ class ScriptedNode:
     def _say(self, frame: bytes) -> None:
         self.link.receive(frame)
 
-    def _heard(self) -> list[tuple[Op, int, bytes]]:
-        return [tuple(decode_frames(frame)[0]) for frame in self._outbox.frames]
+    def _heard(self) -> list[Frame]:
+        return [decode_frames(frame)[0] for frame in self._outbox.frames]
 
 
 class RecordingSink:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs
 
 from sparewatt.core.errors import ModelNotFound, NoCapacity, NoEligibleNode
 from sparewatt.core.ids import ModelId
@@ -14,6 +13,7 @@ from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow, Rejec
 from sparewatt.inference.matcher.policies import BALANCED, NEURALGRID, Policy
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
+from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs
 
 
 def decide(rows: list[NodeRow], job: MatchJob | None = None, policy: Policy = BALANCED) -> Decision:

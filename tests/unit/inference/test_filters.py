@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs
 
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.inference.matcher.filters import FILTERS, first_rejection, vram_needed_bytes
 from sparewatt.inference.matcher.model import MatchJob, NodeRow, Rejected, Rejection
 from sparewatt.protocol.node import NodeLoad
+from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs
 
 
 def reason(row: NodeRow, job: MatchJob | None = None, *, tried: bool = False) -> Rejection | None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.inference.nodes import NOW_S, a_row
 
 from sparewatt.inference.matcher.health import is_offline, is_suspect, missed_heartbeats, state_of
 from sparewatt.inference.matcher.model import HealthRules, NodeState
 from sparewatt.protocol.node import NodeLoad
+from tests.unit.inference.nodes import NOW_S, a_row
 
 RULES = HealthRules()
 NEURALGRID = HealthRules(heartbeat_s=30.0, suspect_after_missed=3, offline_after_missed=3)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from tests.unit.inference.nodes import GIB, NOW_S, SPEED, a_job, a_model, a_row, node_id, situation, some_specs
 
 from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
@@ -20,6 +19,7 @@ from sparewatt.inference.matcher.policies import (
 )
 from sparewatt.inference.matcher.terms import SUSPECT_S
 from sparewatt.protocol.node import Speed
+from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs
 
 
 def decide(
@@ -184,7 +184,7 @@ def test_equal_costs_are_ordered_by_node_id() -> None:
 def test_the_cascade_is_the_same_ranking_without_the_nodes_tried() -> None:
     rows = [a_row(n) for n in range(1, 6)]
     order = [c.node_id for c in decide(*rows).ranked]
-    walked = []
+    walked: list[str] = []
     for _ in order:
         best = decide(*rows, tried=frozenset(walked)).best
         assert best is not None
@@ -233,4 +233,3 @@ def test_the_same_arguments_give_the_same_decision() -> None:
     rows = [a_row(n) for n in range(1, 6)]
     assert decide(*rows, seed=3) == decide(*rows, seed=3)
     assert any(decide(*rows, seed=s).best != decide(*rows, seed=3).best for s in range(20))
-    assert SPEED == a_model().measured

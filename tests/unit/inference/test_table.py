@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
 
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.matcher import table as table_module
@@ -13,6 +12,7 @@ from sparewatt.inference.matcher.table import (
     NodeTable,
 )
 from sparewatt.protocol.node import NodeLoad
+from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
 
 ONE = node_id(1)
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.unit.inference.nodes import GIB, SPEED, a_job, a_model, a_row, some_specs
 
 from sparewatt.inference.matcher import terms
 from sparewatt.protocol.node import NodeLoad, Speed
+from tests.unit.inference.nodes import GIB, SPEED, a_job, a_model, a_row, some_specs
 
 
 def test_the_network_costs_one_round_trip() -> None:

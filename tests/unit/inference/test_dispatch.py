@@ -1,0 +1,706 @@
+"""What a client sees of its job, whatever the nodes do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from sparewatt.core.errors import (
+    BodyTooLarge,
+    FirstTokenTimeout,
+    JobFailed,
+    ModelNotFound,
+    NoCapacity,
+    ProtocolViolation,
+    Unprocessable,
+    UnsupportedMediaType,
+)
+from sparewatt.core.ids import MatchId, ModelId
+from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
+from sparewatt.inference.dispatch.model import DispatchRules, Outcome
+from sparewatt.inference.dispatch.run import JobRun, Refused
+from sparewatt.inference.matcher.policies import POLICIES, Policy
+from sparewatt.protocol.link import Open
+from sparewatt.protocol.node import Speed
+from tests.unit.inference.nodes import a_job, a_model, some_specs
+from tests.unit.inference.scripted import (
+    BODY,
+    COMPLETION,
+    DONE,
+    FINISH,
+    ROLE,
+    USAGE,
+    ScriptedNode,
+    Stage,
+    text_event,
+)
+
+ANSWER = ROLE + text_event("Hel") + text_event("lo") + FINISH + DONE
+Failure = Callable[[Stage, ScriptedNode], None]
+
+
+def outcomes(run: JobRun) -> list[Outcome]:
+    return [attempt.outcome for attempt in run.record.attempts]
+
+
+def error_of(stage: Stage) -> dict[str, object]:
+    """The in-band error object, which must be the last event."""
+    last = stage.sink.body.split(b"\n\n")[-2]
+    found: dict[str, object] = msgspec.json.decode(last.removeprefix(b"data: "))["error"]
+    return found
+
+
+# an ordinary answer
+
+
+def test_a_stream_reaches_the_client_byte_for_byte() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).answer(ROLE, text_event("Hel"), text_event("lo"), FINISH, USAGE, DONE)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE
+    stage.assert_nothing_left()
+
+
+def test_a_stream_is_the_same_however_the_link_cuts_it() -> None:
+    stage = Stage()
+    run = stage.dispatch(wants_usage=True)
+    wire = ROLE + text_event("Hel") + text_event("lo") + FINISH + USAGE + DONE
+    stage.turn(run).answer(*(wire[at : at + 7] for at in range(0, len(wire), 7)))
+    assert stage.sink.body == wire
+    stage.assert_nothing_left()
+
+
+def test_a_whole_reply_reaches_the_client_byte_for_byte() -> None:
+    stage = Stage()
+    run = stage.dispatch(stream=False)
+    node = stage.turn(run)
+    node.head()
+    node.data(COMPLETION[:30], COMPLETION[30:])
+    assert stage.sink.calls == []
+    node.end()
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == COMPLETION
+    assert stage.sink.headers["content-type"] == "application/json"
+    assert run.record.attempts[0].tokens == 2
+    stage.assert_nothing_left()
+
+
+def test_the_node_gets_the_body_and_what_it_was_chosen_by() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    best = run.record.decision.best
+    assert best is not None
+    assert node.body == BODY
+    assert node.opened == [
+        Open(
+            path="/v1/chat/completions",
+            model="llama-3-8b",
+            body_bytes=len(BODY),
+            stream=True,
+            window_bytes=LINK_STREAM_WINDOW_BYTES,
+            promised_ttft_s=best.predicted_ttft_s,
+        )
+    ]
+
+
+def test_a_prediction_beyond_all_reason_still_fits_into_open() -> None:
+    slow = some_specs(a_model(measured=Speed(prefill_tps=1e-9, decode_tps=1e-9)))
+    stage = Stage(1, specs=slow)
+    node = stage.turn(stage.dispatch(match=a_job(prompt_tokens=1 << 24)))
+    assert node.opened[0].promised_ttft_s <= 1e6
+
+
+def test_the_usage_chunk_passes_only_if_asked_for() -> None:
+    for wants_usage in (True, False):
+        stage = Stage()
+        run = stage.dispatch(wants_usage=wants_usage)
+        stage.turn(run).answer(text_event("a"), USAGE, DONE)
+        assert (USAGE in stage.sink.body) is wants_usage
+        assert run.record.attempts[0].tokens == 2
+
+
+def test_the_role_is_held_until_the_first_token() -> None:
+    stage = Stage()
+    node = stage.turn(stage.dispatch())
+    node.head()
+    node.data(ROLE)
+    assert stage.sink.calls == []
+    node.data(text_event("a"))
+    assert stage.sink.body == ROLE + text_event("a")
+
+
+def test_an_answer_without_a_single_token_is_an_answer() -> None:
+    stage = Stage()
+    stage.turn(stage.dispatch()).answer(ROLE, FINISH, DONE)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == ROLE + FINISH + DONE
+
+
+def test_the_reply_says_who_served_it() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    first = stage.turn(run)
+    first.fail()
+    second = stage.turn(run)
+    second.answer(ANSWER)
+    assert stage.sink.headers == {
+        "content-type": "text/event-stream",
+        "x-sparewatt-match-id": "match_test",
+        "x-sparewatt-attempts": "2",
+        "x-sparewatt-node": second.id,
+        "x-sparewatt-region": "eu-west",
+    }
+
+
+def test_the_record_keeps_times_in_milliseconds_after_arrival() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    stage.clock.advance(0.25)
+    node.head()
+    node.data(text_event("a"))
+    stage.clock.advance(0.5)
+    node.data(DONE)
+    node.end()
+    attempt = run.record.attempts[0]
+    assert (attempt.started_ms, attempt.first_token_ms, attempt.ended_ms, attempt.tokens) == (0.0, 250.0, 750.0, 1)
+
+
+def test_a_job_is_reserved_while_it_runs_and_its_prompt_until_the_first_token() -> None:
+    stage = Stage(1)
+    node = stage.turn(stage.dispatch())
+    assert stage.reserved == [(1, 500, 200)]
+    node.head()
+    node.data(text_event("a"))
+    assert stage.reserved == [(1, 0, 200)]
+    node.data(DONE)
+    node.end()
+    assert stage.reserved == [(0, 0, 0)]
+
+
+def test_success_counts_for_the_node_and_teaches_the_typical_output() -> None:
+    stage = Stage(1)
+    run = stage.dispatch()
+    stage.turn(run).answer(text_event("a"), USAGE, DONE)
+    row = stage.table.get(stage.turn(run).id)
+    assert row is not None
+    assert (row.jobs_done, row.jobs_failed) == (1, 0)
+    assert stage.table.typical_output_tokens(run.job.match.model) == 231
+
+
+# failures before the first token
+
+
+def _status(status: int) -> Failure:
+    return lambda _, node: node.answer(b'{"error":{"message":"no"}}', status=status)
+
+
+def _sends(*pieces: bytes) -> Failure:
+    def send(_: Stage, node: ScriptedNode) -> None:
+        node.head()
+        node.data(ROLE, *pieces)
+
+    return send
+
+
+FAILURES: dict[str, Failure] = {
+    "fail frame": lambda _, node: node.fail(),
+    "link lost": lambda _, node: node.lost(),
+    "status 500": _status(500),
+    "status 503": _status(503),
+    "status 429": _status(429),
+    "status 404": _status(404),
+    "status 204": _status(204),
+    "garbage": _sends(b"data: <html>\n\n"),
+    "error event": _sends(b'data: {"error":{"message":"out of memory"}}\n\n'),
+    "first token and garbage at once": _sends(text_event("lost") + b"data: <html>\n\n"),
+    "whole answer and garbage at once": _sends(text_event("lost") + DONE + b"data: <html>\n\n"),
+    "early end": lambda _, node: node.answer(ROLE),
+    "empty reply": lambda _, node: node.answer(),
+    "half an event": lambda _, node: node.answer(ROLE, b"data: {"),
+    "no first token": lambda stage, _: stage.clock.advance(stage.rules.first_token_floor_s),
+    "no first token after the role": lambda stage, node: (
+        _sends()(stage, node),
+        stage.clock.advance(stage.rules.first_token_floor_s),
+    )[1],
+    "failed after an empty answer": lambda _, node: (node.head(), node.data(ROLE, DONE), node.lost())[2],
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+def test_a_failure_before_the_first_token_is_invisible(failure: Failure) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    first = stage.turn(run)
+    failure(stage, first)
+    second = stage.turn(run)
+    assert second is not first
+    assert stage.sink.calls == []
+    second.answer(ROLE, text_event("Hel"), text_event("lo"), FINISH, DONE)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE
+    assert len(run.record.attempts) == 2
+    stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+def test_what_a_failed_node_says_later_is_not_heard(failure: Failure) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    first = stage.turn(run)
+    failure(stage, first)
+    first.data(text_event("late"), DONE)
+    first.end()
+    stage.turn(run).answer(ANSWER)
+    assert stage.sink.body == ANSWER
+
+
+WHOLE_FAILURES: dict[str, Failure] = {
+    "fail frame": lambda _, node: node.fail(),
+    "link lost": lambda _, node: node.lost(),
+    "status 500": _status(500),
+    "garbage": lambda _, node: node.answer(b"<html>"),
+    "cut short": lambda _, node: node.answer(COMPLETION[:-5]),
+    "empty": lambda _, node: node.answer(),
+    "lost after half": lambda _, node: (node.head(), node.data(COMPLETION[:40]), node.lost())[2],
+    "too late": lambda stage, _: stage.clock.advance(stage.rules.whole_reply_floor_s),
+}
+
+
+@pytest.mark.parametrize("failure", WHOLE_FAILURES.values(), ids=WHOLE_FAILURES.keys())
+def test_a_failed_whole_reply_is_invisible(failure: Failure) -> None:
+    stage = Stage()
+    run = stage.dispatch(stream=False)
+    first = stage.turn(run)
+    failure(stage, first)
+    assert stage.turn(run) is not first
+    stage.turn(run).answer(COMPLETION)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == COMPLETION
+    stage.assert_nothing_left()
+
+
+def test_a_node_that_has_just_left_is_a_failed_attempt() -> None:
+    stage = Stage(2)
+    best = stage.dispatcher.dry_run(a_job(), policy=_balanced()).best
+    assert best is not None
+    stage.links.pop(best.node_id)
+    run = stage.dispatch()
+    stage.turn(run).answer(ANSWER)
+    assert outcomes(run) == [Outcome.FAILED, Outcome.DONE]
+    stage.assert_nothing_left()
+
+
+def test_a_link_that_cannot_open_a_job_is_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(2)
+    best = stage.dispatcher.dry_run(a_job(), policy=_balanced()).best
+    assert best is not None
+
+    def refuse(*_: object) -> None:
+        raise ProtocolViolation("this link has run out of stream numbers")
+
+    monkeypatch.setattr(stage.links[best.node_id], "open", refuse)
+    run = stage.dispatch()
+    stage.turn(run).answer(ANSWER)
+    assert outcomes(run) == [Outcome.FAILED, Outcome.DONE]
+    stage.assert_nothing_left()
+
+
+def test_a_failed_node_is_suspect_and_a_refusing_one_is_not() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    failing = stage.turn(run)
+    failing.fail("backend_broke")
+    refusing = stage.turn(run)
+    refusing.fail("refused")
+    by_id = {row.id: row for row in stage.table}
+    assert by_id[failing.id].suspect_until_s > stage.clock.now_s()
+    assert by_id[refusing.id].suspect_until_s == 0.0
+    assert (by_id[failing.id].jobs_failed, by_id[refusing.id].jobs_failed) == (1, 0)
+
+
+def test_at_most_three_nodes_fail_for_one_job() -> None:
+    stage = Stage(6)
+    run = stage.dispatch()
+    for _ in range(ATTEMPTS_MAX):
+        assert stage.sink.calls == []
+        stage.turn(run).fail()
+    assert stage.sink.calls == ["fail"]
+    assert isinstance(stage.sink.error, JobFailed)
+    assert len({attempt.node_id for attempt in run.record.attempts}) == ATTEMPTS_MAX
+    assert run.record.outcome is Outcome.FAILED
+    stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("refuse", [lambda n: n.fail("refused"), lambda n: n.answer(b"{}", status=503)])
+def test_refusals_use_up_no_attempts(refuse: Callable[[ScriptedNode], None]) -> None:
+    stage = Stage(6)
+    run = stage.dispatch()
+    for _ in range(REFUSALS_MAX):
+        refuse(stage.turn(run))
+    for _ in range(ATTEMPTS_MAX - 1):
+        stage.turn(run).fail()
+    stage.turn(run).answer(ANSWER)
+    assert stage.sink.body == ANSWER
+    assert len(run.record.attempts) == REFUSALS_MAX + ATTEMPTS_MAX
+
+
+def test_refusals_are_bounded_and_end_in_no_capacity() -> None:
+    stage = Stage(20)
+    run = stage.dispatch()
+    while not stage.sink.over:
+        stage.turn(run).fail("refused")
+    assert outcomes(run) == [Outcome.REFUSED] * (ATTEMPTS_MAX + REFUSALS_MAX)
+    assert isinstance(stage.sink.error, NoCapacity)
+    assert stage.sink.error.retry_after_s
+    stage.assert_nothing_left()
+
+
+def test_when_every_node_was_tried_the_job_fails() -> None:
+    stage = Stage(2)
+    run = stage.dispatch()
+    stage.turn(run).fail()
+    stage.turn(run).fail("refused")
+    assert isinstance(stage.sink.error, JobFailed)
+    assert len(run.record.attempts) == 2
+    stage.assert_nothing_left()
+
+
+def test_when_all_nodes_time_out_it_is_a_timeout() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.clock.advance(ATTEMPTS_MAX * stage.rules.first_token_floor_s)
+    assert outcomes(run) == [Outcome.TIMED_OUT] * ATTEMPTS_MAX
+    assert isinstance(stage.sink.error, FirstTokenTimeout)
+    assert all(stage.nodes[attempt.node_id].cancelled == [1] for attempt in run.record.attempts)
+    stage.assert_nothing_left()
+
+
+def test_a_slow_node_gets_a_multiple_of_what_was_predicted() -> None:
+    slow = some_specs(a_model(measured=Speed(prefill_tps=25.0, decode_tps=50.0)))
+    stage = Stage(1, specs=slow)
+    run = stage.dispatch()
+    stage.clock.advance(79.9)
+    assert outcomes(run) == [Outcome.RUNNING]
+    stage.clock.advance(0.2)
+    assert outcomes(run) == [Outcome.TIMED_OUT]
+
+
+def test_a_whole_reply_gets_a_multiple_of_its_predicted_finish() -> None:
+    slow = some_specs(a_model(measured=Speed(prefill_tps=1000.0, decode_tps=1.0)))
+    stage = Stage(1, specs=slow)
+    run = stage.dispatch(stream=False)
+    stage.clock.advance(800)
+    assert outcomes(run) == [Outcome.RUNNING]
+    stage.turn(run).answer(COMPLETION)
+    assert stage.sink.body == COMPLETION
+
+
+# the request's own fault
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, Refused), (413, BodyTooLarge), (415, UnsupportedMediaType), (422, Unprocessable)]
+)
+def test_what_the_model_server_finds_wrong_with_a_request_is_final(status: int, kind: type[Exception]) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).answer(b'{"error":{"message":"max_tokens is too large"}}', status=status)
+    assert stage.sink.calls == ["fail"]
+    assert type(stage.sink.error) is kind
+    assert stage.sink.error is not None
+    assert (stage.sink.error.message, stage.sink.error.status) == ("max_tokens is too large", status)
+    assert len(run.record.attempts) == 1
+    row = stage.table.get(run.record.attempts[0].node_id)
+    assert row is not None
+    assert row.jobs_failed == 0
+    stage.assert_nothing_left()
+
+
+def test_a_fault_without_a_message_is_still_told() -> None:
+    stage = Stage()
+    stage.turn(stage.dispatch()).answer(b"nonsense", status=400)
+    assert stage.sink.error is not None
+    assert stage.sink.error.message == "the model server answered 400"
+
+
+def test_an_unknown_model_fails_at_once_with_a_record() -> None:
+    stage = Stage()
+    run = stage.dispatch(match=a_job(model=ModelId("unknown")))
+    assert isinstance(stage.sink.error, ModelNotFound)
+    assert stage.sink.headers == {"x-sparewatt-match-id": "match_test", "x-sparewatt-attempts": "0"}
+    assert stage.dispatcher.record(MatchId("match_test")) is run.record
+    assert run.record.outcome is Outcome.FAILED
+    stage.assert_nothing_left()
+
+
+# failures after the first token
+
+BREAKS: dict[str, Failure] = {
+    "fail frame": lambda _, node: node.fail(),
+    "refused after all": lambda _, node: node.fail("refused"),
+    "link lost": lambda _, node: node.lost(),
+    "garbage": lambda _, node: node.data(b"data: <html>\n\n"),
+    "error event": lambda _, node: node.data(b'data: {"error":{"message":"out of memory"}}\n\n'),
+    "early end": lambda _, node: node.end(),
+    "silence": lambda stage, _: stage.clock.advance(stage.rules.idle_s),
+    "job timeout": lambda stage, node: _keep_talking(stage, node, stage.rules.job_s),
+}
+
+
+def _keep_talking(stage: Stage, node: ScriptedNode, seconds: float) -> None:
+    for _ in range(int(seconds / 10)):
+        stage.clock.advance(10)
+        if not stage.sink.over:
+            node.data(b": still here\n\n")
+
+
+@pytest.mark.parametrize("failure", BREAKS.values(), ids=BREAKS.keys())
+def test_a_failure_after_the_first_token_ends_in_an_error_object(failure: Failure) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(ROLE, text_event("Hel"))
+    failure(stage, node)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body.startswith(ROLE + text_event("Hel") + b'data: {"error"')
+    assert b"[DONE]" not in stage.sink.body
+    assert set(error_of(stage)) == {"message", "type", "param", "code"}
+    assert error_of(stage)["code"] == "node_failed"
+    assert len(run.record.attempts) == 1
+    assert run.record.outcome is Outcome.FAILED
+    stage.assert_nothing_left()
+
+
+def test_what_came_whole_before_the_garbage_is_not_lost() -> None:
+    stage = Stage()
+    node = stage.turn(stage.dispatch())
+    node.head()
+    node.data(text_event("a"))
+    node.data(text_event("b") + b"data: <html>\n\n")
+    assert stage.sink.body.startswith(text_event("a") + text_event("b") + b'data: {"error"')
+
+
+def test_silence_is_counted_from_the_last_byte() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(text_event("a"))
+    for _ in range(5):
+        stage.clock.advance(stage.rules.idle_s - 1)
+        node.data(text_event("a"))
+    assert outcomes(run) == [Outcome.RUNNING]
+    stage.clock.advance(stage.rules.idle_s)
+    assert outcomes(run) == [Outcome.TIMED_OUT]
+    assert node.cancelled == [1]
+
+
+def test_a_node_without_credit_is_not_silent() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(*_filling(node.may_send_bytes))
+    assert node.may_send_bytes == 0
+    stage.clock.advance(5 * stage.rules.idle_s)
+    assert outcomes(run) == [Outcome.RUNNING]
+    run.consumed(len(stage.sink.body))
+    stage.clock.advance(stage.rules.idle_s)
+    assert outcomes(run) == [Outcome.TIMED_OUT]
+
+
+def _filling(n_bytes: int) -> list[bytes]:
+    """Events of exactly that many bytes together."""
+    empty = len(text_event(""))
+    first = text_event("x" * (n_bytes // 2 - empty))
+    return [first, text_event("y" * (n_bytes - len(first) - empty))]
+
+
+AFTER_DONE: dict[str, Failure] = BREAKS | {"job timeout": lambda stage, _: stage.clock.advance(stage.rules.job_s)}
+
+
+@pytest.mark.parametrize("failure", AFTER_DONE.values(), ids=AFTER_DONE.keys())
+def test_a_node_lost_after_done_has_done_its_job(failure: Failure) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(ANSWER)
+    failure(stage, node)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE
+    stage.assert_nothing_left()
+
+
+# the client leaves
+
+
+def _nothing(_: ScriptedNode) -> None: ...
+
+
+STAGES: dict[str, Callable[[ScriptedNode], None]] = {
+    "before the head": _nothing,
+    "after the head": lambda node: node.head(),
+    "after the role": lambda node: (node.head(), node.data(ROLE))[1],
+    "after the first token": lambda node: (node.head(), node.data(ROLE, text_event("a")))[1],
+    "after done": lambda node: (node.head(), node.data(ANSWER))[1],
+}
+
+
+@pytest.mark.parametrize("until", STAGES.values(), ids=STAGES.keys())
+@pytest.mark.parametrize("failed_before", [0, 1])
+def test_a_client_that_leaves_stops_the_node(until: Callable[[ScriptedNode], None], failed_before: int) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    for _ in range(failed_before):
+        stage.turn(run).fail()
+    node = stage.turn(run)
+    until(node)
+    calls = list(stage.sink.calls)
+    run.cancel()
+    assert node.cancelled == [1]
+    assert stage.sink.calls == calls
+    assert run.record.outcome is Outcome.CANCELLED
+    assert outcomes(run)[-1] is Outcome.CANCELLED
+    stage.assert_nothing_left()
+
+
+def test_a_client_that_leaves_twice_or_late_changes_nothing() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.answer(ANSWER)
+    run.cancel()
+    run.cancel()
+    run.consumed(100)
+    assert node.cancelled == []
+    assert run.record.outcome is Outcome.DONE
+    stage.assert_nothing_left()
+
+
+def test_a_node_is_not_blamed_for_a_client_that_leaves() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    run.cancel()
+    row = stage.table.get(run.record.attempts[0].node_id)
+    assert row is not None
+    assert (row.jobs_failed, row.suspect_until_s) == (0, 0.0)
+
+
+def test_a_job_is_over_when_its_time_is() -> None:
+    stage = Stage(rules=DispatchRules(first_token_floor_s=100, job_s=50))
+    run = stage.dispatch()
+    stage.clock.advance(50)
+    assert isinstance(stage.sink.error, FirstTokenTimeout)
+    assert stage.turn(run).cancelled == [1]
+    assert run.record.outcome is Outcome.FAILED
+    stage.assert_nothing_left()
+
+
+# credit
+
+
+def test_credit_equals_the_bytes_that_came_once_the_client_took_its_share() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(ROLE, b": ping\n\n", text_event("a")[:9], text_event("a")[9:], USAGE, FINISH)
+    run.consumed(len(stage.sink.body))
+    assert node.credit_bytes == node.sent_bytes
+
+
+def test_what_the_client_has_not_taken_gives_no_credit() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    node.data(ROLE, text_event("a"), USAGE)
+    for _ in range(10):
+        node.data(text_event("b"))
+    assert node.credit_bytes <= node.sent_bytes
+    assert node.sent_bytes - node.credit_bytes >= len(stage.sink.body) - len(ROLE)
+    run.consumed(len(stage.sink.body))
+    assert node.credit_bytes == node.sent_bytes
+
+
+def test_a_whole_reply_is_credited_as_it_comes() -> None:
+    stage = Stage()
+    node = stage.turn(stage.dispatch(stream=False))
+    node.head()
+    node.data(COMPLETION[:50])
+    assert node.credit_bytes == 50
+
+
+def test_a_refusal_is_credited_as_it_comes() -> None:
+    stage = Stage()
+    node = stage.turn(stage.dispatch())
+    node.head(500)
+    node.data(b"x" * 70)
+    assert node.credit_bytes == 70
+
+
+@pytest.mark.parametrize("before", [b"", text_event("a")], ids=["as the first token", "later"])
+def test_an_event_larger_than_the_window_passes(before: bytes) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.head()
+    wire = before + text_event("x" * 2 * LINK_STREAM_WINDOW_BYTES) + DONE
+    at = 0
+    while at < len(wire):
+        size = min(node.may_send_bytes, 100_000)
+        assert size > 0
+        node.data(wire[at : at + size])
+        at += size
+    node.end()
+    assert stage.sink.body == wire
+    stage.assert_nothing_left()
+
+
+def test_a_client_that_takes_nothing_stops_the_node_at_the_window() -> None:
+    stage = Stage()
+    node = stage.turn(stage.dispatch())
+    node.head()
+    chunk = text_event("x" * 1000)
+    while node.may_send_bytes >= len(chunk):
+        node.data(chunk)
+    assert len(stage.sink.body) <= LINK_STREAM_WINDOW_BYTES
+
+
+# the dispatcher
+
+
+def test_records_are_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparewatt.inference.dispatch import dispatcher
+
+    assert MATCHES_KEPT == 10_000
+    monkeypatch.setattr(dispatcher, "MATCHES_KEPT", 2)
+    stage = Stage()
+    for number in range(3):
+        stage.dispatch(match=a_job(id=MatchId(f"match_{number}")))
+    assert stage.dispatcher.record(MatchId("match_0")) is None
+    assert stage.dispatcher.record(MatchId("match_1")) is not None
+    assert stage.dispatcher.record(MatchId("match_2")) is not None
+    assert stage.dispatcher.running == 3
+
+
+def test_a_dry_run_sends_and_reserves_nothing() -> None:
+    stage = Stage()
+    decision = stage.dispatcher.dry_run(a_job(), policy=_balanced())
+    assert decision.best is not None
+    assert all(not node.opened for node in stage.nodes.values())
+    stage.assert_nothing_left()
+
+
+def _balanced() -> Policy:
+    return POLICIES["balanced"]
