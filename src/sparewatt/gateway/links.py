@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import asyncpg
 from aiohttp import web
@@ -35,8 +35,7 @@ class Held:
     """A link and the task that holds it."""
 
     link: NodeLink
-    task: asyncio.Task[None]
-    ended_by: str = field(default="the socket closed")
+    task: asyncio.Task[str]
 
 
 class LinkDesk:
@@ -84,13 +83,13 @@ class LinkDesk:
             await self._reject(socket, reason=refused.reason, message=refused.message)
         except ProtocolViolation as error:
             await self._reject(socket, reason="protocol", message=error.message)
-        except (asyncpg.PostgresError, OSError):
+        except LinkLost:
+            return
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             _log.warning("join_postponed", reason="database")
             await self._reject(
                 socket, reason="unavailable", message="The gateway's database is away. Try again.", final=False
             )
-        except (LinkLost, TimeoutError):
-            return
         else:
             await self._hold(visitor, socket)
 
@@ -128,23 +127,29 @@ class LinkDesk:
         self.links[node_id] = link
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=visitor.specs.name, models=len(visitor.specs.models))
+        why = "the socket closed"
         try:
-            await asyncio.wait([work])
+            await asyncio.wait([work])  # not the task itself: whoever ends the link cancels it
+            why = why if work.cancelled() else work.result()
         finally:
             work.cancel()
             if self._held.get(node_id) is held:
-                self._end(node_id, held.ended_by)
+                self._end(node_id, why)
 
-    async def _carry(self, link: NodeLink, outbox: Outbox, socket: Socket) -> None:
+    async def _carry(self, link: NodeLink, outbox: Outbox, socket: Socket) -> str:
+        """Send, listen and ping until one of them cannot go on; tells why."""
+        why = ""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(outbox.run(socket))
                 tasks.create_task(self._listen(link, socket))
                 tasks.create_task(self._ping(link))
-        except* LinkLost:
-            pass  # the ordinary end
+        except* LinkLost as lost:
+            why = str(lost.exceptions[0])
         except* ProtocolViolation as violations:
+            why = f"it broke the protocol: {violations.exceptions[0]}"
             _log.warning("link_violated", node=link.node_id, what=str(violations.exceptions[0]))
+        return why
 
     async def _listen(self, link: NodeLink, socket: Socket) -> None:
         while True:

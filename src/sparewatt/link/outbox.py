@@ -69,7 +69,7 @@ class Outbox:
         self._closed = self._overflowed = True
         self._drop_all()
         self._wake.set()
-        if self._patience is not None:
+        if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _drop_all(self) -> None:

@@ -32,7 +32,7 @@ DIAL_S = 10.0
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
-    """Full jitter: somewhere between nothing and a bound that doubles, so that a fleet does not dial in step."""
+    """Between a tenth of a bound that doubles and all of it: a fleet must not dial in step."""
     bound = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 10))
     return bound * (0.1 + 0.9 * rng.random())
 
@@ -80,8 +80,6 @@ class Agent:
         self._report_load()
         await self._jobs.wait_until_idle(self._settings.drain_s)
         self._stopping.set()
-        if self._link is not None:
-            self._link.say_goodbye("the node is stopping")
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -119,6 +117,7 @@ class Agent:
                     tasks.create_task(self._listen(link, socket)),
                     tasks.create_task(self._beat(link, heartbeat_s)),
                     tasks.create_task(self._report_changes(link)),
+                    tasks.create_task(self._leave(link)),
                 ]
                 await outbox.run(socket)  # returns once goodbye is said
                 for task in background:
@@ -147,6 +146,11 @@ class Agent:
         while True:
             link.send_specs(self._inventory.specs)
             await self._inventory.changed()
+
+    async def _leave(self, link: GatewayLink) -> None:
+        """Also a link that came up while the node was already stopping."""
+        await self._stopping.wait()
+        link.say_goodbye("the node is stopping")
 
     def _report_load(self) -> None:
         if self._link is not None:

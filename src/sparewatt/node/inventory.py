@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
+from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
@@ -16,7 +19,7 @@ from sparewatt.node.hardware import Hardware
 from sparewatt.node.measure import MeasuredFile, measure
 from sparewatt.node.pricing import price_of
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
@@ -48,7 +51,8 @@ class Inventory:
         self._news = asyncio.Event()
         self._look = asyncio.Event()
         self._measure_not_before_s: dict[str, float] = {}
-        self.specs = self._make_specs()
+        self._left_out: set[str] = set()
+        self.specs = self._first_specs()
 
     async def changed(self) -> None:
         """Wait until the specs are other than they were."""
@@ -79,7 +83,7 @@ class Inventory:
 
     async def refresh(self) -> None:
         try:
-            self._models = await self._backend.models()
+            self._models = [model for model in await self._backend.models() if self._can_be_reported(model)]
             self._slots = await self._backend.slots()
         except BackendError as error:
             if self._models:
@@ -119,6 +123,25 @@ class Inventory:
         if specs != self.specs:
             self.specs = specs
             self._news.set()
+
+    def _first_specs(self) -> NodeSpecs:
+        """What the owner set by hand is checked at the start. Raises InvalidAmount or StartupError."""
+        price_of(self._settings, None)
+        try:
+            return checked(self._make_specs())
+        except msgspec.ValidationError as error:
+            raise StartupError(f"No gateway would take this node: {error}.") from None
+
+    def _can_be_reported(self, model: BackendModel) -> bool:
+        """A model that no gateway would take (its name has spaces, say) must not cost the others their link."""
+        try:
+            checked(self._report(model))
+        except msgspec.ValidationError as error:
+            if model.id not in self._left_out:
+                self._left_out.add(model.id)
+                _log.warning("model_left_out", model=model.id, why=str(error))
+            return False
+        return True
 
     def _make_specs(self) -> NodeSpecs:
         return NodeSpecs(
@@ -166,4 +189,4 @@ class Inventory:
             for model in self._models
             if model.parameters and (speed := self._measured.get(self._key(model)))
         ]
-        return round(max(used), 6) if used else None
+        return min(TFLOPS_MAX, round(max(used), 6)) if used else None

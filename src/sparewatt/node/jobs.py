@@ -15,7 +15,7 @@ from sparewatt.node.inventory import Inventory
 from sparewatt.node.pacing import paced
 from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import End, Fail, FailCode, Head
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.node import NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
 
 _log = Log("sparewatt.node")
@@ -55,7 +55,7 @@ class Jobs:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
-        task.add_done_callback(lambda _: self._over(job))
+        task.add_done_callback(lambda task: self._over(job, task))
 
     def cancel(self, job: IncomingJob) -> None:
         task = self._tasks.get(job)
@@ -75,8 +75,11 @@ class Jobs:
             task.cancel()
         await self.wait_until_idle(2.0)
 
-    def _over(self, job: IncomingJob) -> None:
+    def _over(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
         self._tasks.pop(job, None)
+        if not task.cancelled() and (error := task.exception()) is not None:  # nobody foresaw it: tell the gateway
+            _log.warning("job_crashed", error=repr(error))
+            job.fail(Fail(code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load()))
         if not self._tasks:
             self._idle.set()
 
@@ -112,7 +115,7 @@ class Jobs:
         async with self._backend.post(job.meta.path, body) as reply:
             assembler = assembler if reply.status == 200 else None
             content_type = reply.content_type if assembler is None else "application/json"
-            job.head(Head(status=reply.status, content_type=content_type))
+            job.head(_head(reply.status, content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
                 first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
                 if assembler is None:
@@ -122,6 +125,14 @@ class Jobs:
         if assembler is not None:
             await job.data(assembler.body())
         return first_byte_s
+
+
+def _head(status: int, content_type: str) -> Head:
+    """What a gateway would end the link for is the model server's fault, and that of this job alone."""
+    try:
+        return checked(Head(status=status, content_type=content_type))
+    except msgspec.ValidationError:
+        raise BackendBroke(f"the model server's answer has an impossible head (status {status})") from None
 
 
 def _fail_code(error: Exception) -> FailCode:

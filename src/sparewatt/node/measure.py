@@ -14,26 +14,21 @@ from pathlib import Path
 import msgspec
 
 from sparewatt.core.clock import Clock
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.model import Backend, BackendBroke
 from sparewatt.node.pacing import paced
 from sparewatt.protocol.node import Speed
+from sparewatt.protocol.openai import read_chunk
+
+_log = Log("sparewatt.node")
 
 READ_WORDS = 100
 WRITE_TOKENS = 24
 MEASURE_S = 120.0
 FILE = "measured.json"
 _WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _Event(msgspec.Struct, frozen=True):
-    choices: list[msgspec.Raw] = []
-    usage: _Usage | None = None
 
 
 @dataclass(slots=True)
@@ -105,16 +100,16 @@ async def _run_job(backend: Backend, body: bytes, limit_tps: float | None, clock
 
 
 def _note(run: _Run, line: bytes, at_s: float) -> None:
-    if not line.startswith(b"data: {"):
+    data = line.removeprefix(b"data:").strip()
+    if not line.startswith(b"data:") or data == b"[DONE]":
         return
-    try:
-        event = msgspec.json.decode(line[6:], type=_Event)
-    except msgspec.DecodeError:
-        raise BackendBroke("the model server streams something that is no chunk") from None
-    if event.usage is not None:
-        run.prompt_tokens = event.usage.prompt_tokens
-        run.completion_tokens = event.usage.completion_tokens
-    if event.choices and b'"content":null' not in line:
+    chunk = read_chunk(data)
+    if chunk is None or chunk.is_error():
+        raise BackendBroke("the model server streams something that is no chunk")
+    if chunk.usage is not None:
+        run.prompt_tokens = chunk.usage.prompt_tokens
+        run.completion_tokens = chunk.usage.completion_tokens
+    if chunk.carries_output() or chunk.finishes():  # a token may have no text of its own
         run.first_s = run.first_s or at_s
         run.last_s = at_s
         run.events += 1
@@ -124,6 +119,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > SSE_EVENT_BYTES_MAX:
+            raise BackendBroke("the model server streams an event without end")
         for line in lines:
             yield line
 
@@ -138,14 +135,21 @@ class MeasuredFile:
     def _read(self) -> dict[str, Speed]:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Speed])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
 
     def get(self, key: str) -> Speed | None:
         return self._speeds.get(key)
 
     def put(self, key: str, speed: Speed) -> None:
+        """Keep it, on disk too if that can be: a full disk only means that it is measured again after a restart."""
         self._speeds[key] = speed
+        try:
+            self._write()
+        except OSError as error:
+            _log.warning("measure_not_kept", why=str(error))
+
+    def _write(self) -> None:
         temporary = self._path.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(self._speeds))
         temporary.replace(self._path)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
-from sparewatt.core.clock import Clock
+from sparewatt.core.clock import Clock, sleep_until
 
 
 async def paced(chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: Clock) -> AsyncIterator[bytes]:
     """Pass chunks on, no faster than `limit_tps` events (tokens) per second."""
     began_s: float | None = None
-    events = 0
+    lines = 0
     async for chunk in chunks:
         if limit_tps is not None:
             began_s = clock.now_s() if began_s is None else began_s
-            events += chunk.count(b"data: {")
-            await asyncio.sleep(max(0.0, began_s + events / limit_tps - clock.now_s()))
+            lines += chunk.count(b"\n")  # wherever the network cuts, an event is two
+            await sleep_until(clock, began_s + lines / 2 / limit_tps)
         yield chunk

@@ -23,7 +23,8 @@ class NodeSettings:
     """A GGUF file to serve with the built-in llama.cpp, instead of fronting a server that already runs."""
     serve_as: str | None = None
     serve_slots: Annotated[int, Meta(ge=1, le=64)] = 4
-    serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 8192
+    serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 4096
+    """Tokens of context for each answer."""
     name: str | None = None
     region: str = "local"
     gpu: str | None = None

@@ -14,7 +14,7 @@ import msgspec
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.node.backends.model import BackendBroke
 
-_GROWING = ("content", "reasoning_content", "refusal")
+_GROWING = ("content", "reasoning_content", "reasoning", "refusal")
 """Fields of a delta whose pieces are joined; any other field is taken as it last came."""
 
 

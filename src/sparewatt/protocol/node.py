@@ -6,7 +6,7 @@ figure never reaches the matcher.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,10 @@ Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
 Rate = Annotated[float, Meta(gt=0, le=1e7)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
-PriceNano = Annotated[int, Meta(ge=0, le=10**15)]
+PRICE_NANO_MAX = 10**15
+PriceNano = Annotated[int, Meta(ge=0, le=PRICE_NANO_MAX)]
+TFLOPS_MAX = 1e6
+Tflops = Annotated[float, Meta(ge=0, le=TFLOPS_MAX)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 ModelName = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
 
@@ -55,13 +58,13 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     gpu: ShortText
     gpu_count: Annotated[int, Meta(ge=0, le=1024)]
     vram_bytes: Bytes
-    tflops: Annotated[float, Meta(ge=0, le=1e6)]
+    tflops: Tflops
     hourly_price_nano: PriceNano
     slots: Annotated[int, Meta(ge=1, le=4096)]
     backend: ShortText
     agent_version: ShortText
     models: Annotated[tuple[ModelReport, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
-    tflops_measured: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    tflops_measured: Tflops | None = None
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
@@ -71,3 +74,11 @@ class NodeLoad(msgspec.Struct, frozen=True):
     queued: Count = 0
     foreign: Count = 0
     draining: bool = False
+
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+def checked(report: _S) -> _S:
+    """The same report, held to the bounds that the other end will hold it to. Raises msgspec.ValidationError."""
+    return msgspec.convert(msgspec.to_builtins(report), type(report))

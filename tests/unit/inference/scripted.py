@@ -126,6 +126,10 @@ class ScriptedNode:
         self._table.disconnect(self.id, unix_s=self._clock.unix_s())
         self.link.lost("the socket closed")
 
+    def begin(self, *pieces: bytes) -> None:
+        self.head()
+        self.data(*pieces)
+
     def answer(self, *pieces: bytes, status: int = 200) -> None:
         self.head(status)
         self.data(*pieces)

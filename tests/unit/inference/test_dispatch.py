@@ -78,8 +78,7 @@ def test_a_whole_reply_reaches_the_client_byte_for_byte() -> None:
     stage = Stage()
     run = stage.dispatch(stream=False)
     node = stage.turn(run)
-    node.head()
-    node.data(COMPLETION[:30], COMPLETION[30:])
+    node.begin(COMPLETION[:30], COMPLETION[30:])
     assert stage.sink.calls == []
     node.end()
     assert stage.sink.calls == ["start", "finish"]
@@ -127,8 +126,7 @@ def test_the_usage_chunk_passes_only_if_asked_for() -> None:
 def test_the_role_is_held_until_the_first_token() -> None:
     stage = Stage()
     node = stage.turn(stage.dispatch())
-    node.head()
-    node.data(ROLE)
+    node.begin(ROLE)
     assert stage.sink.calls == []
     node.data(text_event("a"))
     assert stage.sink.body == ROLE + text_event("a")
@@ -162,8 +160,7 @@ def test_the_record_keeps_times_in_milliseconds_after_arrival() -> None:
     run = stage.dispatch()
     node = stage.turn(run)
     stage.clock.advance(0.25)
-    node.head()
-    node.data(text_event("a"))
+    node.begin(text_event("a"))
     stage.clock.advance(0.5)
     node.data(DONE)
     node.end()
@@ -175,8 +172,7 @@ def test_a_job_is_reserved_while_it_runs_and_its_prompt_until_the_first_token() 
     stage = Stage(1)
     node = stage.turn(stage.dispatch())
     assert stage.reserved == [(1, 500, 200)]
-    node.head()
-    node.data(text_event("a"))
+    node.begin(text_event("a"))
     assert stage.reserved == [(1, 0, 200)]
     node.data(DONE)
     node.end()
@@ -201,11 +197,20 @@ def _status(status: int) -> Failure:
 
 
 def _sends(*pieces: bytes) -> Failure:
-    def send(_: Stage, node: ScriptedNode) -> None:
-        node.head()
-        node.data(ROLE, *pieces)
+    return lambda _, node: node.begin(ROLE, *pieces)
 
-    return send
+
+def _is_late(stage: Stage, node: ScriptedNode) -> None:
+    node.begin(ROLE)
+    stage.clock.advance(stage.rules.first_token_floor_s)
+
+
+def _loses_link_after(*pieces: bytes) -> Failure:
+    def act(_: Stage, node: ScriptedNode) -> None:
+        node.begin(*pieces)
+        node.lost()
+
+    return act
 
 
 FAILURES: dict[str, Failure] = {
@@ -224,11 +229,8 @@ FAILURES: dict[str, Failure] = {
     "empty reply": lambda _, node: node.answer(),
     "half an event": lambda _, node: node.answer(ROLE, b"data: {"),
     "no first token": lambda stage, _: stage.clock.advance(stage.rules.first_token_floor_s),
-    "no first token after the role": lambda stage, node: (
-        _sends()(stage, node),
-        stage.clock.advance(stage.rules.first_token_floor_s),
-    )[1],
-    "failed after an empty answer": lambda _, node: (node.head(), node.data(ROLE, DONE), node.lost())[2],
+    "no first token after the role": _is_late,
+    "failed after an empty answer": _loses_link_after(ROLE, DONE),
 }
 
 
@@ -268,7 +270,7 @@ WHOLE_FAILURES: dict[str, Failure] = {
     "garbage": lambda _, node: node.answer(b"<html>"),
     "cut short": lambda _, node: node.answer(COMPLETION[:-5]),
     "empty": lambda _, node: node.answer(),
-    "lost after half": lambda _, node: (node.head(), node.data(COMPLETION[:40]), node.lost())[2],
+    "lost after half": _loses_link_after(COMPLETION[:40]),
     "too late": lambda stage, _: stage.clock.advance(stage.rules.whole_reply_floor_s),
 }
 
@@ -466,8 +468,7 @@ def test_a_failure_after_the_first_token_ends_in_an_error_object(failure: Failur
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(ROLE, text_event("Hel"))
+    node.begin(ROLE, text_event("Hel"))
     failure(stage, node)
     assert stage.sink.calls == ["start", "finish"]
     assert stage.sink.body.startswith(ROLE + text_event("Hel") + b'data: {"error"')
@@ -482,8 +483,7 @@ def test_a_failure_after_the_first_token_ends_in_an_error_object(failure: Failur
 def test_what_came_whole_before_the_garbage_is_not_lost() -> None:
     stage = Stage()
     node = stage.turn(stage.dispatch())
-    node.head()
-    node.data(text_event("a"))
+    node.begin(text_event("a"))
     node.data(text_event("b") + b"data: <html>\n\n")
     assert stage.sink.body.startswith(text_event("a") + text_event("b") + b'data: {"error"')
 
@@ -492,8 +492,7 @@ def test_silence_is_counted_from_the_last_byte() -> None:
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(text_event("a"))
+    node.begin(text_event("a"))
     for _ in range(5):
         stage.clock.advance(stage.rules.idle_s - 1)
         node.data(text_event("a"))
@@ -507,8 +506,7 @@ def test_a_node_without_credit_is_not_silent() -> None:
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(*_filling(node.may_send_bytes))
+    node.begin(*_filling(node.may_send_bytes))
     assert node.may_send_bytes == 0
     stage.clock.advance(5 * stage.rules.idle_s)
     assert outcomes(run) == [Outcome.RUNNING]
@@ -532,8 +530,7 @@ def test_a_node_lost_after_done_has_done_its_job(failure: Failure) -> None:
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(ANSWER)
+    node.begin(ANSWER)
     failure(stage, node)
     assert stage.sink.calls == ["start", "finish"]
     assert stage.sink.body == ANSWER
@@ -550,9 +547,9 @@ def _nothing(_: ScriptedNode) -> None: ...
 STAGES: dict[str, Callable[[ScriptedNode], None]] = {
     "before the head": _nothing,
     "after the head": lambda node: node.head(),
-    "after the role": lambda node: (node.head(), node.data(ROLE))[1],
-    "after the first token": lambda node: (node.head(), node.data(ROLE, text_event("a")))[1],
-    "after done": lambda node: (node.head(), node.data(ANSWER))[1],
+    "after the role": lambda node: node.begin(ROLE),
+    "after the first token": lambda node: node.begin(ROLE, text_event("a")),
+    "after done": lambda node: node.begin(ANSWER),
 }
 
 
@@ -613,8 +610,7 @@ def test_credit_equals_the_bytes_that_came_once_the_client_took_its_share() -> N
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(ROLE, b": ping\n\n", text_event("a")[:9], text_event("a")[9:], USAGE, FINISH)
+    node.begin(ROLE, b": ping\n\n", text_event("a")[:9], text_event("a")[9:], USAGE, FINISH)
     run.consumed(len(stage.sink.body))
     assert node.credit_bytes == node.sent_bytes
 
@@ -623,8 +619,7 @@ def test_what_the_client_has_not_taken_gives_no_credit() -> None:
     stage = Stage()
     run = stage.dispatch()
     node = stage.turn(run)
-    node.head()
-    node.data(ROLE, text_event("a"), USAGE)
+    node.begin(ROLE, text_event("a"), USAGE)
     for _ in range(10):
         node.data(text_event("b"))
     assert node.credit_bytes <= node.sent_bytes
@@ -636,8 +631,7 @@ def test_what_the_client_has_not_taken_gives_no_credit() -> None:
 def test_a_whole_reply_is_credited_as_it_comes() -> None:
     stage = Stage()
     node = stage.turn(stage.dispatch(stream=False))
-    node.head()
-    node.data(COMPLETION[:50])
+    node.begin(COMPLETION[:50])
     assert node.credit_bytes == 50
 
 
@@ -664,6 +658,18 @@ def test_an_event_larger_than_the_window_passes(before: bytes) -> None:
         at += size
     node.end()
     assert stage.sink.body == wire
+    stage.assert_nothing_left()
+
+
+def test_a_job_that_runs_out_of_time_after_done_is_done() -> None:
+    stage = Stage(rules=DispatchRules(idle_s=3600))
+    run = stage.dispatch()
+    stage.turn(run).begin(ANSWER)
+    stage.clock.advance(stage.rules.job_s)
+    assert stage.sink.calls == ["start", "finish"]
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE
+    assert stage.turn(run).cancelled == [1]
     stage.assert_nothing_left()
 
 

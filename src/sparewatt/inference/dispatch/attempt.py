@@ -60,7 +60,7 @@ class Attempt:
         self._timer: Timer | None = None
         self._heard_at_s = clock.now_s()
         self._room_bytes = 0
-        self._complete = False
+        self.complete = False
         self._over = False
 
     @property
@@ -164,7 +164,7 @@ class Attempt:
 
     def _pass_on(self, data: bytes, *, complete: bool) -> None:
         if data:
-            self._complete = complete
+            self.complete = complete
             self._owner.on_output(data)
 
     def _make_room(self, n_bytes: int) -> None:
@@ -191,7 +191,7 @@ class Attempt:
         if self._over:
             return
         self.cancel()
-        if self._complete:
+        if self.complete:
             self._owner.on_done(b"")
         else:
             self._owner.on_failed(outcome, reason)

@@ -214,6 +214,10 @@ class JobRun:
     def _run_out_of_time(self) -> None:
         if self._over:
             return
+        if self._attempt is not None and self._attempt.complete:
+            self._attempt.cancel()
+            self.on_done(b"")
+            return
         reason = f"the job took longer than {self._rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
         if self._replying:

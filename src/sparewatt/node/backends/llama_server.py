@@ -26,8 +26,8 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_parallel = slots
-    params.n_ctx = context
-    params.kv_unified = True
+    params.n_ctx = context * slots  # every answer has its own share: a long one cannot starve its neighbours
+    params.cache_ram_mib = 0  # the memory is the owner's, not a cache of old prompts
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.endpoint_slots = True
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--alias", required=True)
     parser.add_argument("--slots", type=int, default=4)
-    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()
     die_with_parent()

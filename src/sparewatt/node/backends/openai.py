@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, TypeVar
 
 import aiohttp
@@ -65,7 +65,7 @@ class OpenAIBackend:
     def __init__(self, base_url: str, session: aiohttp.ClientSession) -> None:
         self._base = base_url.rstrip("/").removesuffix("/v1")
         self._session = session
-        self._slots: int | None = None
+        self._slots = DEFAULT_SLOTS
 
     async def models(self) -> list[BackendModel]:
         listed = _decode(await self._get("/v1/models"), _Models)
@@ -81,11 +81,8 @@ class OpenAIBackend:
 
     async def slots(self) -> int:
         """How many requests it works on at once; a cautious guess for servers that do not say."""
-        if self._slots is None:
-            try:
-                self._slots = _decode(await self._get("/props"), _Props).total_slots or DEFAULT_SLOTS
-            except (BackendUnreachable, BackendBroke):
-                self._slots = DEFAULT_SLOTS
+        with suppress(BackendUnreachable, BackendBroke):  # llama.cpp is silent while it loads: the last word stands
+            self._slots = _decode(await self._get("/props"), _Props).total_slots or DEFAULT_SLOTS
         return self._slots
 
     @asynccontextmanager

@@ -1,0 +1,164 @@
+"""Whatever nodes, clients and clocks do, in whatever order: one outcome, nothing twice, nothing left behind."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sparewatt.inference.dispatch.model import Outcome
+from sparewatt.inference.dispatch.run import JobRun
+from sparewatt.protocol.link import FailCode
+from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, text_event
+
+GARBAGE = [b"data: <html>\n\n", b'data: {"error":{"message":"no"}}\n\n', b"\xff\n\n"]
+_ENDED = {Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED}
+_CODES = st.sampled_from(["refused", "backend_unreachable", "backend_broke", "link_lost"])
+
+
+class OneJob(RuleBasedStateMachine):
+    """Every token a node sends is unique, so that a byte sent twice or out of turn shows."""
+
+    @initialize(nodes=st.integers(1, 6), stream=st.booleans(), wants_usage=st.booleans())
+    def dispatch(self, nodes: int, *, stream: bool, wants_usage: bool) -> None:
+        self.stage = Stage(nodes)
+        self.run_: JobRun = self.stage.dispatch(stream=stream, wants_usage=wants_usage)
+        self.stream = stream
+        self.cancelled = False
+        self.tokens = 0
+        self.taken_bytes = 0
+        self.heads: set[str] = set()
+
+    @property
+    def node(self) -> ScriptedNode:
+        return self.stage.turn(self.run_)
+
+    def has_head(self) -> bool:
+        return self.node.id in self.heads
+
+    def is_over(self) -> bool:
+        return self.cancelled or self.stage.sink.over
+
+    @precondition(lambda self: not self.has_head())
+    @rule(status=st.sampled_from([200] * 6 + [400, 404, 429, 500, 503]))
+    def head(self, status: int) -> None:
+        self.heads.add(self.node.id)
+        self.node.head(status)
+
+    @precondition(lambda self: self.has_head())
+    @rule(cuts=st.integers(1, 40))
+    def token(self, cuts: int) -> None:
+        self.tokens += 1
+        self._send(text_event(f"token-{self.tokens};"), cuts)
+
+    @precondition(lambda self: self.has_head())
+    @rule(
+        piece=st.sampled_from([ROLE, FINISH, USAGE, DONE, b": ping\n\n", b"data: {", COMPLETION]),
+        cuts=st.integers(1, 9),
+    )
+    def other_piece(self, piece: bytes, cuts: int) -> None:
+        self._send(piece, cuts)
+
+    @precondition(lambda self: self.has_head())
+    @rule(garbage=st.sampled_from(GARBAGE))
+    def garbage(self, garbage: bytes) -> None:
+        self._send(garbage, 1)
+
+    @precondition(lambda self: self.has_head())
+    @rule()
+    def end(self) -> None:
+        self.node.end()
+
+    @precondition(lambda self: self.has_head())
+    @rule()
+    def finish_properly(self) -> None:
+        self._send(DONE if self.stream else COMPLETION, 1)
+        self.node.end()
+
+    @rule(code=_CODES)
+    def fail(self, code: FailCode) -> None:
+        self.node.fail(code)
+
+    @rule()
+    def lose_link(self) -> None:
+        self.node.lost()
+
+    @rule(seconds=st.sampled_from([0.1, 5, 29, 30, 59, 60, 119, 120, 1800]))
+    def wait(self, seconds: float) -> None:
+        self.stage.clock.advance(seconds)
+
+    @rule()
+    def client_takes(self) -> None:
+        """Also what it was sent when the job is over: the handler writes on."""
+        waiting = len(self.stage.sink.body) - self.taken_bytes
+        self.taken_bytes += waiting
+        self.run_.consumed(waiting)
+
+    @rule()
+    def client_leaves(self) -> None:
+        self.cancelled = self.cancelled or not self.stage.sink.over
+        self.run_.cancel()
+
+    def _send(self, data: bytes, cuts: int) -> None:
+        size = -(-len(data) // cuts)
+        for at in range(0, len(data), size):
+            if self.node.may_send_bytes >= size and self.has_head():
+                self.node.data(data[at : at + size])
+
+    @invariant()
+    def no_token_comes_twice_or_out_of_order(self) -> None:
+        said = [int(part.split(b";")[0]) for part in self.stage.sink.body.split(b"token-")[1:]]
+        assert said == sorted(set(said))
+
+    @invariant()
+    def the_reply_comes_from_one_node(self) -> None:
+        if self.stage.sink.pieces:
+            assert self.stage.sink.headers["x-sparewatt-node"] == self.node.id
+
+    @invariant()
+    def nothing_follows_the_end(self) -> None:
+        body = self.stage.sink.body
+        assert body.count(b"[DONE]") <= 1
+        assert body.endswith(DONE) or b"[DONE]" not in body
+        assert body.count(b'"error"') <= 1
+
+    @invariant()
+    def a_running_job_holds_one_place_and_one_that_is_over_none(self) -> None:
+        if self.is_over():
+            self.stage.assert_nothing_left()
+        else:
+            assert sum(jobs for jobs, _, _ in self.stage.reserved) == 1
+            assert self.stage.clock.pending == 2
+            assert self.stage.dispatcher.running == 1
+
+    @invariant()
+    def the_record_has_its_outcome_when_the_job_is_over(self) -> None:
+        record = self.run_.record
+        assert (record.outcome in _ENDED) is self.is_over()
+        assert (record.outcome is Outcome.CANCELLED) is self.cancelled
+        running = [attempt for attempt in record.attempts if attempt.outcome is Outcome.RUNNING]
+        assert running == ([] if self.is_over() else record.attempts[-1:])
+        assert len({attempt.node_id for attempt in record.attempts}) == len(record.attempts) <= 5
+
+    @invariant()
+    def a_node_gets_no_more_credit_than_it_sent_bytes(self) -> None:
+        assert all(node.credit_bytes <= node.sent_bytes for node in self.stage.nodes.values() if node.opened)
+
+    def teardown(self) -> None:
+        """However it was left, time ends every job."""
+        if not hasattr(self, "stage"):
+            return
+        self.stage.clock.advance(self.stage.rules.job_s)
+        assert self.is_over()
+        self.stage.assert_nothing_left()
+        sink = self.stage.sink
+        assert sink.calls in ([["start", "finish"], ["fail"]] if not self.cancelled else [[], ["start"]])
+        if sink.calls == ["start", "finish"] and not self.stream:
+            assert msgspec.json.decode(sink.body)["choices"]
+
+
+OneJob.TestCase.settings = settings(
+    max_examples=250, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestOneJob = OneJob.TestCase
