@@ -14,7 +14,7 @@ help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 up: setup  ## Set up and run the whole network on this machine
-	@exec $(BIN)/sparewatt up $(ARGS)
+	@SPAREWATT_PARENT_PID=$$PPID exec $(BIN)/sparewatt up $(ARGS)
 
 setup: .venv/.runtime  ## Make .venv with what the network needs
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -131,3 +133,22 @@ def test_a_revoked_key_is_refused_and_a_second_revoke_changes_nothing(shared_net
 def test_a_bad_match_question_is_refused(shared_network: Network) -> None:
     for body in ({}, {"model": ""}, {"model": "m", "policy": "magic"}, {"model": "m", "prompt_tokens": 0}):
         assert ask(shared_network, "POST", "/v1/match", body).error()["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"sk-sw-secret\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: sk-sw-secret\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-sw-secret" + b"x" * 20_000 + b"\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_gets_the_same_shape_and_is_repeated_nowhere(shared_network: Network, raw: bytes) -> None:
+    parts = urlsplit(shared_network.root_url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(raw)
+        head, _, body = connection.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+    assert b"sk-sw-secret" not in body
+    assert "sk-sw-secret" not in (shared_network.log_dir / "gateway.log").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,10 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     from sparewatt.core.clock import SystemClock
     from sparewatt.core.rng import SystemRng
     from sparewatt.core.settings import load_settings
+    from sparewatt.supervisor.lifeline import die_with_parent
     from sparewatt.supervisor.network import UpSettings, run_network
 
+    die_with_parent(signal.SIGTERM)  # of `make up`, which says so; a shell does not
     flags["data"] = flags["data"] or DEFAULT_DATA
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)

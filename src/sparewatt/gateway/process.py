@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
-from aiohttp import web
 
 from sparewatt.accounts.keys import KeyRing, KeyService
 from sparewatt.accounts.tokens import JoinTokens
@@ -20,6 +19,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
@@ -50,10 +50,7 @@ async def run_gateway(settings: GatewaySettings) -> None:
         stack.callback(listener.close)
         port: int = listener.getsockname()[1]
         services = await assemble(settings, database, port=port, clock=SystemClock(), rng=SystemRng())
-        runner = web.AppRunner(make_app(services), handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, listener).start()
+        await stack.enter_async_context(listening(make_app(services), listener))
         if settings.port_file is not None:
             await asyncio.to_thread(_write_port, settings.port_file, port)
         _log.info("gateway_listening", host=settings.host, port=port)

@@ -22,8 +22,8 @@ from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHE
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
 from sparewatt.inference.dispatch.run import JobRun, Refused
 from sparewatt.inference.matcher.policies import POLICIES, Policy
-from sparewatt.protocol.link import Open
-from sparewatt.protocol.node import Speed
+from sparewatt.protocol.link import End, Fail, Head, Open
+from sparewatt.protocol.node import NodeLoad, Speed
 from tests.unit.inference.nodes import a_job, a_model, some_specs
 from tests.unit.inference.scripted import (
     BODY,
@@ -710,3 +710,19 @@ def test_a_dry_run_sends_and_reserves_nothing() -> None:
 
 def _balanced() -> Policy:
     return POLICIES["balanced"]
+
+
+def test_an_attempt_that_is_over_is_deaf() -> None:
+    """Even if a link forgot to forget it."""
+    stage = Stage()
+    run = stage.dispatch()
+    listener = stage.turn(run).link._streams[1].listener
+    run.cancel()
+    listener.on_head(Head(status=200))
+    listener.on_data(ANSWER)
+    listener.on_data(b"data: <html>\n\n")
+    listener.on_end(End(load=NodeLoad()))
+    listener.on_fail(Fail(code="link_lost", message="gone"))
+    assert stage.sink.calls == []
+    assert run.record.outcome is Outcome.CANCELLED
+    stage.assert_nothing_left()
