@@ -21,6 +21,7 @@ SparewattError                      code                     status  retry
 ├── NoMatch
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
 │   └── NoCapacity                  no_capacity                503    yes    (the nodes that could are full or away)
+├── StoreUnavailable                store_unavailable          503    yes
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── LinkError                       (between node and gateway; never shown to a client as it is)
@@ -160,6 +161,12 @@ class NoEligibleNode(NoMatch):
 
 class NoCapacity(NoMatch):
     code = "no_capacity"
+    retryable = True
+
+
+class StoreUnavailable(SparewattError):
+    code = "store_unavailable"
+    status = 503
     retryable = True
 
 

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import asyncpg
 from aiohttp import web
 
 from sparewatt import __version__
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
+from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation, StoreUnavailable
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_MAX
 from sparewatt.core.log import Log
@@ -85,7 +84,7 @@ class LinkDesk:
             await self._reject(socket, reason="protocol", message=error.message)
         except LinkLost:
             return
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except StoreUnavailable:
             _log.warning("join_postponed", reason="database")
             await self._reject(
                 socket, reason="unavailable", message="The gateway's database is away. Try again.", final=False

@@ -10,12 +10,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import asyncpg
-
 from sparewatt.accounts.keys import KeyRing, KeyService
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import StartupError
+from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
@@ -165,8 +163,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]], *, name: s
 async def _once(work: Callable[[], Awaitable[None]], *, name: str) -> None:
     try:
         await work()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        _log.warning("background_work_failed", work=name, error=type(error).__name__)
+    except StoreUnavailable:
+        _log.warning("background_work_postponed", work=name)
 
 
 async def _save_nodes(services: Services) -> None:

@@ -53,8 +53,11 @@ class Assembler:
             raise BackendBroke("the model server streams something that is no chunk") from None
         if chunk.get("error") is not None:
             raise BackendBroke("the model server reported an error in its stream")
-        for choice in chunk.pop("choices", None) or ():
-            self._read_choice(choice)
+        try:
+            for choice in chunk.pop("choices", None) or ():
+                self._read_choice(choice)
+        except (AttributeError, TypeError):  # numbers where objects should be, and the like
+            raise BackendBroke("the model server streams something that is no chunk") from None
         self._top |= {name: value for name, value in chunk.items() if value is not None}
 
     def _read_choice(self, choice: dict[str, Any]) -> None:

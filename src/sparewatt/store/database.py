@@ -1,8 +1,7 @@
-"""The connection pool and one method per question asked of Postgres. Rows come out as plain values."""
+"""One method per question asked of Postgres. Rows come out as plain values; StoreUnavailable when it is away."""
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +10,13 @@ from typing import Literal
 import asyncpg
 import msgspec
 
-from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import KeyId, NodeId
 from sparewatt.core.limits import KEYS_MAX, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
-from sparewatt.store.migrate import migrate
+from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 
 TokenVerdict = Literal["accepted", "unknown", "used", "expired"]
-CONNECT_S = 10.0
-COMMAND_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,74 +39,61 @@ class StoredNode:
 
 
 class Database:
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:
         """Connect and bring the schema up to date. Raises StartupError with what to check."""
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                pool = await asyncpg.create_pool(dsn, min_size=1, max_size=8, command_timeout=COMMAND_S)
-        except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
-            raise StartupError(
-                f"Cannot connect to Postgres ({type(error).__name__}: {error}). Check DATABASE_URL."
-            ) from None
-        async with pool.acquire() as connection:
-            await migrate(connection)
-        return cls(pool)
+        return cls(await Pool.connect(dsn))
 
     async def close(self) -> None:
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await self._pool.close()
-        except TimeoutError:
-            self._pool.terminate()
+        await self._pool.close()
 
     # keys
 
     async def insert_key(
         self, *, key_id: KeyId, name: str, hashed: bytes, prefix: str, scopes: Sequence[str]
     ) -> KeyRow:
-        row = await self._pool.fetchrow(sql("insert_key"), key_id, name, hashed, prefix, list(scopes))
+        row = await self._pool.row("insert_key", key_id, name, hashed, prefix, list(scopes))
         if row is None:
             raise RuntimeError("INSERT … RETURNING returned nothing")
         return _key_row(row)
 
     async def find_key(self, hashed: bytes) -> KeyRow | None:
-        row = await self._pool.fetchrow(sql("find_key_by_hash"), hashed)
+        row = await self._pool.row("find_key_by_hash", hashed)
         return _key_row(row) if row else None
 
     async def list_keys(self, *, limit: int = 1000) -> list[KeyRow]:
-        return [_key_row(row) for row in await self._pool.fetch(sql("list_keys"), limit)]
+        return [_key_row(row) for row in await self._pool.rows("list_keys", limit)]
 
     async def revoke_key(self, key_id: KeyId) -> KeyRow | None:
-        row = await self._pool.fetchrow(sql("revoke_key"), key_id)
+        row = await self._pool.row("revoke_key", key_id)
         return _key_row(row) if row else None
 
     async def keys_changed_since(self, version: int) -> list[KeyRow]:
-        return [_key_row(row) for row in await self._pool.fetch(sql("keys_changed_since"), version, KEYS_MAX)]
+        return [_key_row(row) for row in await self._pool.rows("keys_changed_since", version, KEYS_MAX)]
 
     # nodes
 
     async def list_nodes(self) -> list[StoredNode]:
-        return [_stored_node(row) for row in await self._pool.fetch(sql("list_nodes"), NODES_MAX)]
+        return [_stored_node(row) for row in await self._pool.rows("list_nodes", NODES_MAX)]
 
     async def node_is_registered(self, node_id: NodeId) -> bool:
-        return bool(await self._pool.fetchval(sql("node_is_registered"), node_id))
+        return bool(await self._pool.value("node_is_registered", node_id))
 
     async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
         ids = [node_id for node_id, _, _ in nodes]
         specs = [msgspec.json.encode(s).decode() for _, s, _ in nodes]
-        await self._pool.execute(sql("save_nodes"), ids, specs, [seen for _, _, seen in nodes])
+        await self._pool.do("save_nodes", ids, specs, [seen for _, _, seen in nodes])
 
     async def insert_join_token(self, hashed: bytes, *, created_by: KeyId, life_s: float) -> dt.datetime:
-        expires_at: dt.datetime = await self._pool.fetchval(sql("insert_join_token"), hashed, created_by, life_s)
+        expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, created_by, life_s)
         return expires_at
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
         """Use the token and register the node, both or neither."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._pool.transaction() as connection:
             row = await connection.fetchrow(sql("look_at_join_token"), hashed)
             if row is None:
                 return "unknown"
@@ -123,7 +106,7 @@ class Database:
             return "accepted"
 
     async def forget_old_tokens(self) -> None:
-        await self._pool.execute(sql("forget_old_tokens"))
+        await self._pool.do("forget_old_tokens")
 
 
 def _key_row(row: asyncpg.Record) -> KeyRow:

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from sparewatt.core.log import JsonLines, Log
+
+
+class Rude:
+    """Has no text, not even for a log."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def line_of(event: str = "node_joined", /, *args: object, **fields: object) -> Any:
+    record = logging.LogRecord("sparewatt.test", logging.INFO, "f.py", 1, event, args, None)
+    record.fields = fields
+    text = JsonLines().format(record)
+    assert "\n" not in text
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_an_event_carries_its_fields() -> None:
+    line = line_of("node_joined", node="0x1", models=2)
+    assert (line["event"], line["node"], line["models"]) == ("node_joined", "0x1", 2)
+    assert (line["level"], line["logger"]) == ("info", "sparewatt.test")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        b"\xff",
+        {1, 2},
+        object(),
+        Rude(),
+        ValueError("x"),
+        {(1, 2): 3},
+        {"deep": [Rude()]},
+        "\ud800",
+        "two\nlines",
+        10**400,
+    ],
+)
+def test_any_value_makes_a_line_of_json(value: object) -> None:
+    line = line_of(what=value, id="kept")
+    assert line["event"] == "node_joined"
+    assert line["id"] == "kept"
+    assert "what" in line
+
+
+def test_a_value_that_holds_itself_makes_a_line_of_json() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert line_of(what=loop)["event"] == "node_joined"
+
+
+def test_a_field_cannot_pass_for_the_event_or_the_level() -> None:
+    line = line_of("node_joined", event="forged", level="critical", t=0)
+    assert (line["event"], line["level"]) == ("node_joined", "info")
+    assert line["t"] > 0
+
+
+def test_a_format_that_does_not_fit_its_arguments_is_logged_as_it_is() -> None:
+    assert line_of("%d jobs", "many")["event"] == "%d jobs"
+    assert line_of("%d jobs", 3)["event"] == "3 jobs"
+
+
+def test_a_crash_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        dict[str, int]()["lost"]
+    except KeyError:
+        Log("sparewatt.test").crash("request_crashed", request="req_1")
+    line = json.loads(JsonLines().format(caplog.records[0]))
+    assert line["event"] == "request_crashed"
+    assert "KeyError: 'lost'" in line["trace"]
+
+
+def test_a_crash_without_an_error_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    assert sys.exc_info() == (None, None, None)
+    Log("sparewatt.test").crash("request_crashed")
+    assert json.loads(JsonLines().format(caplog.records[0]))["event"] == "request_crashed"
+
+
+def test_a_warning_is_more_than_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="sparewatt.test"):
+        Log("sparewatt.test").info("node_joined")
+        Log("sparewatt.test").warning("node_turned_away", node="0x1")
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
