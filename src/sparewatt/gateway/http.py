@@ -29,7 +29,7 @@ from sparewatt.protocol.openai import error_body
 from sparewatt.store.database import KeyRow
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-REQUEST_ID = "request_id"
+REQUEST_ID = web.RequestKey("request_id", str)
 _log = Log("sparewatt.gateway")
 _rng = SystemRng()
 _T = TypeVar("_T")

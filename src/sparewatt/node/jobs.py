@@ -10,7 +10,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Log
 from sparewatt.link.node_end import IncomingJob
-from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendUnreachable
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.pacing import paced
 from sparewatt.node.whole import Assembler
@@ -113,7 +113,7 @@ class Jobs:
         body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
         first_byte_s: float | None = None
         async with self._backend.post(job.meta.path, body) as reply:
-            assembler = assembler if reply.status == 200 else None
+            assembler = assembler if _is_stream(reply) else None
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
@@ -125,6 +125,11 @@ class Jobs:
         if assembler is not None:
             await job.data(assembler.body())
         return first_byte_s
+
+
+def _is_stream(reply: BackendReply) -> bool:
+    """Errors come whole, and some servers answer whole whatever they are asked."""
+    return reply.status == 200 and reply.content_type != "application/json"
 
 
 def _head(status: int, content_type: str) -> Head:

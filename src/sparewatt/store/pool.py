@@ -23,8 +23,9 @@ _AWAY = (
     asyncpg.InterfaceError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
 )
-"""Refused, timed out, closed under our hands, starting up, shutting down."""
+"""Refused, timed out, closed under our hands, starting up, shutting down, out of connections or of disk."""
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -62,9 +63,11 @@ class RecordingOutbox(Outbox):
     def __init__(self) -> None:
         super().__init__()
         self.frames: list[bytes] = []
+        self.on_put: Callable[[bytes], None] = lambda _: None
 
     def put(self, frame: bytes) -> None:
         self.frames.append(frame)
+        self.on_put(frame)
 
 
 class Nobody:
@@ -87,6 +90,15 @@ class ScriptedNode:
         self._outbox = RecordingOutbox()
         self.link = NodeLink(self.id, outbox=self._outbox, observer=Nobody(), clock=clock)
         self.sent_bytes = 0
+
+    def answer_when_asked(self, *pieces: bytes, status: int = 200) -> None:
+        """Answer the next job as soon as its body is here and the gateway's turn is over."""
+
+        def heard(frame: bytes) -> None:
+            if decode_frames(frame)[0].op is Op.BODY:
+                asyncio.get_running_loop().call_soon(lambda: self.answer(*pieces, status=status))
+
+        self._outbox.on_put = heard
 
     @property
     def opened(self) -> list[Open]:

@@ -508,10 +508,11 @@ def test_a_node_without_credit_is_not_silent() -> None:
     node = stage.turn(run)
     node.begin(*_filling(node.may_send_bytes))
     assert node.may_send_bytes == 0
-    stage.clock.advance(5 * stage.rules.idle_s)
-    assert outcomes(run) == [Outcome.RUNNING]
+    stage.clock.advance(4.5 * stage.rules.idle_s)
     run.consumed(len(stage.sink.body))
-    stage.clock.advance(stage.rules.idle_s)
+    stage.clock.advance(0.9 * stage.rules.idle_s)
+    assert outcomes(run) == [Outcome.RUNNING]
+    stage.clock.advance(0.1 * stage.rules.idle_s)
     assert outcomes(run) == [Outcome.TIMED_OUT]
 
 

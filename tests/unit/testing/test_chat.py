@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.testing.client import MODEL, Client, chat, engine_client, joined
 
 from sparewatt.testing import Settings, count_tokens, expected_text, render_chat
+from tests.unit.testing.client import MODEL, Client, chat, engine_client, joined
 
 PATH = "/v1/chat/completions"
 

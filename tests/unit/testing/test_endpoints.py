@@ -9,9 +9,9 @@ import struct
 from typing import Any
 
 import pytest
-from tests.unit.testing.client import MODEL, Client, StillClock, chat, engine_client, eventually
 
 from sparewatt.testing import Settings, count_tokens, expected_text, render_chat
+from tests.unit.testing.client import MODEL, Client, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/completions"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.unit.testing.client import MODEL, Client, chat, engine_client, eventually, joined
 
 from sparewatt.testing import Fault, Settings, answer_tokens, render_chat
 from sparewatt.testing.model import FAULTS_MAX, Faults
+from tests.unit.testing.client import MODEL, Client, chat, engine_client, eventually, joined
 
 PATH = "/v1/chat/completions"
 PROMPT = render_chat(chat("Hello"))

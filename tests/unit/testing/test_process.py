@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
 from tests.unit.testing.client import CEILING_S, MODEL, Client, chat
 
 PATH = "/v1/chat/completions"

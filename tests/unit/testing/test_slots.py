@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
 from sparewatt.core.clock import Timer, sleep_until
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.model import QueueFull, Stats
 from sparewatt.testing.pace import FREE_RUN_STEPS, Pace
 from sparewatt.testing.slots import Slots
+from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/chat/completions"
 ONE_SLOT = Settings(models=(MODEL,), slots=1, decode_tps=1)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from msgspec import Meta, Struct
-from tests.unit.testing.client import Client, chat, joined
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.testing.schema import minimal_value
 from sparewatt.testing.text import words
+from tests.unit.testing.client import Client, chat, joined
 
 PATH = "/v1/chat/completions"
 

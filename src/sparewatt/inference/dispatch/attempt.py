@@ -206,9 +206,8 @@ class Attempt:
         self._timer = self._clock.call_later(self._rules.idle_s, self._check_silence)
 
     def _check_silence(self) -> None:
-        must_wait = (
-            self._stream is not None and self._stream.window_left <= 0
-        )  # until the client takes what it was sent
+        # Without credit it cannot speak: then the client is the slow one.
+        must_wait = self._stream is not None and self._stream.window_left <= 0
         quiet_s = 0.0 if must_wait else self._clock.now_s() - self._heard_at_s
         if quiet_s >= self._rules.idle_s:
             self._time_out("went silent in the middle of the answer")

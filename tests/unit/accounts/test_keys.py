@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from sparewatt.accounts.keys import (
+    KEY_PREFIX,
+    SCOPES,
+    SHOWN_CHARS,
+    KeyRing,
+    KeyService,
+    check_name,
+    check_scopes,
+    hash_secret,
+    new_secret,
+    require_scope,
+)
+from sparewatt.core.errors import InvalidField, KeyNotFound, NotAllowed, NotAuthenticated
+from sparewatt.core.limits import NAME_CHARS_MAX
+from sparewatt.core.rng import SystemRng, seeded
+from tests.unit.gateway.small_gateway import ListDatabase, key_row
+
+SECRET = "sk-sw-0123456789abcdef"
+
+
+def a_ring() -> KeyRing:
+    ring = KeyRing()
+    ring.put([key_row("app", SECRET, "inference"), key_row("gone", "sk-sw-gone", "inference", revoked=True)])
+    return ring
+
+
+def a_service() -> tuple[KeyService, KeyRing, ListDatabase]:
+    ring, database = KeyRing(), ListDatabase()
+    return KeyService(database, ring, rng=seeded(1)), ring, database
+
+
+# the ring
+
+
+@pytest.mark.parametrize("header", [f"Bearer {SECRET}", f"bearer {SECRET}", f"BEARER  {SECRET} "])
+def test_a_known_key_is_found(header: str) -> None:
+    assert a_ring().authenticate(header).name == "app"
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (None, "needs an API key"),
+        ("", "needs an API key"),
+        ("Bearer sk-sw-unknown", "not known here"),
+        ("Bearer", "not known here"),
+        ("Bearer \udcff\udcfe", "not known here"),
+        (f"Basic {SECRET}", "must begin with 'Bearer '"),
+        (SECRET, "must begin with 'Bearer '"),
+        ("Bearer sk-sw-gone", "was revoked"),
+    ],
+)
+def test_any_other_header_is_refused_with_what_to_do(header: str | None, said: str) -> None:
+    with pytest.raises(NotAuthenticated, match=said):
+        a_ring().authenticate(header)
+
+
+def test_a_refusal_never_shows_the_secret() -> None:
+    with pytest.raises(NotAuthenticated) as caught:
+        a_ring().authenticate("Bearer sk-sw-unknown-secret")
+    assert "unknown-secret" not in caught.value.message
+
+
+def test_the_ring_knows_the_newest_version() -> None:
+    ring = a_ring()
+    ring.put([key_row("late", "sk-sw-late", version=9), key_row("early", "sk-sw-early", version=4)])
+    assert ring.version == 9
+
+
+def test_a_newer_row_replaces_an_older_one_and_not_the_reverse() -> None:
+    """A slow answer from before the revocation must not bring a key back."""
+    ring = a_ring()
+    ring.put([key_row("app", SECRET, "inference", version=7, revoked=True)])
+    ring.put([key_row("app", SECRET, "inference", version=6)])
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        ring.authenticate(f"Bearer {SECRET}")
+
+
+def test_a_scope_is_had_or_refused_with_both_named() -> None:
+    key = key_row("app", SECRET, "inference")
+    require_scope(key, "inference")
+    with pytest.raises(NotAllowed, match="needs the scope 'admin', it has 'inference'"):
+        require_scope(key, "admin")
+    with pytest.raises(NotAllowed, match="it has none"):
+        require_scope(key_row("bare", SECRET), "node")
+
+
+# secrets
+
+
+def test_a_secret_has_256_bits_behind_a_prefix() -> None:
+    secret = new_secret(rng=SystemRng())
+    assert secret.startswith(KEY_PREFIX)
+    assert len(bytes.fromhex(secret.removeprefix(KEY_PREFIX))) == 32
+    assert new_secret(rng=SystemRng()) != secret
+
+
+def test_a_hash_is_sha256() -> None:
+    assert hash_secret("sk-sw-é") == hashlib.sha256("sk-sw-é".encode()).digest()
+
+
+# names and scopes
+
+
+@pytest.mark.parametrize("name", ["a", "my laptop", "été 2026", "x" * NAME_CHARS_MAX])
+def test_printable_names_are_taken(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "x" * (NAME_CHARS_MAX + 1), "a\nb", "a\x00", "\x1b[31m", "\ud800"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        check_name(name)
+    assert caught.value.param == "name"
+
+
+@pytest.mark.parametrize("scopes", [[scope] for scope in SCOPES] + [list(SCOPES)])
+def test_known_scopes_are_taken(scopes: list[str]) -> None:
+    check_scopes(scopes)
+
+
+@pytest.mark.parametrize("scopes", [[], ["root"], ["inference", "root"], ["Admin"]])
+def test_other_scopes_are_refused(scopes: list[str]) -> None:
+    with pytest.raises(InvalidField) as caught:
+        check_scopes(scopes)
+    assert caught.value.param == "scopes"
+
+
+# the service
+
+
+async def test_a_new_key_works_at_once_and_is_stored_only_as_its_hash() -> None:
+    service, ring, database = a_service()
+    row, secret = await service.create(name="app", scopes=["inference", "inference"])
+    assert ring.authenticate(f"Bearer {secret}") == row
+    assert database.keys == [row]
+    assert row.hash == hash_secret(secret)
+    assert row.prefix == secret[:SHOWN_CHARS]
+    assert row.scopes == ("inference",)
+
+
+async def test_a_bad_name_or_scope_stores_nothing() -> None:
+    service, _, database = a_service()
+    with pytest.raises(InvalidField):
+        await service.create(name="", scopes=["inference"])
+    with pytest.raises(InvalidField):
+        await service.create(name="app", scopes=[])
+    assert database.keys == []
+
+
+async def test_a_revoked_key_stops_at_once() -> None:
+    service, ring, _ = a_service()
+    row, secret = await service.create(name="app", scopes=["inference"])
+    assert (await service.revoke(row.id)).revoked_at is not None
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        ring.authenticate(f"Bearer {secret}")
+
+
+async def test_revoking_an_unknown_key_says_so() -> None:
+    service, _, _ = a_service()
+    with pytest.raises(KeyNotFound):
+        await service.revoke("key_none")
+
+
+async def test_a_sync_takes_over_what_another_process_changed() -> None:
+    service, ring, database = a_service()
+    database.keys.append(key_row("elsewhere", SECRET, "inference", version=3))
+    await service.sync()
+    assert ring.authenticate(f"Bearer {SECRET}").name == "elsewhere"
+    assert ring.version == 3

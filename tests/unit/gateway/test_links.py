@@ -1,0 +1,373 @@
+"""The desk that lets nodes in: what it tells them, and what the table of nodes says after each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.errors import JoinRefused, LinkLost, SparewattError, StoreUnavailable
+from sparewatt.core.ids import NodeId
+from sparewatt.core.rng import seeded
+from sparewatt.gateway import links as links_module
+from sparewatt.gateway.links import LinkDesk
+from sparewatt.inference.matcher import table as table_module
+from sparewatt.inference.matcher.model import HealthRules, NodeRow
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link import handshake
+from sparewatt.link.handshake import introduce
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link import (
+    Goodbye,
+    Head,
+    Op,
+    Reject,
+    Welcome,
+    decode_frames,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.sockets import MemorySocket, socket_pair
+from tests.unit.link.ends import Listener, job_of
+from tests.unit.protocol.reports import SPECS
+from tests.waiting import CEILING_S, until
+
+HOST = "gateway.example:443"
+HEALTH = HealthRules(heartbeat_s=5.0, offline_after_missed=3)
+SILENT_S = HEALTH.heartbeat_s * HEALTH.offline_after_missed + HEALTH.grace_s + 0.1
+
+
+class Tokens(JoinTokens):
+    """Admits every node, or says to each the same no."""
+
+    def __init__(self) -> None:
+        self.no: SparewattError | None = None
+        self.seen: list[tuple[NodeId, str | None]] = []
+
+    async def admit(self, node_id: NodeId, token: str | None) -> None:
+        self.seen.append((node_id, token))
+        if self.no is not None:
+            raise self.no
+
+
+class Visit:
+    """One connection: the node's end of the socket, and the task that serves the other."""
+
+    def __init__(self, desk: LinkDesk, *, key: SigningKey) -> None:
+        self.key = key
+        self.socket, far = socket_pair()
+        self.served = asyncio.create_task(self._serve(desk, far))
+
+    async def _serve(self, desk: LinkDesk, socket: MemorySocket) -> None:
+        try:
+            await desk.serve(socket)
+        finally:
+            await socket.close()
+
+    async def join(self, *, specs: NodeSpecs = SPECS) -> Welcome:
+        return await introduce(
+            self.socket, key=self.key, host=HOST, token="t", specs=specs, agent_version="1", rng=seeded(3)
+        )
+
+    async def answer(self) -> Reject:
+        """What it is told instead of a welcome."""
+        (frame,) = decode_frames(await self.socket.receive())
+        assert frame.op is Op.REJECT
+        return decode_message(frame.payload, Reject)
+
+    async def over(self) -> None:
+        async with asyncio.timeout(CEILING_S):
+            await asyncio.wait([self.served])
+
+
+class Desk(LinkDesk):
+    """The desk, with all that it works on in reach."""
+
+    def __init__(self) -> None:
+        self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
+        self.visits: list[Visit] = []
+        super().__init__(
+            table=self.table, tokens=self.tokens, hosts={HOST}, health=HEALTH, clock=self.clock, rng=seeded(1)
+        )
+
+    def visit(self, *, seed: int = 1) -> Visit:
+        self.visits.append(Visit(self, key=SigningKey.generate(rng=seeded(seed))))
+        return self.visits[-1]
+
+    async def joined(self, *, seed: int = 1, specs: NodeSpecs = SPECS) -> Visit:
+        visit, before = self.visit(seed=seed), self.links.get(SigningKey.generate(rng=seeded(seed)).address)
+        await visit.join(specs=specs)
+        await until(lambda: self.links.get(visit.key.address) not in (None, before))
+        return visit
+
+    def row(self, visit: Visit) -> NodeRow:
+        row = self.table.get(visit.key.address)
+        assert row is not None
+        return row
+
+    def open_job(self, visit: Visit) -> Listener:
+        listener = Listener()
+        self.links[visit.key.address].open(job_of(b"{}"), b"{}", listener)
+        return listener
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    async with closing(Desk()) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def closing(desk: Desk) -> AsyncIterator[Desk]:
+    try:
+        yield desk
+    finally:
+        for visit in desk.visits:
+            visit.served.cancel()
+            await asyncio.wait([visit.served])
+
+
+async def receive_op(socket: Socket, op: Op) -> bytes:
+    """The next frame of that kind."""
+    async with asyncio.timeout(CEILING_S):
+        while True:
+            for frame in decode_frames(await socket.receive()):
+                if frame.op is op:
+                    return frame.payload
+
+
+# joining and leaving
+
+
+async def test_a_node_that_joins_is_in_the_table_and_can_be_sent_jobs(desk: Desk) -> None:
+    visit = await desk.joined()
+    assert desk.tokens.seen == [(visit.key.address, "t")]
+    assert (desk.row(visit).connected, desk.row(visit).specs) == (True, SPECS)
+    assert set(desk.links) == desk.changed == {visit.key.address}
+    desk.open_job(visit)
+    await receive_op(visit.socket, Op.OPEN)
+
+
+async def test_a_node_that_joins_is_told_the_heartbeat_and_pinged(desk: Desk) -> None:
+    visit = desk.visit()
+    assert (await visit.join()).heartbeat_s == HEALTH.heartbeat_s
+    assert len(await receive_op(visit.socket, Op.PING)) == 8
+
+
+async def test_a_node_whose_socket_closes_has_left_and_its_jobs_fail_at_once(desk: Desk) -> None:
+    visit = await desk.joined()
+    job = desk.open_job(visit)
+    desk.changed.clear()
+    await visit.socket.close()
+    await visit.over()
+    assert [fail.code for fail in job.fails] == ["link_lost"]
+    assert not desk.row(visit).connected
+    assert desk.row(visit).last_seen_unix_s == desk.clock.unix_s()
+    assert (desk.links, desk.changed) == ({}, {visit.key.address})
+
+
+async def test_a_node_that_left_may_come_back(desk: Desk) -> None:
+    visit = await desk.joined()
+    await visit.socket.close()
+    await visit.over()
+    again = await desk.joined()
+    assert desk.row(again).connected
+
+
+async def test_a_connection_that_the_server_drops_is_a_node_that_left(desk: Desk) -> None:
+    visit = await desk.joined()
+    job = desk.open_job(visit)
+    visit.served.cancel()
+    await visit.over()
+    assert (len(job.fails), desk.links, desk.row(visit).connected) == (1, {}, False)
+
+
+async def test_nodes_do_not_end_each_other(desk: Desk) -> None:
+    one, two = await desk.joined(seed=1), await desk.joined(seed=2)
+    await one.socket.close()
+    await one.over()
+    assert set(desk.links) == {two.key.address}
+    assert (desk.row(one).connected, desk.row(two).connected) == (False, True)
+
+
+# takeover
+
+
+async def test_a_newer_link_of_the_same_node_takes_over(desk: Desk) -> None:
+    old = await desk.joined()
+    job, link = desk.open_job(old), desk.links[old.key.address]
+    renamed = msgspec.structs.replace(SPECS, name="cellar")
+    new = await desk.joined(specs=renamed)
+    await old.over()
+    assert [fail.message for fail in job.fails] == ["replaced by a newer link of the same node"]
+    assert desk.links[new.key.address] is not link
+    assert (desk.row(new).connected, desk.row(new).specs.name) == (True, "cellar")
+
+
+async def test_a_link_that_was_replaced_ends_without_harm_to_the_newer_one(desk: Desk) -> None:
+    old = await desk.joined()
+    new = await desk.joined()
+    job = desk.open_job(new)
+    await old.over()
+    with pytest.raises(LinkLost):
+        await old.socket.send(encode_message(Op.LOAD, NodeLoad(draining=True)))
+    assert not job.fails
+    assert desk.row(new).connected
+    assert not desk.row(new).load.draining
+
+
+# silence
+
+
+async def test_a_silent_link_is_dropped(desk: Desk) -> None:
+    visit = await desk.joined()
+    job = desk.open_job(visit)
+    desk.clock.advance(SILENT_S)
+    desk.drop_silent()
+    assert [fail.message for fail in job.fails] == ["its heartbeats stopped"]
+    assert (desk.links, desk.row(visit).connected) == ({}, False)
+    await visit.over()
+    assert visit.served.exception() is None
+
+
+async def test_a_link_that_is_heard_of_in_time_stays(desk: Desk) -> None:
+    visit = await desk.joined()
+    desk.clock.advance(SILENT_S - 1)
+    desk.drop_silent()
+    await visit.socket.send(encode_message(Op.LOAD, NodeLoad(running=1)))
+    await until(lambda: desk.row(visit).load.running == 1)
+    desk.clock.advance(SILENT_S - 1)
+    desk.drop_silent()
+    assert desk.row(visit).connected
+
+
+# what a node reports
+
+
+async def test_reports_reach_the_table(desk: Desk) -> None:
+    visit = await desk.joined()
+    desk.changed.clear()
+    renamed = msgspec.structs.replace(SPECS, name="cellar", models=())
+    await visit.socket.send(encode_message(Op.SPECS, renamed) + encode_message(Op.LOAD, NodeLoad(queued=2)))
+    await until(lambda: desk.row(visit).load.queued == 2)
+    assert (desk.row(visit).specs, desk.row(visit).models) == (renamed, {})
+    assert desk.changed == {visit.key.address}
+
+
+async def test_a_pong_reaches_the_table(desk: Desk) -> None:
+    visit = await desk.joined()
+    stamp = await receive_op(visit.socket, Op.PING)
+    desk.clock.advance(0.25)
+    await visit.socket.send(encode_frame(Op.PONG, 0, stamp))
+    await until(lambda: desk.row(visit).rtt_s == 0.25)
+
+
+async def test_a_node_that_breaks_the_protocol_is_dropped_with_the_reason(desk: Desk) -> None:
+    visit = await desk.joined()
+    job = desk.open_job(visit)
+    await visit.socket.send(encode_frame(Op.DATA, 1, b"before the head"))
+    await visit.over()
+    assert "broke the protocol" in job.fails[0].message
+    assert (desk.links, desk.row(visit).connected) == ({}, False)
+    assert visit.served.exception() is None
+
+
+async def test_an_error_that_nobody_foresaw_ends_the_link_and_is_not_swallowed(desk: Desk) -> None:
+    class Broken(Listener):
+        def on_head(self, head: Head) -> None:
+            raise ZeroDivisionError
+
+    visit = await desk.joined()
+    other = desk.open_job(visit)
+    desk.links[visit.key.address].open(job_of(b"{}"), b"{}", Broken())
+    await visit.socket.send(encode_message(Op.HEAD, Head(status=200), stream=2))
+    await visit.over()
+    assert isinstance(visit.served.exception(), ExceptionGroup)
+    assert (len(other.fails), desk.links, desk.row(visit).connected) == (1, {}, False)
+
+
+# not let in
+
+
+async def test_a_node_without_a_good_token_is_refused_for_good(desk: Desk) -> None:
+    desk.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
+    visit = desk.visit()
+    with pytest.raises(JoinRefused, match="has been used"):
+        await visit.join()
+    await visit.over()
+    assert (len(desk.table), desk.links, desk.changed) == (0, {}, set())
+
+
+async def test_a_node_is_asked_to_come_back_while_the_database_is_away(desk: Desk) -> None:
+    desk.tokens.no = StoreUnavailable("away")
+    with pytest.raises(LinkLost, match="database is away"):
+        await desk.visit().join()
+    assert len(desk.table) == 0
+
+
+async def test_a_visitor_that_breaks_the_protocol_is_told_so(desk: Desk) -> None:
+    visit = desk.visit()
+    await visit.socket.send(b"GET / HTTP/1.1")
+    assert (await visit.answer()).reason == "protocol"
+    assert desk.tokens.seen == []
+
+
+async def test_a_visitor_that_leaves_is_forgotten(desk: Desk) -> None:
+    visit = desk.visit()
+    await visit.socket.close()
+    await visit.over()
+    assert (visit.served.exception(), desk._knocking) == (None, 0)
+
+
+async def test_a_visitor_that_says_nothing_is_sent_away_without_a_word(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "LINK_HANDSHAKE_S", 0.01)
+    visit = desk.visit()
+    await visit.over()
+    assert visit.served.exception() is None
+    with pytest.raises(LinkLost):
+        await visit.socket.receive()
+
+
+async def test_only_so_many_may_knock_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "LINK_UNAUTHENTICATED_MAX", 1)
+    first = desk.visit(seed=1)
+    await until(lambda: desk._knocking == 1)
+    second = desk.visit(seed=2)
+    await second.over()
+    await first.join()
+    await until(lambda: desk.links)
+    third = await desk.joined(seed=3)
+    assert set(desk.links) == {first.key.address, third.key.address}
+
+
+async def test_a_table_that_is_full_takes_no_new_node_but_knows_the_old_ones(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "NODES_MAX", 1)
+    one = await desk.joined(seed=1)
+    two = desk.visit(seed=2)
+    await two.join()
+    await two.over()
+    assert set(desk.links) == {one.key.address}
+    await desk.joined(seed=1)
+    assert desk.row(one).connected
+
+
+# stopping
+
+
+async def test_a_gateway_that_stops_tells_its_nodes(desk: Desk) -> None:
+    visit = await desk.joined()
+    desk.say_goodbye("the gateway is stopping")
+    goodbye = decode_message(await receive_op(visit.socket, Op.GOODBYE), Goodbye)
+    assert goodbye.reason == "the gateway is stopping"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.core.errors import StartupError, StoreUnavailable
+from sparewatt.gateway.process import _drain, _save_nodes, own_hosts, refuse_public_bind
+from sparewatt.gateway.services import Services
+from sparewatt.gateway.settings import GatewaySettings
+from tests.unit.gateway.small_gateway import ListDatabase, make_services
+from tests.unit.inference.nodes import NOW_S, a_table, node_id, some_specs
+
+ONE = node_id(1)
+
+
+def services_with_change() -> tuple[Services, ListDatabase]:
+    services = make_services(a_table(1))
+    services.desk.changed.add(ONE)
+    assert isinstance(services.database, ListDatabase)
+    return services, services.database
+
+
+async def test_what_changed_is_stored_once() -> None:
+    services, database = services_with_change()
+    await _save_nodes(services)
+    await _save_nodes(services)
+    assert [node_id for node_id, _, _ in database.saved] == [ONE]
+    assert services.desk.changed == set()
+
+
+async def test_a_node_that_is_here_was_seen_now_and_one_that_left_when_it_left() -> None:
+    services, database = services_with_change()
+    services.table.disconnect(ONE, unix_s=5.0)
+    await _save_nodes(services)
+    services.table.connect(ONE, some_specs(), now_s=NOW_S)
+    services.desk.changed.add(ONE)
+    await _save_nodes(services)
+    assert [seen for _, _, seen in database.saved] == [5.0, services.clock.unix_s()]
+
+
+async def test_a_change_while_storing_is_stored_the_next_time() -> None:
+    services, database = services_with_change()
+    database.on_save = lambda: services.desk.changed.add(ONE)
+    await _save_nodes(services)
+    assert services.desk.changed == {ONE}
+
+
+async def test_what_could_not_be_stored_is_stored_the_next_time() -> None:
+    services, database = services_with_change()
+
+    def fail() -> None:
+        raise StoreUnavailable("the database is away")
+
+    database.on_save = fail
+    with pytest.raises(StoreUnavailable):
+        await _save_nodes(services)
+    assert services.desk.changed == {ONE}
+
+
+async def test_a_gateway_stops_also_without_its_database() -> None:
+    services, database = services_with_change()
+
+    def fail() -> None:
+        raise StoreUnavailable("the database is away")
+
+    database.on_save = fail
+    await _drain(services)
+    assert services.stopping
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1"])
+def test_loopback_needs_no_tls(host: str) -> None:
+    refuse_public_bind(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "localhost", ""])  # noqa: S104 (it must be refused)
+def test_any_other_address_is_refused(host: str) -> None:
+    with pytest.raises(StartupError):
+        refuse_public_bind(host)
+
+
+def test_a_gateway_answers_to_its_address_localhost_and_its_public_name() -> None:
+    plain = GatewaySettings(database_url="x")
+    public = GatewaySettings(database_url="x", public_url="https://gpu.example")
+    assert own_hosts(plain, port=8484) == {"127.0.0.1:8484", "localhost:8484"}
+    assert own_hosts(public, port=8484) > own_hosts(plain, port=8484)

@@ -1,0 +1,211 @@
+"""Both ends of a link for tests: who listens at the gateway, who works at the node, and the line between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sparewatt.core.errors import LinkLost
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.link.gateway_end import NodeLink, Stream
+from sparewatt.link.node_end import GatewayLink, IncomingJob
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link import End, Fail, Frame, Head, Op, Open, decode_frames
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.testing.clock import ManualClock
+from tests.waiting import until
+
+NODE_ID = NodeId("0x" + "ab" * 20)
+
+
+def job_of(body: bytes, *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> Open:
+    return Open(
+        path="/v1/chat/completions", model="llama", body_bytes=len(body), stream=True, window_bytes=window_bytes
+    )
+
+
+class Listener:
+    """Implements StreamListener; keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heads: list[Head] = []
+        self.pieces: list[bytes] = []
+        self.ends: list[End] = []
+        self.fails: list[Fail] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @property
+    def over(self) -> bool:
+        return bool(self.ends or self.fails)
+
+    def on_head(self, head: Head) -> None:
+        self.heads.append(head)
+
+    def on_data(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def on_end(self, end: End) -> None:
+        self.ends.append(end)
+
+    def on_fail(self, fail: Fail) -> None:
+        self.fails.append(fail)
+
+
+class Taker(Listener):
+    """A listener whose client takes everything at once."""
+
+    stream: Stream | None = None
+
+    def on_data(self, data: bytes) -> None:
+        super().on_data(data)
+        if self.stream is not None:
+            self.stream.grant(len(data))
+
+
+class Observer:
+    """Implements LinkObserver; keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.specs: list[NodeSpecs] = []
+        self.loads: list[NodeLoad] = []
+        self.rtts_s: list[float] = []
+
+    def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
+        self.specs.append(specs)
+
+    def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
+        self.loads.append(load)
+
+    def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
+        self.rtts_s.append(rtt_s)
+
+
+class Runner:
+    """Implements JobRunner: does `work` for each job, and keeps which ones were started and cancelled."""
+
+    def __init__(self, work: Callable[[IncomingJob], Awaitable[None]] | None = None) -> None:
+        self._work = work
+        self._tasks: dict[IncomingJob, asyncio.Future[None]] = {}
+        self.started: list[IncomingJob] = []
+        self.cancelled: list[IncomingJob] = []
+
+    def start(self, job: IncomingJob) -> None:
+        self.started.append(job)
+        if self._work is not None:
+            self._tasks[job] = asyncio.ensure_future(self._work(job))
+
+    def cancel(self, job: IncomingJob) -> None:
+        self.cancelled.append(job)
+        if job in self._tasks:
+            self._tasks[job].cancel()
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+async def echo(job: IncomingJob) -> None:
+    """Answer with the request's own body."""
+    job.head(Head(status=200))
+    await job.data(bytes(job.body))
+    job.end(End(load=NodeLoad()))
+
+
+@dataclass(slots=True)
+class Ends:
+    """Two ends that are connected."""
+
+    gateway: NodeLink
+    node: GatewayLink
+    runner: Runner
+    observer: Observer
+    clock: ManualClock
+    broke: list[Exception] = field(default_factory=list)
+
+    def open(self, body: bytes = b"{}", *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> tuple[Stream, Listener]:
+        listener = Listener()
+        return self.gateway.open(job_of(body, window_bytes=window_bytes), body, listener), listener
+
+    async def ask(self, body: bytes) -> Listener:
+        """One job to its end, its client taking everything at once."""
+        taker = Taker()
+        taker.stream = self.gateway.open(job_of(body), body, taker)
+        await until(lambda: taker.over)
+        return taker
+
+
+@asynccontextmanager
+async def connected(
+    node_socket: Socket, gateway_socket: Socket, *, work: Callable[[IncomingJob], Awaitable[None]] | None = echo
+) -> AsyncIterator[Ends]:
+    clock, runner, observer = ManualClock(), Runner(work), Observer()
+    node_outbox, gateway_outbox = Outbox(), Outbox()
+    ends = Ends(
+        gateway=NodeLink(NODE_ID, outbox=gateway_outbox, observer=observer, clock=clock),
+        node=GatewayLink(outbox=node_outbox, runner=runner, clock=clock),
+        runner=runner,
+        observer=observer,
+        clock=clock,
+    )
+
+    async def carry(work: Awaitable[None]) -> None:
+        try:
+            await work
+        except LinkLost as lost:
+            ends.broke.append(lost)
+
+    tasks = [
+        asyncio.create_task(carry(node_outbox.run(node_socket))),
+        asyncio.create_task(carry(gateway_outbox.run(gateway_socket))),
+        asyncio.create_task(carry(listen(ends.node.receive, node_socket))),
+        asyncio.create_task(carry(listen(ends.gateway.receive, gateway_socket))),
+    ]
+    try:
+        yield ends
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await runner.close()
+
+
+async def listen(receive: Callable[[bytes], None], socket: Socket) -> None:
+    while True:
+        receive(await socket.receive())
+
+
+class Wire:
+    """One end alone: what it sends can be read frame by frame."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def frames(self) -> list[Frame]:
+        """What the end has sent since the last look, without a socket."""
+        frames: list[Frame] = []
+        while message := self._outbox._take():
+            frames += decode_frames(message)
+        return frames
+
+    def ops(self) -> list[Op]:
+        return [frame.op for frame in self.frames()]
+
+
+def lone_gateway() -> tuple[NodeLink, Wire, Observer, ManualClock]:
+    outbox, observer, clock = Outbox(), Observer(), ManualClock()
+    return NodeLink(NODE_ID, outbox=outbox, observer=observer, clock=clock), Wire(outbox), observer, clock
+
+
+def lone_node(
+    work: Callable[[IncomingJob], Awaitable[None]] | None = None,
+) -> tuple[GatewayLink, Wire, Runner, ManualClock]:
+    outbox, runner, clock = Outbox(), Runner(work), ManualClock()
+    return GatewayLink(outbox=outbox, runner=runner, clock=clock), Wire(outbox), runner, clock

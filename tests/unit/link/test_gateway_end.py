@@ -1,0 +1,285 @@
+"""The gateway's end alone, against frames that a node might send."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.link.gateway_end import NodeLink, Stream
+from sparewatt.protocol.link import (
+    Credit,
+    End,
+    Fail,
+    Goodbye,
+    Head,
+    Op,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad
+from tests.unit.link.ends import Listener, job_of, lone_gateway
+from tests.unit.protocol.reports import SPECS
+
+HEAD = Head(status=200)
+END = End(load=NodeLoad(running=1))
+
+
+def opened(link: NodeLink, body: bytes = b"{}", *, window_bytes: int = 100) -> tuple[Stream, Listener]:
+    listener = Listener()
+    return link.open(job_of(body, window_bytes=window_bytes), body, listener), listener
+
+
+def head(stream: int) -> bytes:
+    return encode_message(Op.HEAD, HEAD, stream=stream)
+
+
+def data(stream: int, payload: bytes) -> bytes:
+    return encode_frame(Op.DATA, stream, payload)
+
+
+def end(stream: int) -> bytes:
+    return encode_message(Op.END, END, stream=stream)
+
+
+# opening
+
+
+@pytest.mark.parametrize(
+    "n_bytes", [0, 1, LINK_FRAME_BYTES_MAX - 1, LINK_FRAME_BYTES_MAX, LINK_FRAME_BYTES_MAX + 1, REQUEST_BODY_BYTES_MAX]
+)
+def test_a_body_of_any_length_follows_in_frames(n_bytes: int) -> None:
+    link, wire, _, _ = lone_gateway()
+    body = bytes(n_bytes)
+    opened(link, body)
+    first, *rest = wire.frames()
+    assert first.op is Op.OPEN
+    assert {frame.op for frame in rest} <= {Op.BODY}
+    assert all(frame.payload for frame in rest)
+    assert b"".join(frame.payload for frame in rest) == body
+
+
+def test_every_job_has_a_number_of_its_own() -> None:
+    link, _, _, _ = lone_gateway()
+    first, _ = opened(link)
+    first.cancel()
+    second, _ = opened(link)
+    assert (first.number, second.number) == (1, 2)
+
+
+def test_a_link_with_as_many_jobs_as_a_node_takes_refuses_the_next() -> None:
+    link, wire, _, _ = lone_gateway()
+    streams = [opened(link)[0] for _ in range(LINK_JOBS_MAX)]
+    wire.frames()
+    refused, listener = opened(link)
+    assert [fail.code for fail in listener.fails] == ["refused"]
+    assert wire.frames() == []
+    refused.cancel()
+    refused.grant(5)
+    assert wire.frames() == []
+    streams[0].cancel()
+    assert not opened(link)[1].fails
+
+
+def test_a_link_that_already_queues_large_bodies_refuses_the_next_instead_of_breaking() -> None:
+    link, _, _, _ = lone_gateway()
+    body = bytes(REQUEST_BODY_BYTES_MAX)
+    fails = [opened(link, body)[1].fails for _ in range(4)]
+    assert [len(fail) for fail in fails] == [0, 0, 0, 1]
+
+
+# what comes back
+
+
+def test_a_reply_reaches_its_listener_before_receive_returns() -> None:
+    link, _, observer, _ = lone_gateway()
+    stream, listener = opened(link)
+    link.receive(head(1))
+    assert listener.heads == [HEAD]
+    link.receive(data(1, b"a") + data(1, b"b"))
+    assert listener.pieces == [b"a", b"b"]
+    link.receive(end(1))
+    assert listener.ends == [END]
+    assert observer.loads == [END.load]
+    assert not link.has(stream)
+
+
+def test_jobs_do_not_hear_each_other() -> None:
+    link, _, _, _ = lone_gateway()
+    listeners = [opened(link)[1] for _ in range(3)]
+    link.receive(head(3) + head(1) + data(3, b"three") + data(1, b"one") + end(3))
+    assert [listener.data for listener in listeners] == [b"one", b"", b"three"]
+    assert [listener.over for listener in listeners] == [False, False, True]
+
+
+def test_a_failure_brings_the_nodes_load_along() -> None:
+    link, _, observer, _ = lone_gateway()
+    _, listener = opened(link)
+    fail = Fail(code="refused", message="full", load=NodeLoad(running=4))
+    link.receive(encode_message(Op.FAIL, fail, stream=1))
+    assert listener.fails == [fail]
+    assert observer.loads == [NodeLoad(running=4)]
+
+
+def test_after_the_end_of_a_job_its_frames_are_ignored() -> None:
+    link, _, _, _ = lone_gateway()
+    _, listener = opened(link)
+    link.receive(head(1) + end(1) + data(1, b"late") + end(1))
+    assert (listener.pieces, len(listener.ends)) == ([], 1)
+
+
+def test_after_a_cancel_the_node_is_told_once_and_its_frames_are_ignored() -> None:
+    link, wire, _, _ = lone_gateway()
+    stream, listener = opened(link)
+    wire.frames()
+    stream.cancel()
+    stream.cancel()
+    assert wire.ops() == [Op.CANCEL]
+    link.receive(head(1) + data(1, b"late") + end(1))
+    assert (listener.heads, listener.pieces, listener.over) == ([], [], False)
+
+
+def test_after_the_end_of_a_job_nothing_is_sent_for_it() -> None:
+    link, wire, _, _ = lone_gateway()
+    stream, _ = opened(link)
+    link.receive(head(1) + end(1))
+    wire.frames()
+    stream.grant(10)
+    stream.cancel()
+    assert wire.frames() == []
+
+
+# the window
+
+
+def test_a_node_may_use_its_window_to_the_last_byte() -> None:
+    link, _, _, _ = lone_gateway()
+    _, listener = opened(link, window_bytes=10)
+    link.receive(head(1) + data(1, bytes(10)) + data(1, b""))
+    assert len(listener.data) == 10
+
+
+def test_a_node_that_exceeds_its_window_ends_the_link() -> None:
+    link, _, _, _ = lone_gateway()
+    opened(link, window_bytes=10)
+    with pytest.raises(ProtocolViolation, match="window"):
+        link.receive(head(1) + data(1, bytes(11)))
+
+
+def test_credit_widens_the_window_by_what_was_taken() -> None:
+    link, wire, _, _ = lone_gateway()
+    stream, listener = opened(link, window_bytes=10)
+    wire.frames()
+    link.receive(head(1) + data(1, bytes(10)))
+    stream.grant(4)
+    (frame,) = wire.frames()
+    assert decode_message(frame.payload, Credit) == Credit(n_bytes=4)
+    link.receive(data(1, bytes(4)))
+    assert len(listener.data) == 14
+    with pytest.raises(ProtocolViolation):
+        link.receive(data(1, b"x"))
+
+
+@pytest.mark.parametrize("n_bytes", [0, -5])
+def test_no_credit_is_given_for_nothing(n_bytes: int) -> None:
+    link, wire, _, _ = lone_gateway()
+    stream, _ = opened(link)
+    wire.frames()
+    stream.grant(n_bytes)
+    assert wire.frames() == []
+
+
+# violations
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(data(1, b"x"), id="data-before-head"),
+        pytest.param(end(1), id="end-before-head"),
+        pytest.param(head(1) + head(1), id="two-heads"),
+        pytest.param(head(2), id="never-opened"),
+        pytest.param(encode_frame(Op.CANCEL, (1 << 32) - 1), id="never-opened-at-all"),
+        pytest.param(encode_frame(Op.CANCEL, 1), id="a-gateways-frame"),
+        pytest.param(encode_message(Op.SPECS, SPECS, stream=1), id="specs-for-a-job"),
+        pytest.param(data(0, b"x"), id="data-for-the-link"),
+        pytest.param(encode_frame(Op.PING, 0), id="ping-from-a-node"),
+        pytest.param(encode_frame(Op.HELLO, 0, b"{}"), id="hello-again"),
+        pytest.param(encode_frame(Op.PONG, 0, b"1234567"), id="short-pong"),
+        pytest.param(encode_frame(Op.LOAD, 0, b'{"running":-1}'), id="absurd-load"),
+        pytest.param(encode_frame(Op.GOODBYE, 0, b"bye"), id="malformed-goodbye"),
+        pytest.param(encode_frame(Op.HEAD, 1, b"{}"), id="malformed-head"),
+        pytest.param(b"\x00", id="no-frame"),
+    ],
+)
+def test_a_node_that_breaks_the_protocol_ends_the_link(message: bytes) -> None:
+    link, _, _, _ = lone_gateway()
+    opened(link)
+    with pytest.raises(ProtocolViolation):
+        link.receive(message)
+
+
+# the link itself
+
+
+def test_reports_reach_the_observer() -> None:
+    link, _, observer, _ = lone_gateway()
+    load = NodeLoad(running=2, draining=True)
+    link.receive(encode_message(Op.SPECS, SPECS) + encode_message(Op.LOAD, load))
+    link.receive(encode_message(Op.GOODBYE, Goodbye(reason="bye")))
+    assert (observer.specs, observer.loads) == ([SPECS], [load])
+
+
+def test_a_pong_tells_the_round_trip() -> None:
+    link, wire, observer, clock = lone_gateway()
+    link.ping()
+    (ping,) = wire.frames()
+    clock.advance(0.25)
+    link.receive(encode_frame(Op.PONG, 0, ping.payload))
+    assert observer.rtts_s == [0.25]
+
+
+@pytest.mark.parametrize("stamp", [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 2000.0, 0.0])
+def test_a_pong_that_the_node_made_up_tells_nothing(stamp: float) -> None:
+    link, _, observer, _ = lone_gateway()
+    link.receive(encode_frame(Op.PONG, 0, struct.pack(">d", stamp)))
+    assert observer.rtts_s == []
+
+
+def test_a_lost_link_fails_every_open_job_exactly_once() -> None:
+    link, _, _, _ = lone_gateway()
+    listeners = [opened(link)[1] for _ in range(3)]
+    link.receive(head(2) + end(2))
+    link.lost("the socket closed")
+    link.lost("again")
+    assert [len(listener.fails) for listener in listeners] == [1, 0, 1]
+    assert listeners[0].fails[0] == Fail(code="link_lost", message="the socket closed")
+
+
+def test_a_lost_link_hears_nothing_more() -> None:
+    """A newer link of the same node may be there already: the old one must not report over it."""
+    link, _, observer, _ = lone_gateway()
+    _, listener = opened(link)
+    link.lost("replaced")
+    link.receive(encode_message(Op.SPECS, SPECS) + head(1) + end(1))
+    assert (observer.specs, listener.heads, len(listener.fails)) == ([], [], 1)
+
+
+def test_a_listener_that_cancels_other_jobs_while_the_link_is_lost_does_no_harm() -> None:
+    link, wire, _, _ = lone_gateway()
+    other, other_listener = opened(link)
+
+    class Impatient(Listener):
+        def on_fail(self, fail: Fail) -> None:
+            super().on_fail(fail)
+            other.cancel()
+
+    impatient = Impatient()
+    link.open(job_of(b"{}"), b"{}", impatient)
+    wire.frames()
+    link.lost("gone")
+    assert (len(impatient.fails), len(other_listener.fails)) == (1, 1)
+    assert wire.frames() == []
