@@ -13,6 +13,7 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   └── KeyNotFound                 key_not_found              404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
+├── BodyTooSlow                     body_too_slow              408    yes
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
@@ -121,6 +122,13 @@ class MethodNotAllowed(SparewattError):
     code = "method_not_allowed"
     status = 405
     kind = "invalid_request_error"
+
+
+class BodyTooSlow(SparewattError):
+    code = "body_too_slow"
+    status = 408
+    kind = "invalid_request_error"
+    retryable = True
 
 
 class BodyTooLarge(SparewattError):

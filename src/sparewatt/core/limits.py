@@ -86,5 +86,8 @@ NODE_QUEUE_PER_SLOT = 8
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
 
+CLIENT_BODY_S = 120.0
+"""The whole body must be here by then: 20 MiB at 1.4 Mbit/s. Who is slower holds memory for nothing."""
+
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from sparewatt.accounts.keys import KeyRing, Scope, require_scope
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
+    BodyTooSlow,
     Internal,
     InvalidField,
     InvalidJson,
@@ -23,6 +25,7 @@ from sparewatt.core.errors import (
     Unprocessable,
 )
 from sparewatt.core.ids import new_id
+from sparewatt.core.limits import CLIENT_BODY_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.protocol.openai import error_body
@@ -118,10 +121,14 @@ async def read_body(request: web.Request, *, limit: int) -> bytes:
     if request.content_length is not None and request.content_length > limit:
         raise too_large
     body = bytearray()
-    async for piece in request.content.iter_any():
-        body += piece
-        if len(body) > limit:
-            raise too_large
+    try:
+        async with asyncio.timeout(CLIENT_BODY_S):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > limit:
+                    raise too_large
+    except TimeoutError:
+        raise BodyTooSlow(f"The body was not here after {CLIENT_BODY_S:.0f} s.") from None
     return bytes(body)
 
 

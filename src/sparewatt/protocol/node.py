@@ -16,7 +16,7 @@ from sparewatt.core.limits import MODEL_ID_CHARS_MAX, MODELS_PER_NODE_MAX, NAME_
 ModelState = Literal["warm", "loading", "on_disk"]
 
 Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
-Rate = Annotated[float, Meta(gt=0, le=1e7)]
+Rate = Annotated[float, Meta(ge=1e-3, le=1e7)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 PRICE_NANO_MAX = 10**15

@@ -55,8 +55,15 @@ class Pool:
             raise StartupError(
                 f"Cannot connect to Postgres ({type(error).__name__}: {error}). Check DATABASE_URL."
             ) from None
-        async with pool.acquire() as connection:
-            await migrate(connection)
+        try:
+            async with pool.acquire() as connection:
+                await migrate(connection)
+        except TimeoutError:
+            pool.terminate()
+            raise StartupError("Another process has been changing the database's schema for too long.") from None
+        except BaseException:
+            pool.terminate()
+            raise
         return cls(pool)
 
     async def close(self) -> None:
