@@ -190,6 +190,14 @@ async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: by
         await gateway(far)
 
 
+async def test_a_message_that_is_too_long_for_a_handshake_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "decode_frames", lambda _: pytest.fail("it was read"))
+    near, far = socket_pair()
+    await near.send(bytes(handshake.HANDSHAKE_BYTES_MAX + 1))
+    with pytest.raises(ProtocolViolation):
+        await gateway(far)
+
+
 async def test_a_gateway_that_does_not_challenge_breaks_the_protocol() -> None:
     near, far = socket_pair()
     await far.send(encode_message(Op.WELCOME, WELCOME))

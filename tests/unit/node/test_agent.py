@@ -1,0 +1,304 @@
+"""The agent against small gateways on loopback, each of which does one thing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sparewatt.core.clock import Clock, SystemClock
+from sparewatt.core.errors import JoinRefused
+from sparewatt.core.rng import seeded
+from sparewatt.link.handshake import host_of, identify
+from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.node import agent as agent_module
+from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s
+from sparewatt.protocol.link import (
+    Frame,
+    Goodbye,
+    Op,
+    Open,
+    Reject,
+    Welcome,
+    decode_frames,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
+from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
+from tests.waiting import CEILING_S, until
+
+KEY = SigningKey.generate(rng=seeded(1))
+HEARTBEAT_S = 0.01
+
+
+class FixedRng:
+    """Chance that always falls the same way."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def random(self) -> float:
+        return self._value
+
+    def randbytes(self, n: int, /) -> bytes:
+        return bytes(n)
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Lets every node in and keeps what it says, unless told to do something else."""
+
+    url: str = ""
+    visits: int = 0
+    frames: list[Frame] = field(default_factory=list)
+    sockets: list[Socket] = field(default_factory=list)
+    may_welcome: asyncio.Event = field(default_factory=asyncio.Event)
+    instead: Callable[[Socket], Awaitable[None]] | None = None
+
+    async def serve(self, socket: Socket) -> None:
+        self.visits += 1
+        if self.instead is not None:
+            await self.instead(socket)
+            return
+        await identify(socket, hosts={host_of(self.url)}, gateway_version="1", rng=seeded(2))
+        await self.may_welcome.wait()
+        await socket.send(encode_message(Op.WELCOME, Welcome(heartbeat_s=HEARTBEAT_S, gateway_version="1")))
+        self.sockets.append(socket)
+        while True:
+            self.frames += decode_frames(await socket.receive())
+
+    def heard(self, op: Op) -> list[Frame]:
+        return [frame for frame in self.frames if frame.op is op]
+
+
+@asynccontextmanager
+async def running_gateway() -> AsyncIterator[Gateway]:
+    gateway = Gateway()
+    gateway.may_welcome.set()
+
+    async def accept(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await asyncio.wait([asyncio.ensure_future(gateway.serve(AiohttpSocket(ws)))])
+        return ws
+
+    app = web.Application()
+    app.add_routes([web.get("/link/v1", accept)])
+    async with TestServer(app) as server:
+        gateway.url = str(server.make_url("/")).rstrip("/")
+        yield gateway
+
+
+@dataclass(slots=True)
+class Dialling:
+    """An agent at work."""
+
+    agent: Agent
+    rig: Rig
+    gateway: Gateway
+    task: asyncio.Task[None]
+
+    async def over(self) -> None:
+        async with asyncio.timeout(CEILING_S):
+            await asyncio.wait([self.task])
+
+
+@asynccontextmanager
+async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = None) -> AsyncIterator[Dialling]:
+    async with rigged(data_dir) as rig:
+        await rig.inventory.refresh()
+        agent = Agent(
+            node_settings(data_dir, gateway_url=f"{gateway.url}/v1", drain_s=5.0),
+            key=KEY,
+            inventory=rig.inventory,
+            jobs=rig.jobs,
+            session=rig.session,
+            clock=clock or SystemClock(),
+            rng=FixedRng(0.0),
+            tell=rig.said.append,
+        )
+        task = asyncio.create_task(agent.run())
+        try:
+            yield Dialling(agent, rig, gateway, task)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@pytest.fixture
+async def gateway(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gateway]:
+    monkeypatch.setattr(agent_module, "BACKOFF_FIRST_S", 0.01)
+    async with running_gateway() as gateway:
+        yield gateway
+
+
+# how long to wait
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2, 5, 6, 7, 10, 1000])
+def test_the_wait_lies_between_a_tenth_of_its_bound_and_the_bound(failures: int) -> None:
+    bound_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures)
+    assert backoff_s(failures, rng=FixedRng(0.0)) == pytest.approx(bound_s / 10)
+    assert backoff_s(failures, rng=FixedRng(0.999)) == pytest.approx(bound_s, rel=0.01)
+
+
+def test_nodes_that_lost_their_gateway_together_do_not_dial_together() -> None:
+    rng = seeded(1)
+    assert len({backoff_s(5, rng=rng) for _ in range(100)}) == 100
+
+
+# joining
+
+
+async def test_an_agent_joins_and_reports(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.heard(Op.SPECS) and len(gateway.heard(Op.LOAD)) > 2)
+        specs = decode_message(gateway.heard(Op.SPECS)[0].payload, NodeSpecs)
+        assert specs == node.rig.inventory.specs
+        assert [model.id for model in specs.models] == [MODEL]
+        assert f"joined {gateway.url} as {KEY.address}" in node.rig.said
+
+
+async def test_what_changes_is_reported_without_waiting_for_a_heartbeat(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.heard(Op.SPECS))
+        node.rig.backend._base = "http://127.0.0.1:1"
+        await node.rig.inventory.refresh()
+        await until(lambda: len(gateway.heard(Op.SPECS)) > 1)
+        assert decode_message(gateway.heard(Op.SPECS)[-1].payload, NodeSpecs).models == ()
+
+
+async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Path) -> None:
+    async def refuse(socket: Socket) -> None:
+        await socket.receive()
+        await socket.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
+
+    gateway.instead = refuse
+    async with dialling(gateway, tmp_path) as node:
+        await node.over()
+        assert isinstance(node.task.exception(), JoinRefused)
+        assert gateway.visits == 1
+
+
+async def test_a_refusal_that_may_pass_is_tried_again(gateway: Gateway, tmp_path: Path) -> None:
+    async def postpone(socket: Socket) -> None:
+        await socket.receive()
+        await socket.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Later.", final=False)))
+        if gateway.visits == 3:
+            gateway.instead = None
+
+    gateway.instead = postpone
+    async with dialling(gateway, tmp_path):
+        await until(lambda: gateway.heard(Op.SPECS))
+        assert gateway.visits == 4
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"nonsense", encode_message(Op.LOAD, NodeLoad())])
+async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tmp_path: Path, nonsense: bytes) -> None:
+    async def babble(socket: Socket) -> None:
+        gateway.instead = None
+        await socket.send(nonsense)
+
+    gateway.instead = babble
+    async with dialling(gateway, tmp_path):
+        await until(lambda: gateway.heard(Op.SPECS))
+
+
+# losing it
+
+
+async def test_a_link_that_breaks_is_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path):
+        await until(lambda: gateway.heard(Op.SPECS))
+        await gateway.sockets[0].close()
+        await until(lambda: len(gateway.sockets) == 2)
+
+
+async def test_a_gateway_that_breaks_the_protocol_is_left_and_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path):
+        await until(lambda: gateway.sockets)
+        await gateway.sockets[0].send(encode_message(Op.LOAD, NodeLoad()))
+        await until(lambda: len(gateway.sockets) == 2)
+
+
+async def test_a_gateway_that_has_gone_silent_is_left_and_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with dialling(gateway, tmp_path, clock=clock):
+        await until(lambda: len(gateway.heard(Op.LOAD)) > 2)
+        assert len(gateway.sockets) == 1
+        clock.advance(2.0)
+        await until(lambda: len(gateway.sockets) == 2)
+
+
+async def test_a_lost_link_stops_the_jobs_that_came_over_it(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.sockets)
+        await node.rig.fault("stall_after_tokens", after_tokens=1)
+        await send_job(gateway.sockets[0])
+        await until(lambda: gateway.heard(Op.DATA))
+        await gateway.sockets[0].close()
+        await until(lambda: node.rig.jobs.count() == 0)
+
+
+async def send_job(socket: Socket) -> None:
+    """What a gateway sends for a job, taken from its own end of a link."""
+    body = chat_body()
+    meta = Open(path="/v1/chat/completions", model=MODEL, body_bytes=len(body), stream=True, window_bytes=1 << 20)
+    await socket.send(encode_message(Op.OPEN, meta, stream=1) + encode_frame(Op.BODY, 1, body))
+
+
+# stopping
+
+
+async def test_an_agent_that_drains_says_so_and_leaves_with_a_goodbye(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.heard(Op.SPECS))
+        await node.agent.drain()
+        await node.over()
+        await until(lambda: gateway.heard(Op.GOODBYE))
+        assert node.task.exception() is None
+        assert decode_message(gateway.heard(Op.LOAD)[-1].payload, NodeLoad).draining
+        assert decode_message(gateway.frames[-1].payload, Goodbye).reason == "the node is stopping"
+        assert gateway.visits == 1
+
+
+async def test_an_agent_that_drains_finishes_its_job_first(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.sockets)
+        await send_job(gateway.sockets[0])
+        await until(lambda: gateway.heard(Op.HEAD))
+        await node.agent.drain()
+        await node.over()
+        await until(lambda: gateway.heard(Op.GOODBYE))
+        ops = [frame.op for frame in gateway.frames]
+        assert ops.index(Op.END) < ops.index(Op.GOODBYE)
+
+
+async def test_an_agent_that_is_stopped_in_the_middle_of_a_handshake_leaves_when_it_is_let_in(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    gateway.may_welcome.clear()
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.visits == 1)
+        await node.agent.drain()
+        gateway.may_welcome.set()
+        await node.over()
+        assert node.task.exception() is None
+
+
+async def test_an_agent_that_is_stopped_while_its_gateway_is_away_does_not_wait_for_it(tmp_path: Path) -> None:
+    async with dialling(Gateway(url="http://127.0.0.1:1"), tmp_path) as node:
+        await until(lambda: node.agent._link is None)
+        await node.agent.drain()
+        await node.over()
+        assert node.task.exception() is None

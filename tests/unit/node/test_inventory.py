@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sparewatt.core.errors import InvalidAmount, StartupError
+from sparewatt.node.backends.model import BackendModel
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
+from sparewatt.node.hardware import GB, cpu_tflops, detect_hardware
+from sparewatt.protocol.node import checked
+from sparewatt.testing import Settings
+from sparewatt.testing.clock import ManualClock
+from tests.unit.node.rig import MODEL, Rig, node_settings, rigged
+from tests.waiting import turns
+
+
+def models_of(rig: Rig) -> list[str]:
+    return [model.id for model in rig.inventory.specs.models]
+
+
+async def test_before_it_has_looked_a_node_has_no_models(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        assert models_of(rig) == []
+        assert checked(rig.inventory.specs) == rig.inventory.specs
+
+
+async def test_what_the_server_lists_is_reported_measured_and_priced(tmp_path: Path) -> None:
+    engine = Settings(models=("one", "two"), slots=3, n_ctx=4096, n_params=10**9)
+    async with rigged(tmp_path, engine=engine, name="attic", region="eu-west") as rig:
+        await rig.inventory.refresh()
+        specs = rig.inventory.specs
+    assert checked(specs) == specs
+    assert (specs.name, specs.region, specs.slots) == ("attic", "eu-west", 3)
+    assert [model.id for model in specs.models] == ["one", "two"]
+    assert all(model.measured and model.completion_price_nano > 0 for model in specs.models)
+    assert specs.models[0].context_length == 4096
+    assert specs.models[0].claimed is not None
+    assert specs.tflops_measured is not None
+
+
+async def test_a_model_is_measured_once_even_over_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with rigged(tmp_path) as rig:
+            await rig.inventory.refresh()
+            await rig.inventory.refresh()
+            assert rig.inventory.specs.models[0].measured is not None
+            said = rig.said
+    assert said == []
+
+
+async def test_another_speed_limit_is_measured_anew(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+    async with rigged(tmp_path, speed_limit_tps=1e5) as rig:
+        await rig.inventory.refresh()
+        assert any(text.startswith("measured") for text in rig.said)
+
+
+async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with rigged(tmp_path, clock=clock) as rig:
+        await rig.fault("status")
+        for _ in range(3):
+            await rig.inventory.refresh()
+        assert rig.said == [f"measuring {MODEL} …"]
+        assert rig.inventory.specs.models[0].measured is None
+        clock.advance(61)
+        await rig.inventory.refresh()
+        assert rig.inventory.specs.models[0].measured is not None
+
+
+async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+    engine = Settings(models=("two words", "good", "m" * 300))
+    async with rigged(tmp_path, engine=engine) as rig:
+        await rig.inventory.refresh()
+        assert models_of(rig) == ["good"]
+        assert checked(rig.inventory.specs) == rig.inventory.specs
+        assert not any("two words" in text for text in rig.said)
+
+
+async def test_a_server_that_leaves_takes_its_models_along_and_brings_them_back(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        base, rig.backend._base = rig.backend._base, "http://127.0.0.1:1"
+        await rig.inventory.refresh()
+        assert models_of(rig) == []
+        rig.backend._base = base
+        await rig.inventory.refresh()
+        assert models_of(rig) == [MODEL]
+
+
+async def test_a_change_is_told_and_no_change_is_not(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        waiting = asyncio.create_task(rig.inventory.changed())
+        await turns()
+        await rig.inventory.refresh()
+        await turns()
+        assert not waiting.done()
+        rig.backend._base = "http://127.0.0.1:1"
+        await rig.inventory.refresh()
+        async with asyncio.timeout(20):
+            await waiting
+
+
+async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        running = asyncio.create_task(rig.inventory.run())
+        async with asyncio.timeout(20):
+            while rig.inventory._look.is_set() or not models_of(rig):  # noqa: ASYNC110 (it lies behind HTTP)
+                await asyncio.sleep(0.005)
+            rig.backend._base = "http://127.0.0.1:1"
+            while models_of(rig):
+                rig.inventory.look_again()
+                await asyncio.sleep(0.005)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_absurd_speeds_make_no_absurd_report(tmp_path: Path) -> None:
+    huge = BackendModel(MODEL, "warm", 8192, None, 1 << 49, 1 << 20, parameters=10**15)
+    async with rigged(tmp_path) as rig:
+        rig.inventory._models = [huge]
+        await rig.inventory._measure_if_new(huge)
+        assert checked(rig.inventory.specs) == rig.inventory.specs
+
+
+# what the owner set
+
+
+@pytest.mark.parametrize("change", [{"region": ""}, {"region": "a\nb"}, {"name": "n" * 101}, {"hourly_usd": "2000000"}])
+async def test_settings_that_no_gateway_would_take_stop_the_start(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(StartupError, match=next(iter(change)).removesuffix("_usd")):
+        async with rigged(tmp_path, **change):
+            pass
+
+
+@pytest.mark.parametrize("field", ["hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok"])
+async def test_a_price_with_a_typo_stops_the_start(tmp_path: Path, field: str) -> None:
+    typo: dict[str, Any] = {field: "0,10"}
+    with pytest.raises(InvalidAmount):
+        async with rigged(tmp_path, **typo):
+            pass
+
+
+# slots
+
+
+async def test_a_server_that_says_its_slots_only_later_is_believed_then() -> None:
+    """llama.cpp answers 503 while it loads."""
+    answers = [web.Response(status=503), web.json_response({"total_slots": 16}), web.Response(status=503)]
+
+    async def props(_: web.Request) -> web.Response:
+        return answers.pop(0)
+
+    app = web.Application()
+    app.add_routes([web.get("/props", props)])
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        backend = OpenAIBackend(str(server.make_url("/")), session)
+        assert [await backend.slots() for _ in range(3)] == [DEFAULT_SLOTS, 16, 16]
+
+
+# hardware
+
+
+def test_what_the_owner_says_of_the_hardware_wins(tmp_path: Path) -> None:
+    found = detect_hardware(node_settings(tmp_path, gpu="RTX 4090", vram_gb=24.0, tflops=82.6))
+    assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("RTX 4090", 1, 24 * GB, 82.6)
+
+
+def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_path: Path) -> None:
+    found = detect_hardware(node_settings(tmp_path))
+    assert (found.gpu, found.gpu_count) == ("cpu", 0)
+    assert found.vram_bytes > 0
+    assert found.tflops == cpu_tflops() > 0

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.core.rng import seeded
+from sparewatt.node import measure as measure_module
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendUnreachable
+from sparewatt.node.measure import READ_WORDS, WRITE_TOKENS, MeasuredFile, measure
+from sparewatt.protocol.node import Speed, checked
+from sparewatt.testing import InstantClock, Settings
+from sparewatt.testing.clock import ManualClock
+from tests.unit.node.rig import MODEL, ScriptedBackend, rigged
+
+SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.2)
+
+
+async def measured(backend: Backend, *, clock: ManualClock | None = None) -> Speed:
+    return await measure(backend, MODEL, limit_tps=None, clock=clock or ManualClock(), rng=seeded(1))
+
+
+def event(**fields: Any) -> bytes:
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def text(content: str | None) -> bytes:
+    return event(choices=[{"delta": {"content": content}}])
+
+
+def usage(prompt: int, completion: int) -> bytes:
+    return event(choices=[], usage={"prompt_tokens": prompt, "completion_tokens": completion})
+
+
+class Paced:
+    """Chunks with the time that passes before each; the same for every job."""
+
+    def __init__(self, clock: ManualClock, *steps: tuple[float, bytes]) -> None:
+        self._clock = clock
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[bytes]:
+        for wait_s, chunk in self._steps:
+            self._clock.advance(wait_s)
+            yield chunk
+
+
+# against the engine
+
+
+async def test_an_engine_is_measured_within_the_bounds_of_a_report(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        speed = await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        assert checked(speed) == speed
+        assert (await rig.stats())["finished"] == 2
+
+
+async def test_measuring_reads_much_and_writes_a_little(tmp_path: Path) -> None:
+    async with rigged(tmp_path, engine=Settings(models=(MODEL,), answer_tokens=1000)) as rig:
+        await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("drop_before_head", BackendUnreachable),
+        ("status", BackendBroke),
+        ("drop_after_tokens", BackendBroke),
+        ("garbage", BackendBroke),
+        ("error_event", BackendBroke),
+    ],
+)
+async def test_a_server_that_fails_is_not_measured(tmp_path: Path, kind: str, error: type[Exception]) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.fault(kind, after_tokens=2)
+        with pytest.raises(error):
+            await measured(rig.backend)
+
+
+async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure_module, "MEASURE_S", 0.05)
+    async with rigged(tmp_path) as rig:
+        await rig.fault("stall_after_tokens", after_tokens=2, count=None)
+        with pytest.raises(BackendBroke, match="longer"):
+            await measured(rig.backend)
+
+
+# the figures
+
+
+async def test_the_figures_are_what_the_clock_says() -> None:
+    clock = ManualClock()
+    chunks = Paced(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
+    speed = await measured(ScriptedBackend(chunks), clock=clock)
+    assert speed == Speed(ttft_s=0.5, prefill_tps=100 / 0.5, decode_tps=2 / 1.0)
+
+
+@pytest.mark.parametrize(
+    "opening", [text(None), text(""), event(choices=[{"delta": {"role": "assistant"}}]), b": hi\n\n"]
+)
+async def test_an_opening_without_text_is_no_token(opening: bytes) -> None:
+    clock = ManualClock()
+    chunks = Paced(clock, (0.1, opening), (0.4, text("a")), (1.0, text("b")), (0, usage(10, 2)))
+    assert (await measured(ScriptedBackend(chunks), clock=clock)).ttft_s == 0.5
+
+
+async def test_a_token_without_text_counts_when_the_answer_ends_with_it() -> None:
+    clock = ManualClock()
+    finish = event(choices=[{"delta": {}, "finish_reason": "length"}])
+    speed = await measured(ScriptedBackend(Paced(clock, (0.5, finish), (0, usage(10, 1)))), clock=clock)
+    assert (speed.ttft_s, speed.prefill_tps) == (0.5, 20.0)
+
+
+async def test_reasoning_counts_as_tokens() -> None:
+    clock = ManualClock()
+    thought = event(choices=[{"delta": {"reasoning": "hm"}}])
+    speed = await measured(
+        ScriptedBackend(Paced(clock, (0.5, thought), (1.0, thought), (0, usage(10, 2)))), clock=clock
+    )
+    assert (speed.ttft_s, speed.decode_tps) == (0.5, 1.0)
+
+
+async def test_events_may_be_cut_anywhere_and_written_without_a_space() -> None:
+    clock = ManualClock()
+    whole = (text("a") + usage(10, 1) + b"data: [DONE]\n\n").replace(b"data: ", b"data:").replace(b"\n", b"\r\n")
+    chunks = Paced(clock, *((0.01, whole[at : at + 1]) for at in range(len(whole))))
+    assert (await measured(ScriptedBackend(chunks), clock=clock)).prefill_tps > 0
+
+
+async def test_a_clock_that_shows_no_time_makes_no_absurd_figure() -> None:
+    speed = await measured(ScriptedBackend([text("a"), text("b"), usage(1 << 24, 1 << 24)]))
+    assert checked(speed) == speed
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([usage(10, 0)], id="no-tokens"),
+        pytest.param([text("a")], id="no-counts"),
+        pytest.param([b"data: nonsense\n\n"], id="no-json"),
+        pytest.param([event(error={"message": "no"})], id="error"),
+        pytest.param([text("a"), usage(-5, 1)], id="negative-counts"),
+        pytest.param([bytes(SSE_EVENT_BYTES_MAX), b"x"], id="no-end-of-line"),
+    ],
+)
+async def test_a_server_that_makes_no_sense_is_not_measured(chunks: list[bytes]) -> None:
+    with pytest.raises(BackendBroke):
+        await measured(ScriptedBackend(chunks))
+
+
+async def test_no_two_measuring_prompts_are_alike() -> None:
+    """Or a prompt cache would answer for the hardware."""
+    backend = ScriptedBackend([text("a"), usage(10, 1)])
+    rng = seeded(1)
+    for _ in range(3):
+        await measure(backend, MODEL, limit_tps=None, clock=ManualClock(), rng=rng)
+    prompts = [json.loads(body)["messages"][0]["content"] for body in backend.bodies]
+    assert len({prompt.split()[0] for prompt in prompts}) == len(prompts) == 6
+    assert len(prompts[1].split()) == READ_WORDS + 1
+
+
+# what is kept
+
+
+def test_what_was_measured_is_there_after_a_restart(tmp_path: Path) -> None:
+    MeasuredFile(tmp_path / "m.json").put("llama|1", SPEED)
+    again = MeasuredFile(tmp_path / "m.json")
+    assert (again.get("llama|1"), again.get("other")) == (SPEED, None)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff", b'{"x":{}}', b'{"x":{"prefill_tps":-1,"decode_tps":1}}', b"[]"]
+)
+def test_a_broken_file_means_measuring_again(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(content)
+    kept = MeasuredFile(path)
+    assert kept.get("x") is None
+    kept.put("x", SPEED)
+    assert MeasuredFile(path).get("x") == SPEED
+
+
+def test_a_disk_that_cannot_be_written_costs_no_more_than_the_memory_of_it(tmp_path: Path) -> None:
+    kept = MeasuredFile(tmp_path / "absent" / "m.json")
+    kept.put("x", SPEED)
+    assert kept.get("x") == SPEED
