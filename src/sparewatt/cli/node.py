@@ -24,12 +24,6 @@ def node() -> None:
     """
 
 
-def _default_data_dir() -> Path:
-    state = os.environ.get("XDG_DATA_HOME")
-    folder = Path(state) if state else Path.home() / ".local" / "share"
-    return folder / "sparewatt" / "node"
-
-
 @node.command("join")
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
@@ -37,7 +31,12 @@ def _default_data_dir() -> Path:
 @click.option("--serve", type=click.Path(path_type=Path), metavar="FILE", help="Serve this GGUF file with llama.cpp.")
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
 @click.option("--serve-slots", type=int, help="Answers at once of a served file.")
-@click.option("--data", "data_dir", type=click.Path(path_type=Path), help="Where key and measurements are kept.")
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(path_type=Path),
+    help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
+)
 @click.option("--name", help="How people call this node.")
 @click.option("--region", help="Where it stands, e.g. eu-west.")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
@@ -71,10 +70,8 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     from sparewatt.supervisor.lifeline import die_with_parent
 
     die_with_parent()
-    flags["data_dir"] = flags["data_dir"] or _default_data_dir()
-    settings = load_settings(
-        NodeSettings, section="node", flags={"gateway_url": gateway_url, **flags}, env=os.environ, file=config
-    )
+    given = {"gateway_url": gateway_url, **flags}
+    settings = load_settings(NodeSettings, section="node", flags=given, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
     try:
         asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))

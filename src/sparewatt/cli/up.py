@@ -14,8 +14,6 @@ from sparewatt.cli.context import json_option, remember_network
 if TYPE_CHECKING:
     from sparewatt.supervisor.network import Ready
 
-DEFAULT_DATA = Path(".sparewatt")
-
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway.  [default: 8484]")
@@ -44,7 +42,6 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     from sparewatt.supervisor.network import UpSettings, run_network
 
     die_with_parent(signal.SIGTERM)  # of `make up`, which says so; a shell does not
-    flags["data"] = flags["data"] or DEFAULT_DATA
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
 

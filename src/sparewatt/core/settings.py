@@ -17,6 +17,8 @@ import msgspec
 from sparewatt.core.errors import StartupError
 
 _T = TypeVar("_T")
+SECTIONS = ("gateway", "node", "up")
+"""One file may hold the settings of all kinds of processes."""
 
 
 def load_settings(
@@ -50,9 +52,13 @@ def _from_file(file: Path | None, section: str) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        found = tomllib.loads(file.read_text()).get(section, {})
+        tables = tomllib.loads(file.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StartupError(f"Cannot read the settings file {file}: {error}.") from None
+    unknown = sorted(set(tables) - set(SECTIONS))
+    if unknown:
+        raise StartupError(f"Unknown table in {file}: {', '.join(unknown)}. Known: {', '.join(SECTIONS)}.")
+    found = tables.get(section, {})
     if not isinstance(found, dict):
         raise StartupError(f"[{section}] in {file} must be a table.")
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import signal
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -28,6 +27,7 @@ from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.handshake import host_of
 from sparewatt.store.database import Database
+from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.gateway")
 
@@ -40,7 +40,7 @@ LEAK_AGE_S = JOB_TIMEOUT_S + 60
 async def run_gateway(settings: GatewaySettings) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError."""
     refuse_public_bind(settings.host)
-    stop = _stop_event()
+    stop = stop_event()
     async with AsyncExitStack() as stack:
         database = await Database.connect(settings.database_url)
         stack.push_async_callback(database.close)
@@ -111,13 +111,6 @@ def refuse_public_bind(host: str) -> None:
             f"Refusing to listen on {host}: without TLS, keys and prompts would cross the network in the clear. "
             "Listen on 127.0.0.1 and put a TLS proxy in front, with --public-url https://your.name."
         )
-
-
-def _stop_event() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
 
 
 def _listen(host: str, port: int) -> socket.socket:

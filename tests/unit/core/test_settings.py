@@ -22,13 +22,13 @@ class Kettle:
 
 def load(*, flags: dict[str, Any] | None = None, env: dict[str, str] | None = None, file: Path | None = None) -> Kettle:
     given = {"owner": "ann"} | (flags or {})
-    return load_settings(Kettle, section="kettle", flags=given, env=env or {}, file=file)
+    return load_settings(Kettle, section="node", flags=given, env=env or {}, file=file)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "sparewatt.toml"
-    path.write_text("[kettle]\nport = 3\n[other]\nanything = 1\n")
+    path.write_text("[node]\nport = 3\n[gateway]\nanything = 1\n")
     return path
 
 
@@ -41,11 +41,11 @@ def test_the_file_wins_over_the_default(file: Path) -> None:
 
 
 def test_the_environment_wins_over_the_file(file: Path) -> None:
-    assert load(file=file, env={"SPAREWATT_KETTLE_PORT": "2"}).port == 2
+    assert load(file=file, env={"SPAREWATT_NODE_PORT": "2"}).port == 2
 
 
 def test_a_flag_wins_over_the_environment(file: Path) -> None:
-    assert load(file=file, env={"SPAREWATT_KETTLE_PORT": "2"}, flags={"port": 1}).port == 1
+    assert load(file=file, env={"SPAREWATT_NODE_PORT": "2"}, flags={"port": 1}).port == 1
 
 
 def test_a_flag_that_was_not_given_wins_over_nothing(file: Path) -> None:
@@ -54,9 +54,9 @@ def test_a_flag_that_was_not_given_wins_over_nothing(file: Path) -> None:
 
 def test_text_from_the_environment_becomes_what_the_field_is() -> None:
     env = {
-        "SPAREWATT_KETTLE_HOT": "true",
-        "SPAREWATT_KETTLE_LITRES": "1.5",
-        "SPAREWATT_KETTLE_DATA_DIR": "/var/kettle",
+        "SPAREWATT_NODE_HOT": "true",
+        "SPAREWATT_NODE_LITRES": "1.5",
+        "SPAREWATT_NODE_DATA_DIR": "/var/kettle",
     }
     assert load(env=env) == Kettle(owner="ann", hot=True, litres=1.5, data_dir=Path("/var/kettle"))
 
@@ -65,15 +65,15 @@ def test_other_sections_variables_are_left_alone() -> None:
     assert load(env={"SPAREWATT_TEAPOT_PORT": "2", "PORT": "3", "SPAREWATT_API_KEY": "x"}).port == 80
 
 
-@pytest.mark.parametrize("name", ["SPAREWATT_KETTLE_PROT", "SPAREWATT_KETTLE_"])
+@pytest.mark.parametrize("name", ["SPAREWATT_NODE_PROT", "SPAREWATT_NODE_"])
 def test_an_unknown_variable_is_an_error_that_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(StartupError, match=r"Unknown setting in \[kettle\].*Known: data_dir, hot"):
+    with pytest.raises(StartupError, match=r"Unknown setting in \[node\].*Known: data_dir, hot"):
         load(env={name: "2"})
 
 
 def test_an_unknown_key_in_the_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "typo.toml"
-    path.write_text("[kettle]\nprot = 3\n")
+    path.write_text("[node]\nprot = 3\n")
     with pytest.raises(StartupError, match="prot"):
         load(file=path)
 
@@ -84,22 +84,22 @@ def test_an_unknown_key_in_the_file_is_an_error_that_names_it(tmp_path: Path) ->
 )
 def test_a_wrong_value_is_an_error_that_names_the_field(field: str, text: str) -> None:
     with pytest.raises(StartupError, match=field):
-        load(env={f"SPAREWATT_KETTLE_{field.upper()}": text})
+        load(env={f"SPAREWATT_NODE_{field.upper()}": text})
 
 
 def test_a_path_is_not_made_of_a_number(tmp_path: Path) -> None:
     path = tmp_path / "number.toml"
-    path.write_text("[kettle]\ndata_dir = 5\n")
+    path.write_text("[node]\ndata_dir = 5\n")
     with pytest.raises(StartupError, match="data_dir"):
         load(file=path)
 
 
 def test_a_missing_value_is_an_error_that_names_the_field() -> None:
     with pytest.raises(StartupError, match="owner"):
-        load_settings(Kettle, section="kettle", flags={}, env={})
+        load_settings(Kettle, section="node", flags={}, env={})
 
 
-@pytest.mark.parametrize("content", [b"[kettle", b"\xff\xfe", b"kettle = 5\n"])
+@pytest.mark.parametrize("content", [b"[node", b"\xff\xfe", b"node = 5\n"])
 def test_a_file_that_is_no_settings_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
@@ -115,3 +115,10 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> N
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(AttributeError):
         load().port = 5  # type: ignore[misc]  # that it is an error is the point
+
+
+def test_a_mistyped_table_in_the_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("[gatway]\nport = 3\n")
+    with pytest.raises(StartupError, match=r"gatway.*Known: gateway, node, up"):
+        load(file=path)
