@@ -22,7 +22,7 @@ from sparewatt.cli.errors import CliError, ExitCode
 
 R = TypeVar("R")
 
-POLICIES = ("balanced", "neuralgrid")
+POLICIES = ("fast", "balanced", "economy", "neuralgrid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from sparewatt.cli.context import POLICIES
+
 
 @click.group()
 def gateway() -> None:
@@ -30,7 +32,7 @@ def gateway() -> None:
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
 @click.option("--first-token-floor-s", type=float, help="The least time a node gets for its first token.")
 @click.option("--idle-s", type=float, help="Silence in an answer that counts as a lost node.")
-@click.option("--policy", type=click.Choice(["balanced", "neuralgrid"]), help="How nodes are chosen by default.")
+@click.option("--policy", type=click.Choice(POLICIES), help="How nodes are chosen by default.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 def run(*, config: Path | None, **flags: Any) -> None:
     """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).

@@ -181,6 +181,7 @@ def _last_seen(row: NodeRow, services: Services) -> float:
 
 async def _check_health(services: Services) -> None:
     services.desk.drop_silent()
+    services.table.refresh_strain()
     leaked = services.table.expire_reservations(older_than_s=LEAK_AGE_S, now_s=services.clock.now_s())
     if leaked:
         _log.warning("reservations_leaked", count=leaked)

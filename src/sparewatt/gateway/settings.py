@@ -24,7 +24,7 @@ class GatewaySettings:
     """NeuralGrid pings every 30 s and gives a node up after 3."""
     first_token_floor_s: Seconds = 30.0
     idle_s: Seconds = 60.0
-    policy: Literal["balanced", "neuralgrid"] = "balanced"
+    policy: Literal["fast", "balanced", "economy", "neuralgrid"] = "balanced"
     seed: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     port_file: Path | None = None

@@ -33,6 +33,8 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     prefill_tps: Rate
     decode_tps: Rate
     ttft_s: Seconds = 0.0
+    step_per_job_s: Seconds | None = None
+    """What each further running job adds to the time of one step, where that was measured."""
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -65,6 +67,8 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     agent_version: ShortText
     models: Annotated[tuple[ModelReport, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
     tflops_measured: Tflops | None = None
+    bandwidth_bytes_s: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+    """What decoding reads per second, where it is known."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
@@ -74,6 +78,14 @@ class NodeLoad(msgspec.Struct, frozen=True):
     queued: Count = 0
     foreign: Count = 0
     draining: bool = False
+    foreign_backlog_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Prompts of foreign jobs that are still to be read, in seconds."""
+    foreign_kv_bytes: Bytes = 0
+    foreign_active_bytes: Bytes = 0
+    """Weights in use by foreign jobs only."""
+    kv_capacity_bytes: Bytes | None = None
+    prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Of the last seconds, the share spent reading prompts."""
 
 
 _S = TypeVar("_S", bound=msgspec.Struct)

@@ -60,7 +60,11 @@ class NodeRow:
 
     id: NodeId
     specs: NodeSpecs
+    index: int = 0
+    hash: int = 0
     models: dict[str, ModelReport] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Where each of its models stands in that model's entries."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
     last_heard_s: float = 0.0
@@ -68,12 +72,17 @@ class NodeRow:
     rtt_s: float = 0.0
     suspect_until_s: float = 0.0
     own_jobs: int = 0
-    own_prompt_tokens: int = 0
-    """Prompts dispatched from here whose first token has not come yet."""
-    own_output_tokens: int = 0
-    """Output expected of the jobs dispatched from here."""
+    own_since_report: int = 0
+    own_backlog_s: float = 0.0
+    """Prompts dispatched from here whose first token has not come yet, in seconds of reading."""
+    own_kv_bytes: float = 0.0
+    own_active: dict[str, int] = field(default_factory=dict)
+    """Jobs dispatched from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
+    slowness: float = 0.0
+    """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
+    strain_max: float = 0.0
 
     @property
     def jobs_there(self) -> int:

@@ -1,83 +1,51 @@
-"""The named policies. Each turns (job, node) into parts whose sum is the cost; the lowest cost wins.
+"""The named policies. Each turns (job, columns) into parts; their signed sum is the cost, and the lowest cost wins.
 
-`balanced` is the default. `neuralgrid` is the published formula of NeuralGrid, verbatim, kept for parity and as a
-baseline: it rewards oversized cards and a $0 price, and ignores load, so it is never the default.
+`fast`, `balanced` and `economy` differ in what a dollar is worth. `neuralgrid` is the published formula of NeuralGrid,
+verbatim, kept for parity and as a baseline: it rewards oversized cards and a $0 price, and ignores load, so it is never
+the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher import terms
-from sparewatt.inference.matcher.filters import Situation, vram_needed_bytes
-from sparewatt.inference.matcher.health import is_suspect
-from sparewatt.inference.matcher.model import MatchJob, NodeRow
+from sparewatt.inference.matcher.entries import Floats
+from sparewatt.inference.matcher.formula import PARTS, JobNumbers
+from sparewatt.inference.matcher.model import HealthRules, MatchJob
+from sparewatt.inference.matcher.scan import balanced_parts, neuralgrid_parts
 
-GIB = 1 << 30
+JITTER = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`sign` turns a part into cost: +1 where less is better, -1 for scores. `jitter` spreads near ties."""
+    """`usd_weight` is None for a policy that scores instead of predicting seconds."""
 
     name: str
-    unit: str
+    usd_weight: float | None
     part_names: tuple[str, ...]
-    parts_of: Callable[[MatchJob, NodeRow, Situation], tuple[float, ...]]
-    sign: float
     jitter: float
 
+    @property
+    def unit(self) -> str:
+        return "score" if self.usd_weight is None else "s"
 
-def balanced_parts(job: MatchJob, row: NodeRow, at: Situation) -> tuple[float, ...]:
-    model = row.models[job.model]
-    return (
-        terms.network_s(row),
-        terms.queue_s(job, row, model),
-        terms.cold_load_s(model),
-        terms.prefill_s(job, model),
-        terms.decode_s(job, row, model),
-        terms.price_s(job, model),
-        terms.SUSPECT_S if is_suspect(row, now_s=at.now_s, rules=at.rules) else 0.0,
-    )
+    @property
+    def sign(self) -> float:
+        return -1.0 if self.usd_weight is None else 1.0
 
-
-def neuralgrid_terms(
-    *, online: bool, vram_gb: float, min_vram_gb: float, tflops: float, hourly_rate: float
-) -> tuple[float, float, float]:
-    """The terms of NeuralGrid's scoreNode as published; the score is their sum, -1 when offline or too small."""
-    if not online or vram_gb < min_vram_gb:
-        return -1.0, 0.0, 0.0
-    return 0.3 * (vram_gb / min_vram_gb), 0.5 * (tflops / 100), 0.2 * (1 / (hourly_rate + 0.01))
+    def parts(
+        self, job: MatchJob, data: Floats, *, strain: float, now_s: float, rules: HealthRules
+    ) -> tuple[Floats, ...]:
+        if self.usd_weight is None:
+            return neuralgrid_parts(job, data)
+        numbers = JobNumbers(float(job.prompt_tokens), float(job.output_tokens), strain, self.usd_weight)
+        return balanced_parts(numbers, data, now_s=now_s, rules=rules)
 
 
-def neuralgrid_parts(job: MatchJob, row: NodeRow, _: Situation) -> tuple[float, ...]:
-    return neuralgrid_terms(
-        online=row.connected,
-        vram_gb=row.specs.vram_bytes / GIB,
-        min_vram_gb=max(1, vram_needed_bytes(job, row.models[job.model])) / GIB,
-        tflops=row.specs.tflops,
-        hourly_rate=row.specs.hourly_price_nano / NANO_PER_USD,
-    )
+FAST = Policy("fast", 0.0, PARTS, JITTER)
+BALANCED = Policy("balanced", 1e4, PARTS, JITTER)
+ECONOMY = Policy("economy", 4e4, PARTS, JITTER)
+NEURALGRID = Policy("neuralgrid", None, ("vram", "compute", "cost"), 0.0)
 
-
-BALANCED = Policy(
-    name="balanced",
-    unit="s",
-    part_names=("network", "queue", "cold_load", "prefill", "decode", "price", "suspect"),
-    parts_of=balanced_parts,
-    sign=1.0,
-    jitter=0.2,
-)
-
-NEURALGRID = Policy(
-    name="neuralgrid",
-    unit="score",
-    part_names=("vram", "compute", "cost"),
-    parts_of=neuralgrid_parts,
-    sign=-1.0,
-    jitter=0.0,
-)
-
-POLICIES = {policy.name: policy for policy in (BALANCED, NEURALGRID)}
+POLICIES = {policy.name: policy for policy in (FAST, BALANCED, ECONOMY, NEURALGRID)}

@@ -1,18 +1,24 @@
 """The nodes as this gateway knows them, and the work it has sent them. In memory only; links and Postgres fill it.
 
 A reservation counts a job at the moment of the pick, before the node has heard of it: without that, every job of a
-burst would go to the same node.
+burst would go to the same node. What observation teaches may only lower a node's speed, never raise it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.core.limits import NODES_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT, NODES_MAX
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.hashing import hash_text
 from sparewatt.inference.matcher.model import MatchJob, NodeRow
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 SUSPECT_AFTER_FAILURE_S = 45.0
 OUTPUT_TOKENS_DEFAULT = 256
@@ -21,24 +27,43 @@ OUTPUT_TOKENS_LEARNED_MAX = 32_768
 """What one job can teach at most: the count is the node's own word, and it sizes everybody's next job."""
 RTT_EWMA = 0.3
 
+LEARN_AT_LEAST = 0.08
+SLOWNESS_MAX = 3.0
+"""A node twenty times slower than measured is as good as gone; one observation may not say more."""
+FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
+
+STEP_PER_JOB_SHARE = 0.5
+"""What a further job adds to a step, as a share of the step alone, on servers that were not measured under load."""
+UNKNOWN_LARGE = 1e18
+SHORT_PROMPT_TOKENS = 30.0
+"""The prompt by which the first-token time was measured."""
+LOADING_S, COLD_S_MIN, COLD_S_MAX, COLD_FIXED_S, COLD_BYTES_S = 10.0, 10.0, 30.0, 8.0, 1.5e9
+SLOWEST_TPS = 1e-3
+TOKENS_PER_PRICE = 1e6
+
 
 @dataclass(slots=True)
 class Reservation:
     """One job's place on one node. Released exactly once, however the job ends."""
 
     node_id: NodeId
-    prompt_tokens: int
-    output_tokens: int
+    model: ModelId
+    backlog_s: float
+    kv_bytes: float
     made_at_s: float
     reading_prompt: bool = True
     released: bool = False
 
 
 class NodeTable:
-    def __init__(self) -> None:
+    def __init__(self, *, gateways: int = 1) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
+        self._by_index: list[NodeRow] = []
         self._open: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
+        self._entries: dict[str, Entries] = {}
+        self._in_flight: dict[str, int] = {}
+        self._unseen_weight = math.sqrt(gateways) - 1.0
 
     def __iter__(self) -> Iterator[NodeRow]:
         return iter(self._rows.values())
@@ -49,21 +74,28 @@ class NodeTable:
     def get(self, node_id: NodeId) -> NodeRow | None:
         return self._rows.get(node_id)
 
+    def entries(self, model: str) -> Entries | None:
+        """The nodes that have a model, as columns."""
+        found = self._entries.get(model)
+        return found or None
+
     def model_ids(self) -> set[str]:
         """Every model that a known node has, online or not."""
-        return {model for row in self._rows.values() for model in row.models}
+        return {model for model, entries in self._entries.items() if len(entries)}
+
+    # who is there
 
     def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
         """A node known from before this process started; offline until it dials in."""
         if node_id not in self._rows and len(self._rows) < NODES_MAX:
-            self._rows[node_id] = NodeRow(id=node_id, specs=specs, last_seen_unix_s=last_seen_unix_s)
+            self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
         """A node has dialled in. False if the table is full."""
         if node_id not in self._rows and len(self._rows) >= NODES_MAX:
             return False
-        row = self._rows.setdefault(node_id, NodeRow(id=node_id, specs=specs))
+        row = self._rows.get(node_id) or self._add(node_id, specs)
         row.connected = True
         row.last_heard_s = now_s
         row.suspect_until_s = 0.0
@@ -75,36 +107,69 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
+        self._write_live(row)
+
+    def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
+        row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
+        self._rows[node_id] = row
+        self._by_index.append(row)
+        return row
+
+    # what they report
 
     def set_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         row = self._rows[node_id]
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
+        for gone in [model for model in row.places if model not in row.models]:
+            self._leave(row, gone)
+        for model in row.models.values():
+            self._write_fixed(row, model)
+        self._write_live(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.load = load
         row.last_heard_s = now_s
+        row.own_since_report = 0
+        self._write_live(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
+        self._write_live(row)
+
+    # what we send them
 
     def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float) -> Reservation:
         row = self._rows[node_id]
-        held = Reservation(node_id, job.prompt_tokens, job.output_tokens, made_at_s=now_s)
+        model = row.models[job.model]
+        tps = model.measured.prefill_tps if model.measured else SLOWEST_TPS
+        held = Reservation(
+            node_id,
+            job.model,
+            backlog_s=job.prompt_tokens / tps,
+            kv_bytes=(job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token,
+            made_at_s=now_s,
+        )
         self._open[id(held)] = held
         row.own_jobs += 1
-        row.own_prompt_tokens += held.prompt_tokens
-        row.own_output_tokens += held.output_tokens
+        row.own_since_report += 1
+        row.own_backlog_s += held.backlog_s
+        row.own_kv_bytes += held.kv_bytes
+        row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
+        self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
+        self._write_live(row)
         return held
 
     def prompt_read(self, held: Reservation) -> None:
         """The first token came: this prompt holds up nobody any more."""
         if held.reading_prompt and not held.released:
             held.reading_prompt = False
-            self._rows[held.node_id].own_prompt_tokens -= held.prompt_tokens
+            row = self._rows[held.node_id]
+            row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
+            self._write_live(row)
 
     def release(self, held: Reservation) -> None:
         if held.released:
@@ -114,7 +179,12 @@ class NodeTable:
         self._open.pop(id(held), None)
         row = self._rows[held.node_id]
         row.own_jobs -= 1
-        row.own_output_tokens -= held.output_tokens
+        row.own_since_report = max(0, row.own_since_report - 1)
+        row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes) if row.own_jobs else 0.0
+        row.own_backlog_s = row.own_backlog_s if row.own_jobs else 0.0
+        _count_down(row.own_active, held.model)
+        _count_down(self._in_flight, held.model)
+        self._write_live(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
@@ -122,6 +192,8 @@ class NodeTable:
         for held in leaked:
             self.release(held)
         return len(leaked)
+
+    # what that taught us
 
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
@@ -131,11 +203,142 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
+        self._write_live(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
+        self._write_live(row)
+
+    def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
+        """How long something took against what the node's own figures, uncorrected, predicted."""
+        if predicted_s <= 0 or observed_s <= 0:
+            return
+        row = self._rows[node_id]
+        ratio = min(SLOWNESS_MAX, max(-SLOWNESS_MAX, math.log(observed_s / predicted_s)))
+        share = max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
+        row.slowness += share * (ratio - row.slowness)
+        self._write_live(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
+
+    # demand
+
+    def strain_of(self, model: str) -> float:
+        """Demand over supply: jobs in flight, by weight (16 GB is 1), per TB/s of bandwidth that holds the model."""
+        entries = self._entries.get(model)
+        if not entries:
+            return 0.0
+        data = entries.data
+        supply = float(np.sum(np.minimum(data[Field.BANDWIDTH], 1e14) * data[Field.WARM] * data[Field.CONNECTED]))
+        weight = float(data[Field.WEIGHTS_BYTES][0]) / 16e9
+        return self._in_flight.get(model, 0) * weight / max(supply / 1e12, 1e-3)
+
+    def refresh_strain(self) -> None:
+        """What each node is most wanted for. Cheap; called a few times a second."""
+        highest = np.zeros(len(self._by_index))
+        for model, entries in self._entries.items():
+            if len(entries):
+                warm = entries.data[Field.WARM] != 0
+                np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
+        for entries in self._entries.values():
+            entries.data[Field.STRAIN_MAX] = highest[entries.rows]
+        for row, strain in zip(self._by_index, highest.tolist(), strict=True):
+            row.strain_max = strain
+
+    # columns
+
+    def _write_live(self, row: NodeRow) -> None:
+        load = row.load
+        speed = math.exp(-max(0.0, row.slowness))
+        failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
+        active = load.foreign_active_bytes + sum(
+            row.models[model].weights_bytes for model in row.own_active if model in row.models
+        )
+        kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
+        jobs = row.jobs_there + self._unseen_weight * row.own_since_report
+        backlog_s = row.own_backlog_s + load.foreign_backlog_s
+        for model, place in row.places.items():
+            own = row.models[model].weights_bytes if model in row.own_active else 0
+            self._entries[model].write_live(
+                place,
+                (
+                    row.connected,
+                    load.draining,
+                    row.last_heard_s,
+                    row.suspect_until_s,
+                    row.rtt_s,
+                    jobs,
+                    backlog_s,
+                    kv_bytes,
+                    kv_bytes,
+                    active - own,
+                    load.prefill_share,
+                    speed,
+                    failed / (1.0 - failed),
+                    row.strain_max,
+                ),
+            )
+
+    def _write_fixed(self, row: NodeRow, model: ModelReport) -> None:
+        entries = self._entries.setdefault(model.id, Entries())
+        if model.id not in row.places:
+            row.places[model.id] = entries.add(row.id, row.hash, row.index)
+        entries.write_fixed(row.places[model.id], fixed_values(row.specs, model, row.load))
+
+    def _leave(self, row: NodeRow, model: str) -> None:
+        place = row.places.pop(model)
+        moved = self._entries[model].remove(place)
+        if moved is not None:
+            self._rows[moved].places[model] = place
+
+
+def _count_down(counts: dict[str, int], name: str) -> None:
+    left = counts.get(name, 0) - 1
+    if left > 0:
+        counts[name] = left
+    else:
+        counts.pop(name, None)
+
+
+def fixed_values(specs: NodeSpecs, model: ModelReport, load: NodeLoad) -> tuple[float, ...]:
+    """The columns that follow from specs alone, in the order of `Field`."""
+    speed = model.measured
+    prefill_tps = max(SLOWEST_TPS, speed.prefill_tps) if speed else SLOWEST_TPS
+    step_s = 1.0 / max(SLOWEST_TPS, speed.decode_tps) if speed else 1.0 / SLOWEST_TPS
+    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
+    fixed_s = max(0.0, speed.ttft_s - SHORT_PROMPT_TOKENS / prefill_tps) if speed else 0.0
+    bandwidth = specs.bandwidth_bytes_s or (model.weights_bytes / step_s if model.weights_bytes else UNKNOWN_LARGE)
+    return (
+        min(LINK_JOBS_MAX, specs.slots * (1 + NODE_QUEUE_PER_SLOT)),
+        specs.vram_bytes,
+        load.kv_capacity_bytes if load.kv_capacity_bytes is not None else UNKNOWN_LARGE,
+        bandwidth,
+        specs.tflops,
+        specs.hourly_price_nano / NANO_PER_USD,
+        cold_s(model),
+        prefill_tps,
+        fixed_s,
+        step_s,
+        per_job_s,
+        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.weights_bytes,
+        model.kv_bytes_per_token,
+        model.context_length or UNKNOWN_LARGE,
+        speed is not None,
+        model.state == "warm",
+    )
+
+
+def cold_s(model: ModelReport) -> float:
+    """Seconds until the model can start: 8 s and 1.5 GB/s of reading, within the 10-30 s that are seen in practice."""
+    match model.state:
+        case "warm":
+            return 0.0
+        case "loading":
+            return LOADING_S
+        case "on_disk":
+            return min(COLD_S_MAX, max(COLD_S_MIN, COLD_FIXED_S + model.weights_bytes / COLD_BYTES_S))

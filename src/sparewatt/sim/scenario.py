@@ -1,0 +1,196 @@
+"""The default scenario: what stands where, how fast it really is, and what is asked of it. Everything from one seed."""
+
+from __future__ import annotations
+
+import csv
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+GB = 1e9
+MS = 1e-3
+
+DECODE_BANDWIDTH_SHARE = 0.77
+"""Of the bandwidth in the table, what decoding uses: 75 tokens/s of an 8B model on an A100-40 fit this."""
+PREFILL_FLOPS_SHARE = 0.5
+STEP_FIXED_S = 2 * MS
+STEP_PER_JOB_S = 0.3 * MS
+
+USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
+WARM_MODELS_MAX, WARM_LEAVES_GB = 3, 4.0
+MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
+MTTR_S = 30 * 60.0
+JOB_FAILS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    vram_gb: float
+    tflops: float
+    bandwidth_gb_s: float
+    usd_per_hour: float
+    share: float
+    at_home: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of the scenario. `number` is its place in every array."""
+
+    number: int
+    name: str
+    weights_bytes: float
+    active_params: float
+    kv_bytes_per_token: float
+    popularity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One simulated machine: what is true about it, known to nobody but the physics."""
+
+    number: int
+    gpu: Gpu
+    region: int
+    last_mile_s: float
+    speed: float
+    """Real speed as a share of the table's."""
+    usd_per_hour: float
+    cold_load_spread: float
+    warm: tuple[int, ...]
+    mtbf_s: float
+
+    @property
+    def usable_bytes(self) -> float:
+        return (USABLE_VRAM_SHARE * self.gpu.vram_gb - RESERVED_VRAM_GB) * GB
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second that decoding gets, in truth."""
+        return DECODE_BANDWIDTH_SHARE * self.gpu.bandwidth_gb_s * GB * self.speed
+
+    @property
+    def flops(self) -> float:
+        return PREFILL_FLOPS_SHARE * self.gpu.tflops * 1e12 * self.speed
+
+    def cold_load_s(self, model: Model) -> float:
+        base_s = 8.0 + model.weights_bytes / GB / 1.5
+        return min(30.0, max(10.0, base_s * self.cold_load_spread))
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    models: tuple[Model, ...]
+    sites: tuple[Site, ...]
+    regions: tuple[str, ...]
+    user_shares: tuple[float, ...]
+    rtt_s: tuple[tuple[float, ...], ...]
+
+
+def make_scenario(n_sites: int, *, seed: int, mtbf_s: float = MTBF_S) -> Scenario:
+    rng = random.Random(f"sites {seed}")
+    models = read_models()
+    regions, user_shares, node_shares = read_regions()
+    gpus = read_fleet()
+    sites = [
+        _make_site(number, rng, gpus=gpus, models=models, node_shares=node_shares, mtbf_s=mtbf_s)
+        for number in range(n_sites)
+    ]
+    return Scenario(models, tuple(sites), regions, user_shares, read_rtt())
+
+
+def _make_site(
+    number: int,
+    rng: random.Random,
+    *,
+    gpus: Sequence[Gpu],
+    models: Sequence[Model],
+    node_shares: Sequence[float],
+    mtbf_s: float,
+) -> Site:
+    gpu = rng.choices(gpus, [gpu.share for gpu in gpus])[0]
+    last_mile_ms = rng.lognormvariate(math.log(18), 0.6) if gpu.at_home else rng.lognormvariate(math.log(3), 0.5)
+    return Site(
+        number=number,
+        gpu=gpu,
+        region=rng.choices(range(len(node_shares)), node_shares)[0],
+        last_mile_s=min(150.0, max(1.0, last_mile_ms)) * MS,
+        speed=min(1.25, max(0.35, rng.lognormvariate(-0.05, 0.2))),
+        usd_per_hour=gpu.usd_per_hour * rng.lognormvariate(0, 0.2),
+        cold_load_spread=rng.lognormvariate(0, 0.3),
+        warm=_warm_set(gpu, models, rng),
+        mtbf_s=mtbf_s * (MTBF_FACTOR_DATACENTRE if gpu.usd_per_hour > DATACENTRE_USD else 1.0),
+    )
+
+
+def fits(gpu: Gpu, model: Model) -> bool:
+    return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB) * GB
+
+
+def _warm_set(gpu: Gpu, models: Sequence[Model], rng: random.Random) -> tuple[int, ...]:
+    """Drawn by popularity among what fits, at most three; the second and third leave room for contexts."""
+    left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB) * GB
+    warm: list[int] = []
+    while len(warm) < WARM_MODELS_MAX:
+        spare = WARM_LEAVES_GB * GB if warm else 0.0
+        able = [m for m in models if m.weights_bytes <= left - spare and m.number not in warm]
+        if not able:
+            break
+        chosen = rng.choices(able, [m.popularity for m in able])[0]
+        warm.append(chosen.number)
+        left -= chosen.weights_bytes
+    return tuple(warm)
+
+
+# tables
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files(__package__).joinpath("tables", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def read_fleet() -> tuple[Gpu, ...]:
+    return tuple(
+        Gpu(
+            name=row["gpu"],
+            vram_gb=float(row["vram_gb"]),
+            tflops=float(row["fp16_dense_tflops"]),
+            bandwidth_gb_s=float(row["bandwidth_gb_s"]),
+            usd_per_hour=float(row["usd_per_hour"]),
+            share=float(row["fleet_share"]),
+            at_home=row["home_last_mile"] == "1",
+        )
+        for row in _rows("fleet.csv")
+    )
+
+
+def read_models() -> tuple[Model, ...]:
+    return tuple(
+        Model(
+            number=number,
+            name=row["model"],
+            weights_bytes=float(row["weights_gb"]) * GB,
+            active_params=float(row["active_params_b"]) * 1e9,
+            kv_bytes_per_token=float(row["kv_gb_per_token"]) * GB,
+            popularity=float(row["popularity"]),
+        )
+        for number, row in enumerate(_rows("models.csv"))
+    )
+
+
+def read_regions() -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    rows = _rows("regions.csv")
+    return (
+        tuple(row["region"] for row in rows),
+        tuple(float(row["user_share"]) for row in rows),
+        tuple(float(row["node_share"]) for row in rows),
+    )
+
+
+def read_rtt() -> tuple[tuple[float, ...], ...]:
+    rows = _rows("rtt_ms.csv")
+    return tuple(tuple(float(row[other["region"]]) * MS for other in rows) for row in rows)

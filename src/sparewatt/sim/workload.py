@@ -1,0 +1,97 @@
+"""What is asked, and when: a trace scaled to the asked rate, or a generator with the same published statistics."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparewatt.core.errors import InvalidField
+from sparewatt.sim.physics import SimJob
+from sparewatt.sim.scenario import JOB_FAILS, Scenario
+
+TRACE_START_S = 600.0
+TRACE_ROWS_MAX = 5_000_000
+JITTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    at_s: float
+    input_tokens: int
+    output_tokens: int
+
+
+def read_trace(path: Path) -> list[Request]:
+    """`*.csv.gz` with t_ms,input_tokens,output_tokens, or `*.jsonl.gz` with the same names. Raises InvalidField."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            rows = csv.DictReader(file) if ".csv" in path.name else map(json.loads, file)
+            found = [_request(row) for row, _ in zip(rows, range(TRACE_ROWS_MAX), strict=False)]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise InvalidField(f"{path} is no trace: {error}. It needs t_ms, input_tokens and output_tokens.") from None
+    if not found:
+        raise InvalidField(f"{path} holds no request.")
+    return sorted(found, key=lambda request: request.at_s)
+
+
+def _request(row: dict[str, str | int]) -> Request:
+    request = Request(float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"]))
+    if request.at_s < 0 or request.input_tokens < 1 or request.output_tokens < 0:
+        raise ValueError("a negative number")
+    return request
+
+
+def generate(duration_s: float, *, seed: int) -> list[Request]:
+    """A stand-in for a chat service: 5.5 requests/s that come a little in bursts, 1,155 tokens in and 211 out on average.
+
+    The spread of both sizes is lognormal with the medians (1,020 and 129) of the Azure conversation trace of 2023.
+    """
+    rng = random.Random(f"generate {seed}")
+    found, now_s = [], 0.0
+    while now_s < duration_s:
+        burst = 1 + (rng.random() < 0.2)
+        now_s += rng.expovariate(5.5 / 1.2)
+        for _ in range(burst):
+            size_in = round(min(8000, rng.lognormvariate(math.log(800), 0.85)))
+            size_out = round(min(1500, rng.lognormvariate(math.log(130), 0.98)))
+            found.append(Request(now_s, max(1, size_in), max(1, size_out)))
+    return found
+
+
+def make_jobs(
+    trace: Sequence[Request], scenario: Scenario, *, rate: float, duration_s: float, seed: int
+) -> list[SimJob]:
+    """Arrivals of the trace repeated in place (within a second) to reach `rate`, sizes drawn anew from the trace."""
+    rng = random.Random(f"jobs {seed}")
+    start_s = TRACE_START_S if trace[-1].at_s >= TRACE_START_S + duration_s else trace[0].at_s
+    window = [request for request in trace if start_s <= request.at_s < start_s + duration_s]
+    if not window:
+        raise InvalidField("The trace holds nothing in the simulated time.")
+    copies = rate * duration_s / len(window)
+    times = [
+        request.at_s - start_s + rng.random() * JITTER_S
+        for request in window
+        for _ in range(int(copies) + (rng.random() < copies % 1))
+    ]
+    weights = [model.popularity for model in scenario.models]
+    chosen = rng.choices(scenario.models, weights, k=len(times))
+    regions = rng.choices(range(len(scenario.regions)), scenario.user_shares, k=len(times))
+    sizes = rng.choices(trace, k=len(times))
+    return [
+        SimJob(
+            number=number,
+            model=model,
+            arrived_s=at_s,
+            prompt_tokens=size.input_tokens,
+            output_tokens=max(1, size.output_tokens),
+            region=region,
+            fails=rng.random() < JOB_FAILS,
+        )
+        for number, (at_s, model, region, size) in enumerate(zip(sorted(times), chosen, regions, sizes, strict=True))
+    ]
