@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start picture lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -59,6 +59,9 @@ soak: setup-dev  ## Long counts; writes its report under docs/measurements
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py
+
+bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
+	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
 
 picture: setup-dev  ## Draw the picture of the README (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,17 +17,26 @@ from sparewatt.inference.matcher.filters import vram_needed_bytes
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
-from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
-from tests.unit.inference.nodes import MODEL, NOW_S, a_job, node_id, situation
+from tests.unit.inference.nodes import (
+    MODEL,
+    NOW_S,
+    a_job,
+    a_model,
+    a_row,
+    node_id,
+    situation,
+    some_specs,
+    table_of,
+)
 
 few = settings(max_examples=60, deadline=None)
 
 rates = st.floats(min_value=0, max_value=1e7, exclude_min=True)
 prices = st.integers(0, 10**15)
-speeds = st.builds(
-    Speed, prefill_tps=rates, decode_tps=rates, ttft_s=st.floats(min_value=0, max_value=3600, allow_nan=False)
-)
+seconds = st.floats(0, 3600)
+byte_counts = st.integers(0, 1 << 50)
+speeds = st.builds(Speed, prefill_tps=rates, decode_tps=rates, ttft_s=seconds, step_per_job_s=st.none() | seconds)
 models = st.builds(
     ModelReport,
     id=st.sampled_from([MODEL, "another", "meta/a-third"]),
@@ -51,8 +62,18 @@ specs = st.builds(
     backend=st.just("b"),
     agent_version=st.just("0"),
     models=st.lists(models, max_size=3).map(tuple),
+    bandwidth_bytes_s=st.none() | st.floats(min_value=0, max_value=1e15, exclude_min=True, allow_subnormal=False),
 )
-loads = st.builds(NodeLoad, foreign=st.integers(0, 100), draining=st.booleans())
+loads = st.builds(
+    NodeLoad,
+    foreign=st.integers(0, 100),
+    draining=st.booleans(),
+    foreign_backlog_s=st.floats(0, 1e6),
+    foreign_kv_bytes=byte_counts,
+    foreign_active_bytes=byte_counts,
+    kv_capacity_bytes=st.none() | byte_counts,
+    prefill_share=st.floats(0, 1),
+)
 jobs = st.builds(
     MatchJob,
     id=st.just(MatchId("match_p")),
@@ -70,14 +91,18 @@ def rows(draw: st.DrawFn, number: int) -> NodeRow:
     return NodeRow(
         id=node_id(number),
         specs=drawn,
-        models={model.id: model for model in drawn.models},
         load=draw(loads),
         connected=draw(st.booleans()),
         last_heard_s=NOW_S - draw(st.floats(0, 30)),
         rtt_s=draw(st.floats(0, 600)),
         own_jobs=own_jobs,
-        own_prompt_tokens=own_jobs * draw(st.integers(0, 1 << 20)),
-        own_output_tokens=own_jobs * draw(st.integers(0, 1 << 20)),
+        own_backlog_s=own_jobs * draw(st.floats(0, 1e6)),
+        own_kv_bytes=own_jobs * draw(st.floats(0, 1e12)),
+        jobs_done=draw(st.integers(0, 10**6)),
+        jobs_failed=draw(st.integers(0, 10**6)),
+        suspect_until_s=NOW_S + draw(st.sampled_from([0.0, 30.0])),
+        slowness=draw(st.floats(-3, 16)),
+        strain_max=draw(st.floats(0, 1e6)),
     )
 
 
@@ -96,19 +121,31 @@ def fit_rows(draw: st.DrawFn, number: int) -> NodeRow:
         context_length=None,
         weights_bytes=draw(st.integers(0, 1 << 40)),
         kv_bytes_per_token=1000,
-        measured=Speed(prefill_tps=draw(st.floats(1, 1e5)), decode_tps=draw(st.floats(0.1, 1e3)), ttft_s=0.1),
+        measured=Speed(prefill_tps=draw(st.floats(1, 1e5)), decode_tps=draw(st.floats(0.2, 1e3)), ttft_s=0.1),
     )
-    row.specs = msgspec.structs.replace(row.specs, vram_bytes=1 << 45, models=(fit,), slots=16)
-    row.models = {MODEL: fit}
-    row.connected, row.last_heard_s, row.load = True, NOW_S, NodeLoad(foreign=draw(st.integers(0, 20)))
+    bandwidth = draw(st.none() | st.floats(1e6, 1e15))
+    row.specs = msgspec.structs.replace(
+        row.specs, vram_bytes=1 << 45, models=(fit,), slots=16, bandwidth_bytes_s=bandwidth
+    )
+    row.connected, row.last_heard_s = True, NOW_S
+    row.load = msgspec.structs.replace(row.load, draining=False, foreign=draw(st.integers(0, 20)))
     return row
+
+
+few_jobs = st.builds(
+    a_job,
+    prompt_tokens=st.integers(1, 4000),
+    output_tokens=st.integers(1, 4000),
+    prompt_tokens_floor=st.just(0),
+)
+by_seconds = st.sampled_from([policy for policy in POLICIES.values() if policy.unit == "s"])
 
 
 rivals = st.tuples(*(fit_rows(number) for number in range(1, 5)))
 
 
-def decide(job: MatchJob, nodes: tuple[NodeRow, ...] | list[NodeRow], policy: Policy = BALANCED) -> Decision:
-    return match(job, nodes, situation(), policy=policy, seed=5)
+def decide(job: MatchJob, nodes: Sequence[NodeRow], policy: Policy = BALANCED) -> Decision:
+    return match(job, table_of(*nodes), situation(), policy=policy, seed=5)
 
 
 def place(decision: Decision, wanted: NodeId) -> int:
@@ -119,25 +156,22 @@ def candidate_of(decision: Decision, wanted: NodeId) -> Candidate:
     return decision.ranked[place(decision, wanted)]
 
 
-def changed(row: NodeRow, *, model: dict[str, Any] | None = None, specs: dict[str, Any] | None = None) -> NodeRow:
-    """The same node with another model report, or other specs."""
-    report = msgspec.structs.replace(row.models[MODEL], **(model or {}))
-    return NodeRow(
-        id=row.id,
-        specs=msgspec.structs.replace(row.specs, models=(report,), **(specs or {})),
-        models={MODEL: report},
-        load=row.load,
-        connected=row.connected,
-        last_heard_s=row.last_heard_s,
-        rtt_s=row.rtt_s,
-        own_jobs=row.own_jobs,
-        own_prompt_tokens=row.own_prompt_tokens,
-        own_output_tokens=row.own_output_tokens,
-    )
+def model_of(row: NodeRow) -> ModelReport:
+    (model,) = row.specs.models
+    return model
 
 
-def never_helps(nodes: tuple[NodeRow, ...], worse: NodeRow) -> None:
-    before, after = decide(a_job(), nodes), decide(a_job(), (worse, *nodes[1:]))
+def changed(
+    row: NodeRow, *, model: dict[str, Any] | None = None, specs: dict[str, Any] | None = None, **own: Any
+) -> NodeRow:
+    """The same node with another model report, other specs, or another record."""
+    report = msgspec.structs.replace(model_of(row), **(model or {}))
+    return dataclasses.replace(row, specs=msgspec.structs.replace(row.specs, models=(report,), **(specs or {})), **own)
+
+
+def never_helps(nodes: Sequence[NodeRow], worse: NodeRow, job: MatchJob, policy: Policy = BALANCED) -> None:
+    """Neither by its own cost nor by its rank."""
+    before, after = decide(job, nodes, policy), decide(job, (worse, *nodes[1:]), policy)
     assert place(after, worse.id) >= place(before, worse.id)
     assert candidate_of(after, worse.id).cost >= candidate_of(before, worse.id).cost
 
@@ -152,53 +186,157 @@ def test_the_order_of_the_table_changes_nothing(
 
 
 @few
-@given(nodes=rivals, factor=st.floats(1, 100), prefill=st.booleans())
-def test_being_slower_never_helps(nodes: tuple[NodeRow, ...], factor: float, *, prefill: bool) -> None:
-    measured = nodes[0].models[MODEL].measured
+@given(
+    nodes=rivals,
+    job=few_jobs,
+    policy=by_seconds,
+    factor=st.floats(1, 100),
+    what=st.sampled_from(["prefill_tps", "decode_tps"]),
+)
+def test_being_slower_never_helps(
+    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, factor: float, what: str
+) -> None:
+    measured = model_of(nodes[0]).measured
     assert measured is not None
-    slower = (
-        msgspec.structs.replace(measured, prefill_tps=measured.prefill_tps / factor)
-        if prefill
-        else msgspec.structs.replace(measured, decode_tps=measured.decode_tps / factor)
+    slower = msgspec.structs.replace(measured, **{what: getattr(measured, what) / factor})
+    never_helps(nodes, changed(nodes[0], model={"measured": slower}), job, policy)
+
+
+@few
+@given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 100))
+def test_being_later_or_worse_in_company_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, more_s: float) -> None:
+    measured = model_of(nodes[0]).measured
+    assert measured is not None
+    later = msgspec.structs.replace(measured, ttft_s=measured.ttft_s + more_s)
+    never_helps(nodes, changed(nodes[0], model={"measured": later}), job)
+    alone = msgspec.structs.replace(measured, step_per_job_s=0.0)
+    crowded = msgspec.structs.replace(measured, step_per_job_s=more_s)
+    never_helps(
+        (changed(nodes[0], model={"measured": alone}), *nodes[1:]),
+        changed(nodes[0], model={"measured": crowded}),
+        job,
     )
-    never_helps(nodes, changed(nodes[0], model={"measured": slower}))
 
 
 @few
-@given(nodes=rivals, more_nano=st.integers(0, 10**12))
-def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], more_nano: int) -> None:
-    model = nodes[0].models[MODEL]
-    never_helps(nodes, changed(nodes[0], model={"prompt_price_nano": model.prompt_price_nano + more_nano}))
-    never_helps(nodes, changed(nodes[0], model={"completion_price_nano": model.completion_price_nano + more_nano}))
+@given(nodes=rivals, job=few_jobs, policy=by_seconds, more=st.floats(0, 5))
+def test_being_seen_slower_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more: float) -> None:
+    never_helps(nodes, changed(nodes[0], slowness=nodes[0].slowness + more), job, policy)
 
 
 @few
-@given(nodes=rivals, more_s=st.floats(0, 10))
-def test_being_farther_never_helps(nodes: tuple[NodeRow, ...], more_s: float) -> None:
-    farther = changed(nodes[0])
-    farther.rtt_s += more_s
-    never_helps(nodes, farther)
+@given(nodes=rivals, job=few_jobs, factor=st.floats(1, 1e6))
+def test_a_lower_bandwidth_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, factor: float) -> None:
+    wide = changed(nodes[0], specs={"bandwidth_bytes_s": 1e12})
+    never_helps((wide, *nodes[1:]), changed(nodes[0], specs={"bandwidth_bytes_s": 1e12 / factor}), job)
 
 
 @few
-@given(nodes=rivals, vram_bytes=st.integers(0, 1 << 50))
-def test_memory_beyond_the_need_changes_nothing(nodes: tuple[NodeRow, ...], vram_bytes: int) -> None:
-    enough = max(vram_bytes, vram_needed_bytes(a_job(), nodes[0].models[MODEL]))
+@given(nodes=rivals, job=few_jobs, policy=by_seconds, more_nano=st.integers(0, 10**12))
+def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more_nano: int) -> None:
+    model = model_of(nodes[0])
+    for name in ("prompt_price_nano", "completion_price_nano"):
+        dearer = changed(nodes[0], model={name: getattr(model, name) + more_nano})
+        never_helps(nodes, dearer, job, policy)
+
+
+@few
+@given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 10))
+def test_being_farther_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, more_s: float) -> None:
+    never_helps(nodes, changed(nodes[0], rtt_s=nodes[0].rtt_s + more_s), job)
+
+
+@few
+@given(nodes=rivals, job=few_jobs, failures=st.integers(0, 1000))
+def test_being_flakier_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, failures: int) -> None:
+    never_helps(nodes, changed(nodes[0], jobs_failed=nodes[0].jobs_failed + failures), job)
+    fewer_done = nodes[0].jobs_done // (1 + failures)
+    never_helps(nodes, changed(nodes[0], jobs_done=fewer_done), job)
+    never_helps(nodes, changed(nodes[0], suspect_until_s=NOW_S + 30), job)
+
+
+@few
+@given(
+    nodes=rivals,
+    job=few_jobs,
+    jobs=st.integers(0, 10),
+    more_s=st.floats(0, 100),
+    more_bytes=st.integers(0, 1 << 40),
+    share=st.floats(0, 1),
+)
+def test_having_more_to_do_never_helps(  # noqa: PLR0917 (one thing each)
+    nodes: tuple[NodeRow, ...], job: MatchJob, jobs: int, more_s: float, more_bytes: int, share: float
+) -> None:
+    load = nodes[0].load
+    busier = {
+        "foreign": load.foreign + jobs,
+        "foreign_backlog_s": load.foreign_backlog_s + more_s,
+        "foreign_kv_bytes": load.foreign_kv_bytes + more_bytes,
+        "foreign_active_bytes": load.foreign_active_bytes + more_bytes,
+        "prefill_share": max(load.prefill_share, share),
+    }
+    for name, value in busier.items():
+        never_helps(nodes, changed(nodes[0], load=msgspec.structs.replace(load, **{name: value})), job)
+    never_helps(nodes, changed(nodes[0], own_jobs=nodes[0].own_jobs + jobs), job)
+    never_helps(nodes, changed(nodes[0], own_backlog_s=nodes[0].own_backlog_s + more_s), job)
+    colder = changed(nodes[0], model={"state": "on_disk"})
+    never_helps((changed(nodes[0], model={"state": "warm"}), *nodes[1:]), colder, job)
+
+
+@few
+@given(nodes=rivals, job=few_jobs, policy=by_seconds, vram_bytes=byte_counts, kv_bytes=byte_counts)
+def test_memory_beyond_the_need_changes_nothing(
+    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, vram_bytes: int, kv_bytes: int
+) -> None:
+    enough = max(vram_bytes, vram_needed_bytes(job, model_of(nodes[0])))
     bigger = changed(nodes[0], specs={"vram_bytes": enough})
-    assert decide(a_job(), (bigger, *nodes[1:])).ranked == decide(a_job(), nodes).ranked
+    assert decide(job, (bigger, *nodes[1:]), policy).ranked == decide(job, nodes, policy).ranked
+    load = nodes[0].load
+    used_bytes = math.ceil(nodes[0].own_kv_bytes) + load.foreign_kv_bytes
+    needed_bytes = used_bytes + 1000 * (job.prompt_tokens + job.output_tokens)
+    just, more = (
+        changed(nodes[0], load=msgspec.structs.replace(load, kv_capacity_bytes=min(1 << 50, capacity)))
+        for capacity in (needed_bytes + 4096, needed_bytes + 4096 + kv_bytes)
+    )
+    assert decide(job, (just, *nodes[1:]), policy).ranked == decide(job, (more, *nodes[1:]), policy).ranked
 
 
 @few
-@given(nodes=rivals, claimed=st.none() | speeds, tflops=st.floats(0, 1e6), hourly=prices, gpus=st.integers(0, 1024))
-def test_what_a_node_claims_about_itself_moves_no_cost(
-    nodes: tuple[NodeRow, ...], claimed: Speed | None, tflops: float, hourly: int, gpus: int
+@given(
+    nodes=rivals,
+    policy=by_seconds,
+    claimed=st.none() | speeds,
+    tflops=st.floats(0, 1e6),
+    hourly=prices,
+    gpus=st.integers(0, 1024),
+)
+def test_what_a_node_claims_about_itself_moves_no_cost(  # noqa: PLR0917 (one claim each)
+    nodes: tuple[NodeRow, ...], policy: Policy, claimed: Speed | None, tflops: float, hourly: int, gpus: int
 ) -> None:
     boasting = changed(
         nodes[0],
         model={"claimed": claimed},
         specs={"tflops": tflops, "hourly_price_nano": hourly, "gpu_count": gpus, "gpu": "H100"},
     )
-    assert decide(a_job(), (boasting, *nodes[1:])) == decide(a_job(), nodes)
+    assert decide(a_job(), (boasting, *nodes[1:]), policy) == decide(a_job(), nodes, policy)
+
+
+@few
+@given(
+    said=st.lists(st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)), max_size=20),
+    measured=st.builds(Speed, prefill_tps=st.floats(1, 1e5), decode_tps=st.floats(0.1, 1e3)),
+)
+def test_what_is_observed_never_raises_a_node_above_its_measured_speed(
+    said: list[tuple[float, float]], measured: Speed
+) -> None:
+    row = a_row(specs=some_specs(a_model(measured=measured)))
+    table = table_of(row)
+    nominal = candidate_of(decide(a_job(), [row]), row.id).cost
+    for predicted_s, observed_s in said:
+        table.note_speed(row.id, predicted_s=predicted_s, observed_s=observed_s)
+        best = match(a_job(), table, situation(), policy=BALANCED, seed=5).best
+        assert best is not None
+        assert best.cost >= nominal
 
 
 @few
@@ -210,8 +348,9 @@ def test_every_figure_is_finite_and_every_node_accounted_for(
     for candidate in decision.ranked:
         figures = (candidate.cost, *candidate.parts, candidate.predicted_ttft_s, candidate.predicted_finish_s)
         assert all(math.isfinite(figure) for figure in figures)
+        assert all(figure >= 0 for figure in figures) or policy.unit == "score"
     assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(nodes)
-    assert decision.ranked == tuple(sorted(decision.ranked, key=lambda c: (round(c.cost, 6), c.node_id)))
+    assert decision.ranked == tuple(sorted(decision.ranked, key=lambda c: (math.floor(c.cost * 1e6 + 0.5), c.node_id)))
 
 
 @few
@@ -222,13 +361,6 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
     assert msgspec.json.encode(explained)
     assert explained["funnel"][-1]["left"] == len(decision.ranked)
     if decision.best is None:
-        error = no_match_error(decision, _table_of(nodes))
+        error = no_match_error(decision, table_of(*nodes))
         assert isinstance(error, SparewattError)
         assert error.message
-
-
-def _table_of(nodes: tuple[NodeRow, ...]) -> NodeTable:
-    table = NodeTable()
-    for row in nodes:
-        table.remember(row.id, row.specs, last_seen_unix_s=None)
-    return table

@@ -43,6 +43,8 @@ _NEXT_STEPS = {
     "key_not_found": "See the keys with 'sparewatt keys list'.",
     "no_eligible_node": "See which rule excludes each node with 'sparewatt match MODEL'.",
     "no_capacity": "Try again in a moment. 'sparewatt nodes' shows who is busy.",
+    "queue_full": "Try again in a moment. 'sparewatt nodes' shows who is busy.",
+    "low_priority_shed": "Try again later, or with normal priority.",
 }
 
 

@@ -67,7 +67,7 @@ def exit_code_for(*, status: int, code: str) -> ExitCode:
         return ExitCode.AUTH
     if status == 404:
         return ExitCode.NOT_FOUND
-    if status == 503 and code in {"no_eligible_node", "no_capacity"}:
+    if code in {"no_eligible_node", "no_capacity", "queue_full", "low_priority_shed"}:
         return ExitCode.NO_MATCH
     return ExitCode.FAILURE
 

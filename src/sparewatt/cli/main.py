@@ -35,6 +35,10 @@ SECTIONS = {
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
     },
+    "Study a network": {
+        "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),
+        "simulate": Lazy("sparewatt.cli.simulate:simulate", "Try a network of simulated machines."),
+    },
     "This program": {
         "completion": Lazy("sparewatt.cli.completion:completion", "Print a shell completion script."),
     },

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import Client
+from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.errors import CliError
 
 
 @click.group()
@@ -104,3 +106,56 @@ def token(client: Client, *, as_json: bool) -> None:
         return
     print(made["token"])
     output.note(f"Good for one node. Use it on the other machine: sparewatt node join {client.root_url} --token …")
+
+
+class WhyAnswer(msgspec.Struct):
+    node: str
+    name: str | None = None
+    sentences: list[str] = []
+
+
+@node.command("why")
+@click.argument("wanted", metavar="[NAME_OR_ID]", required=False)
+@click.option(
+    "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
+)
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(path_type=Path),
+    help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
+)
+@json_option
+@network_options
+def why(client: Client, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
+    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
+
+    \b
+    Example:
+      sparewatt node why berlin-4090
+      sparewatt node why --last 100
+    """
+    path = path_of("nodes", wanted or _own_address(data_dir), "why")
+    reply = client.get(path if last is None else f"{path}?last={last}")
+    if as_json:
+        output.print_json(reply.json())
+        return
+    told = reply.parse(WhyAnswer)
+    output.print_facts([("Node", told.name or output.UNKNOWN), ("ID", told.node)])
+    print()
+    output.print_lines(told.sentences)
+
+
+def _own_address(data_dir: Path | None) -> str:
+    from sparewatt.node.identity import KEY_FILE
+    from sparewatt.node.settings import default_data_dir
+    from sparewatt.protocol.signing import SigningKey
+
+    path = (data_dir or default_data_dir()) / KEY_FILE
+    try:
+        return SigningKey.read(path).address
+    except (OSError, ValueError):
+        raise CliError(
+            f"No node has run on this machine ({path} holds no key).",
+            next_step="Name the node: sparewatt node why NAME. 'sparewatt nodes' lists them.",
+        ) from None

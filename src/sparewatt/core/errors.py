@@ -17,6 +17,8 @@ SparewattError                      code                     status  retry
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
+├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
 ├── Internal                        internal_error             500    yes
 ├── JobFailed                       node_failed                502    yes
 ├── NoMatch
@@ -147,6 +149,20 @@ class Unprocessable(SparewattError):
     code = "unprocessable"
     status = 422
     kind = "invalid_request_error"
+
+
+class QueueFull(SparewattError):
+    code = "queue_full"
+    status = 429
+    kind = "rate_limit_error"
+    retryable = True
+
+
+class JobShed(SparewattError):
+    code = "low_priority_shed"
+    status = 429
+    kind = "rate_limit_error"
+    retryable = True
 
 
 class Internal(SparewattError):

@@ -29,6 +29,18 @@ NODES_MAX = 100_000
 MATCHES_KEPT = 10_000
 """Explanations kept in memory per process (about 2 kB each)."""
 
+MATCHES_LOOKED_BACK_MAX = 2_000
+"""Matches that one answer to an owner's question goes through: about 10 ms of a gateway's time."""
+
+MATCHES_TO_STORE_MAX = 1_000
+"""Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
+
+MATCHES_STORED_AT_ONCE = 100
+"""Explanations written in one go, which takes about 20 ms to put into words."""
+
+MATCHES_STORED_DAYS = 7
+"""Long enough to look into a complaint."""
+
 CANDIDATES_KEPT = 8
 """Ranked candidates that an explanation keeps, and that the cascade may use."""
 
@@ -91,3 +103,18 @@ CLIENT_BODY_S = 120.0
 
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
+
+NODE_AHEAD_PER_SLOT = 1
+"""Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
+
+WAITING_PER_BAND_MAX = 100
+"""Jobs of one priority that wait for one model: at a job a second, the last of them just makes it in time."""
+
+WAITING_PER_KEY_MAX = 50
+"""Of those, one key's: nobody fills a band alone."""
+
+WAITING_BYTES_MAX = 256 * MIB
+"""Bodies that wait, over all models: a dozen of the largest, a hundred thousand of the usual."""
+
+WAITING_S_MAX = 60.0
+"""Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""

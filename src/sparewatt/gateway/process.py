@@ -16,11 +16,13 @@ from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
@@ -34,6 +36,8 @@ _log = Log("sparewatt.gateway")
 KEY_SYNC_S = 1.0
 NODE_SAVE_S = 2.0
 HEALTH_CHECK_S = 0.5
+MATCH_STORE_S = 1.0
+TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
 
@@ -66,6 +70,8 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
     tokens = JoinTokens(database, rng=rng)
     hosts = own_hosts(settings, port=port)
     desk = LinkDesk(table=table, tokens=tokens, hosts=hosts, health=health, clock=clock, rng=rng)
+    admission = Admission(table.room, clock=clock, rng=rng)
+    table.room.on_room = admission.on_room
     rules = DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s)
     services = Services(
         settings=settings,
@@ -75,6 +81,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         tokens=tokens,
         table=table,
         desk=desk,
+        admission=admission,
         dispatcher=Dispatcher(
             table=table, links=desk.links, health=health, rules=rules, seed=settings.seed, clock=clock
         ),
@@ -139,6 +146,8 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(KEY_SYNC_S, services.keys.sync, name="keys_sync")),
             tasks.create_task(_every(NODE_SAVE_S, lambda: _save_nodes(services), name="nodes_save")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
+            tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
         ]
         await stop.wait()
         await _drain(services)
@@ -187,9 +196,16 @@ async def _check_health(services: Services) -> None:
         _log.warning("reservations_leaked", count=leaked)
 
 
+async def _tidy(database: Database) -> None:
+    """Forget what was kept for a while only."""
+    await database.forget_old_matches()
+    await database.forget_old_tokens()
+
+
 async def _drain(services: Services) -> None:
-    """Take nothing new, let running answers finish, tell the nodes."""
+    """Take nothing new, send away who waits, let running answers finish, tell the nodes."""
     services.stopping = True
+    services.admission.close()
     try:
         async with asyncio.timeout(DRAIN_S):
             while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
@@ -197,5 +213,6 @@ async def _drain(services: Services) -> None:
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
     await _once(lambda: _save_nodes(services), name="nodes_save")
+    await _once(lambda: store_matches(services), name="matches_store")
     services.desk.say_goodbye("the gateway is stopping")
     await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from sparewatt.gateway.accounts import keys, tokens
-from sparewatt.gateway.feeds import matches, nodes, status
+from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_request_id, answer_errors
 from sparewatt.gateway.openai import chat, models
 from sparewatt.gateway.services import SERVICES, Services
@@ -23,6 +23,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),
             web.get("/v1/nodes/{node_id}", nodes.show_node),
+            web.get("/v1/nodes/{node_id}/why", why.show_why),
             web.post("/v1/match", matches.dry_run),
             web.get("/v1/matches/{match_id}", matches.show_match),
             web.post("/v1/keys", keys.create_key),

@@ -12,6 +12,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -27,6 +28,7 @@ class Services:
     tokens: JoinTokens
     table: NodeTable
     desk: LinkDesk
+    admission: Admission
     dispatcher: Dispatcher
     health: HealthRules
     clock: Clock

@@ -24,6 +24,8 @@ from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, c
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
 MEASURE_AGAIN_S = 60.0
+KV_CAPACITY_BYTES_MAX = 1 << 50
+"""What a report can say; a server that claims more must not cost the node its link."""
 
 
 class Inventory:
@@ -48,6 +50,7 @@ class Inventory:
         self._models: list[BackendModel] = []
         self._slots = 1
         self.foreign_requests = 0
+        self.kv_capacity_bytes: int | None = None
         self._news = asyncio.Event()
         self._look = asyncio.Event()
         self._measure_not_before_s: dict[str, float] = {}
@@ -69,6 +72,14 @@ class Inventory:
         load = await self._backend.load()
         mine = max(mine_before, count_mine())
         self.foreign_requests = max(0, load.running - mine) if load else 0
+        self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
+
+    def _kv_capacity(self, context_tokens: int | None) -> int | None:
+        """Memory for keys and values, where the server says how many tokens fit and has one model to put them in."""
+        per_token = self._models[0].kv_bytes_per_token if len(self._models) == 1 else 0
+        if context_tokens is None or per_token <= 0:
+            return None
+        return min(KV_CAPACITY_BYTES_MAX, context_tokens * per_token)
 
     async def run(self) -> None:
         """Keep looking; measure what is new."""

@@ -1,4 +1,7 @@
-"""Jobs on this node: each is one request to the model server, its reply passed on as it comes."""
+"""Jobs on this node: each is one request to the model server, its reply passed on as it comes.
+
+A job that could not start in the time that its gateway counted on is refused at once: elsewhere it is served sooner.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Log
+from sparewatt.core.refusal import would_refuse
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
 from sparewatt.node.inventory import Inventory
+from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, loading_s, reading_s
 from sparewatt.node.pacing import paced
 from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import End, Fail, FailCode, Head
-from sparewatt.protocol.node import NodeLoad, checked
-from sparewatt.protocol.openai import as_stream
+from sparewatt.protocol.node import ModelReport, NodeLoad, checked
+from sparewatt.protocol.openai import as_stream, read_chunk
 
 _log = Log("sparewatt.node")
 
@@ -30,6 +35,9 @@ class Jobs:
         self._limit_tps = limit_tps
         self._clock = clock
         self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
+        self._turns: dict[IncomingJob, Turn] = {}
+        self._writing = Writing()
+        self._reading = ReadingShare()
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -37,11 +45,14 @@ class Jobs:
     def load(self) -> NodeLoad:
         mine = len(self._tasks)
         slots = self._inventory.specs.slots
+        self._note_reading()
         return NodeLoad(
             running=min(mine, slots),
             queued=max(0, mine - slots),
             foreign=self._inventory.foreign_requests,
             draining=self.draining,
+            kv_capacity_bytes=self._inventory.kv_capacity_bytes,
+            prefill_share=self._reading.value,
         )
 
     def count(self) -> int:
@@ -55,6 +66,8 @@ class Jobs:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
+        self._turns[job] = self._turn(job)
+        self._note_reading()
         task.add_done_callback(lambda task: self._over(job, task))
 
     def cancel(self, job: IncomingJob) -> None:
@@ -76,22 +89,67 @@ class Jobs:
         await self.wait_until_idle(2.0)
 
     def _over(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(job, None)
+        self._forget(job)
         if not task.cancelled() and (error := task.exception()) is not None:  # nobody foresaw it: tell the gateway
             _log.warning("job_crashed", error=repr(error))
             job.fail(Fail(code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load()))
         if not self._tasks:
             self._idle.set()
 
+    def _forget(self, job: IncomingJob) -> None:
+        """Count it no more."""
+        self._tasks.pop(job, None)
+        turn = self._turns.pop(job, None)
+        self._note_reading()
+        if turn is not None and turn.first_token_s is not None:
+            self._writing.note(job.meta.model, self._clock.now_s() - turn.first_token_s)
+
     def _refusal(self, job: IncomingJob) -> str | None:
         specs = self._inventory.specs
+        model = self._model(job)
         if self.draining:
             return "the node is stopping"
-        if all(model.id != job.meta.model for model in specs.models):
+        if model is None:
             return "the model is not here any more"
         if len(self._tasks) >= specs.slots * (1 + NODE_QUEUE_PER_SLOT):
             return "the node is full"
-        return None
+        return self._lateness(job, model)
+
+    def _lateness(self, job: IncomingJob, model: ModelReport) -> str | None:
+        """Why it would come too late, if so. A gateway that promises nothing takes what it gets."""
+        promised_s = job.meta.promised_ttft_s
+        if promised_s <= 0 or model.measured is None:
+            return None
+        own_s = loading_s(model) + first_token_s(
+            reading_s(model.measured, job.meta.prompt_tokens),
+            self._turn(job),
+            list(self._turns.values()),
+            slots=self._inventory.specs.slots,
+            foreign=self._inventory.foreign_requests,
+        )
+        if not would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s):
+            return None
+        return f"the first token would take {own_s:.1f} s here, {promised_s:.1f} s were counted on"
+
+    def _model(self, job: IncomingJob) -> ModelReport | None:
+        return next((model for model in self._inventory.specs.models if model.id == job.meta.model), None)
+
+    def _turn(self, job: IncomingJob) -> Turn:
+        model, now_s = self._model(job), self._clock.now_s()
+        if model is None or model.measured is None:
+            return Turn(0.0, 0.0, now_s)
+        speed = model.measured
+        return Turn(job.meta.prompt_tokens / speed.prefill_tps, self._writing.typical_s(model.id, speed), now_s)
+
+    def _note_first_token(self, job: IncomingJob) -> None:
+        turn = self._turns.get(job)
+        if turn is not None:
+            turn.first_token_s = self._clock.now_s()
+            self._note_reading()
+
+    def _note_reading(self) -> None:
+        is_reading = any(turn.first_token_s is None for turn in self._turns.values())
+        self._reading.note(is_reading=is_reading, now_s=self._clock.now_s())
 
     async def _run(self, job: IncomingJob) -> None:
         began_s = self._clock.now_s()
@@ -99,11 +157,11 @@ class Jobs:
             first_byte_s = await self._relay(job, began_s)
         except (BackendError, msgspec.DecodeError) as error:
             _log.info("job_failed", why=str(error))
-            self._tasks.pop(job, None)  # the report that goes with it must not count this job any more
+            self._forget(job)  # the report that goes with it must not count this job any more
             job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load()))
             self._inventory.look_again()
         else:
-            self._tasks.pop(job, None)
+            self._forget(job)
             duration_s = self._clock.now_s() - began_s
             job.end(End(load=self.load(), first_byte_s=first_byte_s, duration_s=duration_s))
 
@@ -112,12 +170,15 @@ class Jobs:
         assembler = None if job.meta.stream or self._backend.stops_whole_answers else Assembler()
         body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
         first_byte_s: float | None = None
+        has_spoken = False
         async with self._backend.post(job.meta.path, body) as reply:
             assembler = assembler if _is_stream(reply) else None
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
                 first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
+                if not has_spoken and (has_spoken := _speaks(chunk)):
+                    self._note_first_token(job)
                 if assembler is None:
                     await job.data(chunk)
                 else:
@@ -125,6 +186,15 @@ class Jobs:
         if assembler is not None:
             await job.data(assembler.body())
         return first_byte_s
+
+
+def _speaks(data: bytes) -> bool:
+    """Whether a token is in it; one that the network cut in two is noticed with the next."""
+    for line in data.split(b"\n"):
+        chunk = read_chunk(line.removeprefix(b"data:").strip()) if line.startswith(b"data:") else None
+        if chunk is not None and chunk.carries_output():
+            return True
+    return False
 
 
 def _is_stream(reply: BackendReply) -> bool:

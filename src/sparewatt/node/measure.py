@@ -1,4 +1,4 @@
-"""How fast is a model here? Two short known jobs: one that reads much and writes one token, one that writes a little.
+"""How fast is a model here? Short known jobs: one that writes a little, one that reads much, two that write at once.
 
 Measured through the same pacing as real jobs, so a speed limit shows in the figures. What was measured is kept on disk,
 so that a restart on the same server need not measure again.
@@ -7,7 +7,7 @@ so that a restart on the same server need not measure again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.model import Backend, BackendBroke
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendError
 from sparewatt.node.pacing import paced
 from sparewatt.protocol.node import Speed
 from sparewatt.protocol.openai import read_chunk
@@ -26,6 +26,9 @@ _log = Log("sparewatt.node")
 
 READ_WORDS = 100
 WRITE_TOKENS = 24
+PAIR_TOKENS = 12
+SHORT_PROMPT_TOKENS = 30.0
+"""About what the prompt of a job that writes holds: the first-token time is measured with it."""
 MEASURE_S = 120.0
 FILE = "measured.json"
 _WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
@@ -33,31 +36,58 @@ _WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
 
 @dataclass(slots=True)
 class _Run:
-    """What one job showed."""
+    """What one job showed, in seconds after it began."""
 
+    began_s: float = 0.0
     first_s: float = 0.0
     last_s: float = 0.0
     events: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+    @property
+    def step_s(self) -> float:
+        """Per token after the first."""
+        return max(self.last_s - self.first_s, 1e-4) / max(1, self.completion_tokens - 1)
+
 
 async def measure(backend: Backend, model: str, *, limit_tps: float | None, clock: Clock, rng: Rng) -> Speed:
-    """Raises BackendError if the server cannot do the two jobs."""
+    """Raises BackendError if the server cannot do one job after the other."""
     try:
         async with asyncio.timeout(MEASURE_S):
-            write = await _run_job(
-                backend, _body(model, f"{_salt(rng)} Count from one to fifty.", WRITE_TOKENS), limit_tps, clock
-            )
+            write = await _run_job(backend, _body(model, _short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
             read = await _run_job(backend, _body(model, _long_prompt(rng), 1), limit_tps, clock)
+            bodies = [_body(model, _short_prompt(rng), PAIR_TOKENS) for _ in range(2)]
+            pair = await _run_together(backend, bodies, limit_tps, clock)
     except TimeoutError:
         raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
-    decode_s = max(write.last_s - write.first_s, 1e-4)
     return Speed(
         ttft_s=round(min(write.first_s, 3600.0), 4),
         prefill_tps=_rate(read.prompt_tokens, read.first_s),
-        decode_tps=_rate(max(1, write.completion_tokens - 1), decode_s),
+        decode_tps=_rate(1, write.step_s),
+        step_per_job_s=round(min(step_per_job_s(write, pair), 3600.0), 6) if pair else None,
     )
+
+
+def step_per_job_s(alone: _Run, pair: Sequence[_Run]) -> float:
+    """What a second answer adds to each step. One that had to wait its turn adds a whole step."""
+    first, second = sorted(pair, key=lambda run: run.began_s + run.first_s)
+    if second.began_s + second.first_s >= first.began_s + first.last_s:
+        return alone.step_s
+    return max(0.0, (first.step_s + second.step_s) / 2 - alone.step_s)
+
+
+async def _run_together(
+    backend: Backend, bodies: Sequence[bytes], limit_tps: float | None, clock: Clock
+) -> list[_Run] | None:
+    """Two jobs at once; nothing if the server will not have that."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(_run_job(backend, body, limit_tps, clock)) for body in bodies]
+    except* BackendError as errors:
+        _log.info("pair_not_measured", why=str(errors.exceptions[0]))
+        running = []
+    return [task.result() for task in running] or None
 
 
 def _rate(tokens: int, seconds: float) -> float:
@@ -67,6 +97,10 @@ def _rate(tokens: int, seconds: float) -> float:
 def _salt(rng: Rng) -> str:
     """Different each time and in front, so that no prompt cache answers for the hardware."""
     return rng.randbytes(6).hex()
+
+
+def _short_prompt(rng: Rng) -> str:
+    return f"{_salt(rng)} Count from one to fifty."
 
 
 def _long_prompt(rng: Rng) -> str:
@@ -88,7 +122,7 @@ def _body(model: str, prompt: str, max_tokens: int) -> bytes:
 
 async def _run_job(backend: Backend, body: bytes, limit_tps: float | None, clock: Clock) -> _Run:
     began_s = clock.now_s()
-    run = _Run()
+    run = _Run(began_s=began_s)
     async with backend.post("/v1/chat/completions", body) as reply:
         if reply.status != 200:
             raise BackendBroke(f"a measuring job was answered with {reply.status}")

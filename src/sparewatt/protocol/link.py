@@ -108,6 +108,9 @@ class Open(msgspec.Struct, frozen=True):
     stream: bool
     window_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
     promised_ttft_s: _Duration = 0.0
+    """What the gateway counts on; 0 is no promise, and no reason to refuse."""
+    prompt_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
+    """By the gateway's guess, which the promise was made with."""
 
 
 class Credit(msgspec.Struct, frozen=True):

@@ -1,22 +1,25 @@
-"""The yardstick: greedy with perfect information, and the bound that nobody can reach.
+"""The yardstick: greedy with perfect information.
 
 The oracle knows true speeds, true lengths, deaths to come and all work under way. It is no lower bound: it is greedy.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.sim.physics import ModelState, SimJob
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Scenario, Site
-from sparewatt.sim.world import World
+from sparewatt.sim.prices import price_table, weighted_tokens
+from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S
+from sparewatt.sim.world import End, World
 
 Floats = NDArray[np.float64]
-STATES = {ModelState.WARM: 0, ModelState.LOADING: 1, ModelState.ON_DISK: 2}
-ABSENT = 3
+WARM, LOADING, ON_DISK, ABSENT = 0, 1, 2, 3
+STATES = {ModelState.WARM: WARM, ModelState.LOADING: LOADING, ModelState.ON_DISK: ON_DISK}
+SHARE_S, SHARE_STEP_S = 15.0, 0.5
 DOOMED_S = 1e4
-SHARE_EWMA_S = 15.0
 
 
 class Truth:
@@ -36,11 +39,17 @@ class Truth:
         self.active = np.zeros(n)
         self.kv_read = np.zeros(n)
         self.kv_free = np.zeros(n)
+        self.prefill_share = np.zeros(n)
+        self._busy = [(0.0, 0.0)] * n
         self.uses = np.zeros((len(scenario.models), n), bool)
         self.state = np.full((len(scenario.models), n), ABSENT)
+        self.ready_at = np.zeros((len(scenario.models), n))
         self.cold = np.array([[site.cold_load_s(model) for site in scenario.sites] for model in scenario.models])
+        self.honest = np.array([not site.is_garbage for site in scenario.sites])
+        self.failure_odds = np.array([site.fail_share / (1 - site.fail_share) for site in scenario.sites])
         self.under_way = np.zeros(n)
         self.under_way_backlog = np.zeros(n)
+        self.under_way_kv = np.zeros(n)
         for site in range(n):
             self.touched(site, 0.0)
 
@@ -49,16 +58,28 @@ class Truth:
         self.alive[site] = machine.alive
         self.deaths[site] = self._world.deaths_s[site]
         self.jobs[site] = machine.jobs
-        self.backlog[site] = machine.backlog_s()
+        self.backlog[site] = machine.unread_s()
         self.backlog_at[site] = now_s
         self.active[site] = machine.active_weights
         self.kv_read[site] = machine.kv_read
-        self.kv_free[site] = machine.kv_capacity - machine.kv_used
+        self.kv_free[site] = machine.kv_capacity - machine.kv_used - machine.queued_kv()
+        self._note_share(site, now_s, machine.busy_prefill_s)
         self.uses[:, site] = False
         for number in machine.users():
             self.uses[number, site] = True
         for number, state in machine.states.items():
             self.state[number, site] = STATES[state]
+            self.ready_at[number, site] = machine.ready_s(number, now_s)
+
+    def _note_share(self, site: int, now_s: float, busy_s: float) -> None:
+        """The share of time spent reading, smoothed over fifteen seconds as in the nodes' reports."""
+        at_s, before_s = self._busy[site]
+        passed_s = now_s - at_s
+        if passed_s > SHARE_STEP_S:
+            weight = 1.0 - math.exp(-passed_s / SHARE_S)
+            fresh = (busy_s - before_s) / passed_s
+            self.prefill_share[site] += weight * (fresh - self.prefill_share[site])
+            self._busy[site] = (now_s, busy_s)
 
 
 class Oracle:
@@ -69,85 +90,61 @@ class Oracle:
         self._truth = Truth(world)
         self._others = others
         self._usd_weight = usd_weight
-        self._price = prices(world.scenario)
+        self._price = price_table(world.scenario)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
-        cost = self._cost(job, now_s)
-        best = int(np.argmin(cost))
-        return best if np.isfinite(cost[best]) else None
+        """The cheapest site. Waiting for memory is worked out job by job, only where a site would win without it."""
+        cost, is_short = self._cost(job, now_s)
+        for _ in range(len(cost)):
+            best = int(np.argmin(cost))
+            if not np.isfinite(cost[best]):
+                return None
+            if not is_short[best]:
+                return best
+            is_short[best] = False
+            machine = self._world.machines[best]
+            cost[best] += machine.true_kv_wait_s(job, now_s, under_way_kv=float(self._truth.under_way_kv[best]))
+        return None
 
-    def _cost(self, job: SimJob, now_s: float) -> Floats:
+    def _cost(self, job: SimJob, now_s: float) -> tuple[Floats, NDArray[np.bool_]]:
+        """Seconds (and dollars as seconds) without the wait for memory, and where there will be one."""
         true, model = self._truth, job.model
         n = true.jobs + true.under_way
         state = true.state[model.number]
         read = 2 * model.active_params * job.prompt_tokens / true.flops
         backlog = np.maximum(0.0, true.backlog - (now_s - true.backlog_at)) + true.under_way_backlog
-        busy = 1.0 + (n > 0.5)
         other = np.where(true.uses[model.number], 0.0, model.weights_bytes)
-        per_job_kv = job.kv_read_bytes / true.bandwidth
-        step = (
-            (true.active + other + true.kv_read) / true.bandwidth + per_job_kv + STEP_FIXED_S + STEP_PER_JOB_S * (n + 1)
-        )
-        write = job.output_tokens * step
-        short = np.maximum(0.0, job.kv_bytes - true.kv_free) / job.kv_bytes
-        kv_wait = np.where(short > 0, np.minimum(20.0, 0.35 * write * (1 + short)), 0.0)
-        cold = np.where(state == 2, true.cold[model.number], np.where(state == 1, true.cold[model.number] / 2, 0.0))
-        own = true.rtt[job.gateway] + cold + kv_wait + (backlog + read) * busy + write
-        slows = n * (
-            read / 2
-            + job.output_tokens / 2 * (STEP_PER_JOB_S + job.prompt_tokens * model.kv_bytes_per_token / true.bandwidth)
-        )
-        cost = own + self._others * slows + self._usd_weight * job_price(self._price, job)
-        cost = cost + np.where(true.deaths < now_s + 1.5 * own + 1.0, DOOMED_S, 0.0)
-        return np.where(true.alive & (state != ABSENT), cost, np.inf)
+        reads = (true.active + other + true.kv_read + job.kv_read_bytes) / true.bandwidth
+        step = (reads + STEP_FIXED_S + STEP_PER_JOB_S * (n + 1)) / (1 - true.prefill_share / 2)
+        load = np.where(state == LOADING, np.maximum(0.0, true.ready_at[model.number] - now_s), true.cold[model.number])
+        cold = np.where(state == WARM, 0.0, load)
+        own = true.rtt[job.gateway] + cold + (backlog + read) * (1.0 + (n > 0.5)) + job.output_tokens * step
+        per_step = STEP_PER_JOB_S + job.prompt_tokens * model.kv_bytes_per_token / true.bandwidth
+        slows = n * (read / 2 + job.output_tokens / 2 * per_step)
+        price = self._usd_weight * self._price[model.number] * weighted_tokens(job)
+        cost = (own + self._others * slows + price) * (1 + true.failure_odds)
+        cost += np.where(true.deaths < now_s + 1.5 * own + 1.0, DOOMED_S, 0.0)
+        cost = np.where(true.alive & true.honest & (state != ABSENT), cost, np.inf)
+        return cost, (job.kv_bytes > true.kv_free - true.under_way_kv) & (n > 0.5)
 
-    def sent(self, job: SimJob, site: int, now_s: float) -> None:
+    def sent(self, job: SimJob, site: int, now_s: float) -> None:  # noqa: ARG002 (Chooser)
         self._truth.under_way[site] += 1
         self._truth.under_way_backlog[site] += self._world.machines[site].prefill_s(job)
+        self._truth.under_way_kv[site] += job.kv_bytes
 
     def arrived(self, job: SimJob, site: int) -> None:
         self._truth.under_way[site] -= 1
         self._truth.under_way_backlog[site] -= self._world.machines[site].prefill_s(job)
+        self._truth.under_way_kv[site] -= job.kv_bytes
 
     def first_token(self, job: SimJob, now_s: float) -> None: ...
 
-    def over(self, job: SimJob, now_s: float, *, done: bool) -> None: ...
+    def report(self, gateway: int, site: int, now_s: float) -> None: ...
+
+    def over(self, job: SimJob, now_s: float, *, end: End, report: None) -> None: ...
+
+    def models_changed(self, site: int, now_s: float) -> None:
+        self._truth.touched(site, now_s)
 
     def touched(self, site: int, now_s: float) -> None:
         self._truth.touched(site, now_s)
-
-
-def nominal_decode_tps(site: Site, weights_bytes: float, batch: int) -> float:
-    bandwidth = site.bandwidth / site.speed
-    return batch / (weights_bytes / bandwidth + STEP_FIXED_S + STEP_PER_JOB_S * batch)
-
-
-def prices(scenario: Scenario) -> Floats:
-    """$ per token: the hour's price over the node's own nominal throughput at batch 8."""
-    return np.array(
-        [
-            [site.usd_per_hour / 3600 / nominal_decode_tps(site, model.weights_bytes, 8) for site in scenario.sites]
-            for model in scenario.models
-        ]
-    )
-
-
-PROMPT_PRICE_SHARE = 1.0
-"""A token read costs a tenth of one written."""
-
-
-def job_price(price: Floats, job: SimJob) -> Floats:
-    per_token: Floats = price[job.model.number]
-    return per_token * (job.output_tokens + PROMPT_PRICE_SHARE * job.prompt_tokens)
-
-
-def bound_s(scenario: Scenario, job: SimJob, rtt: Floats) -> tuple[float, float]:
-    """First token and completion of the job alone on its best warm machine."""
-    best = (float("inf"), float("inf"))
-    for site in scenario.sites:
-        if job.model.number not in site.warm:
-            continue
-        first = rtt[site.number] + 2 * job.model.active_params * job.prompt_tokens / site.flops
-        step = (job.model.weights_bytes + job.kv_read_bytes) / site.bandwidth + STEP_FIXED_S + STEP_PER_JOB_S
-        best = min(best, (first + job.output_tokens * step, first))
-    return best[1], best[0]

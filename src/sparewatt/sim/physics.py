@@ -16,6 +16,8 @@ from enum import Enum
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Model, Site
 
 NEVER = float("inf")
+KV_WAIT_S_MAX, KV_WAIT_SHARE = 20.0, 0.35
+"""What a machine that does not know how long its answers get expects to wait for room."""
 
 
 class ModelState(Enum):
@@ -42,21 +44,19 @@ class SimJob:
     site: int | None = None
     tried: set[int] = field(default_factory=set)
     promised_ttft_s: float = NEVER
-    started_here_s: float = 0.0
     first_token_s: float | None = None
     finished_s: float | None = None
     was_warm: bool = True
-    cost_usd: float = 0.0
+    is_read: bool = False
+    kv_bytes: float = field(init=False)
+    """Room that must be free before it is admitted."""
+    kv_read_bytes: float = field(init=False)
+    """What each step reads of it, on average over its answer."""
 
-    @property
-    def kv_bytes(self) -> float:
-        """Room that must be free before it is admitted."""
-        return (self.prompt_tokens + self.output_tokens) * self.model.kv_bytes_per_token
-
-    @property
-    def kv_read_bytes(self) -> float:
-        """What each step reads of it, on average over its answer."""
-        return (self.prompt_tokens + self.output_tokens / 2) * self.model.kv_bytes_per_token
+    def __post_init__(self) -> None:
+        per_token = self.model.kv_bytes_per_token
+        self.kv_bytes = (self.prompt_tokens + self.output_tokens) * per_token
+        self.kv_read_bytes = (self.prompt_tokens + self.output_tokens / 2) * per_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,59 @@ class Callbacks:
     changed_models: Callable[[int], None]
 
 
+class Share:
+    """The jobs on a machine that one gateway sent, or all of them, as running sums: a report reads these."""
+
+    __slots__ = ("jobs", "kv_read_bytes", "models", "unread_s")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.jobs = 0
+        self.unread_s = 0.0
+        self.kv_read_bytes = 0.0
+        self.models: dict[int, int] = {}
+
+    def add(self, job: SimJob, reading_s: float) -> None:
+        self.jobs += 1
+        self.unread_s += reading_s
+        self.kv_read_bytes += job.kv_read_bytes
+        self.models[job.model.number] = self.models.get(job.model.number, 0) + 1
+
+    def drop(self, job: SimJob, reading_s: float) -> None:
+        self.jobs -= 1
+        if not self.jobs:
+            self.clear()
+            return
+        if not job.is_read:
+            self.unread_s -= reading_s
+        self.kv_read_bytes -= job.kv_read_bytes
+        count_down(self.models, job.model.number)
+
+
+def count_down(counts: dict[int, int], number: int) -> bool:
+    """One less; whether that was the last."""
+    left = counts[number] - 1
+    if left:
+        counts[number] = left
+        return False
+    del counts[number]
+    return True
+
+
 class Machine:
-    def __init__(self, site: Site, models: tuple[Model, ...], tell: Callbacks) -> None:
+    __slots__ = (
+        "_active_bytes", "_flops", "_for_model", "_last_used", "_loading", "_models", "_now_s", "_prefill_left_s",
+        "_running", "_steps", "_tell", "_users", "_waiting", "_waiting_kv", "_waiting_models", "_waiting_s", "alive",
+        "all", "busy_prefill_s", "kv_capacity", "kv_read", "kv_used", "prefilling", "shares", "site", "states",
+    )  # fmt: skip
+
+    def __init__(self, site: Site, models: tuple[Model, ...], tell: Callbacks, *, gateways: int = 1) -> None:
         self.site = site
         self._models = models
         self._tell = tell
+        self._flops = site.flops
         self.alive = True
         self.states = {
             m.number: ModelState.WARM if m.number in site.warm else ModelState.ON_DISK
@@ -80,29 +128,37 @@ class Machine:
             if m.weights_bytes <= site.usable_bytes
         }
         self._last_used = dict.fromkeys(self.states, 0.0)
+        self.shares = [Share() for _ in range(gateways)]
+        self.all = Share()
         self._now_s = 0.0
         self._steps = 0.0
+        self.busy_prefill_s = 0.0
+        self._forget_work()
+        self._count_capacity()
+
+    def _forget_work(self) -> None:
         self._waiting: deque[SimJob] = deque()
+        self._waiting_s = self._waiting_kv = 0.0
+        self._waiting_models: dict[int, int] = {}
         self._for_model: dict[int, list[SimJob]] = {}
         self._loading: tuple[int, float] | None = None
         self.prefilling: SimJob | None = None
         self._prefill_left_s = 0.0
         self._running: list[tuple[float, int, SimJob]] = []
         self._users: dict[int, int] = {}
-        self.kv_used = 0.0
-        self.kv_read = 0.0
-        self.busy_prefill_s = 0.0
+        self._active_bytes = self.kv_used = self.kv_read = 0.0
+        for share in (*self.shares, self.all):
+            share.clear()
+
+    def _count_capacity(self) -> None:
+        loaded = (number for number, state in self.states.items() if state is not ModelState.ON_DISK)
+        self.kv_capacity = self.site.usable_bytes - sum(self._models[number].weights_bytes for number in loaded)
 
     # what is true now
 
     @property
     def jobs(self) -> int:
-        return (
-            len(self._running)
-            + len(self._waiting)
-            + (self.prefilling is not None)
-            + sum(len(jobs) for jobs in self._for_model.values())
-        )
+        return self.all.jobs
 
     @property
     def running(self) -> int:
@@ -114,28 +170,69 @@ class Machine:
 
     @property
     def active_weights(self) -> float:
-        return sum(self._models[number].weights_bytes for number in self._users)
-
-    @property
-    def kv_capacity(self) -> float:
-        loaded = sum(
-            self._models[number].weights_bytes
-            for number, state in self.states.items()
-            if state is not ModelState.ON_DISK
-        )
-        return self.site.usable_bytes - loaded
+        return self._active_bytes
 
     def prefill_s(self, job: SimJob) -> float:
-        return 2 * job.model.active_params * job.prompt_tokens / self.site.flops
+        return 2 * job.model.active_params * job.prompt_tokens / self._flops
 
     def backlog_s(self) -> float:
         """Seconds of reading ahead of a new prompt, at full speed."""
-        waiting = sum(self.prefill_s(job) for job in self._waiting)
-        return waiting + (self._prefill_left_s if self.prefilling is not None else 0.0)
+        return self._waiting_s + (self._prefill_left_s if self.prefilling is not None else 0.0)
 
     def step_s(self) -> float:
-        reads = (self.active_weights + self.kv_read) / self.site.bandwidth
+        reads = (self._active_bytes + self.kv_read) / self.site.bandwidth
         return reads + STEP_FIXED_S + STEP_PER_JOB_S * len(self._running)
+
+    def own_ttft_s(self, job: SimJob, now_s: float) -> float:
+        """The machine's own estimate of a new job's first token. It knows its queue, but no answer's length."""
+        self.advance(now_s)
+        reading_s = (self.backlog_s() + self.prefill_s(job)) * (2.0 if self._running else 1.0)
+        return self._cold_wait_s(job.model, now_s) + self._kv_wait_s(job) + reading_s
+
+    def _cold_wait_s(self, model: Model, now_s: float) -> float:
+        state = self.states[model.number]
+        if state is ModelState.WARM:
+            return 0.0
+        under_way_s = max(0.0, self._loading[1] - now_s) if self._loading is not None else 0.0
+        return under_way_s if state is ModelState.LOADING else under_way_s + self.site.cold_load_s(model)
+
+    def _kv_wait_s(self, job: SimJob) -> float:
+        need = (job.prompt_tokens + job.expected_output) * job.model.kv_bytes_per_token
+        short = (need - (self.kv_capacity - self.kv_used - self._waiting_kv)) / max(1.0, need)
+        if short <= 0 or not self.all.jobs:
+            return 0.0
+        return min(KV_WAIT_S_MAX, KV_WAIT_SHARE * job.expected_output * self.step_s() * (1 + short))
+
+    # what only the oracle may ask
+
+    def unread_s(self) -> float:
+        """All reading that is left, also of jobs that wait for their model."""
+        pending = sum(self.prefill_s(job) for jobs in self._for_model.values() for job in jobs)
+        return self.backlog_s() + pending
+
+    def queued_kv(self) -> float:
+        return self._waiting_kv + sum(job.kv_bytes for jobs in self._for_model.values() for job in jobs)
+
+    def ready_s(self, number: int, now_s: float) -> float:
+        """When the model that is being loaded will be there."""
+        return self._loading[1] if self._loading is not None and self._loading[0] == number else now_s
+
+    def true_kv_wait_s(self, job: SimJob, now_s: float, *, under_way_kv: float) -> float:
+        """Until enough running answers have ended, their true lengths known; beyond them, by rounds of a full house."""
+        self.advance(now_s)
+        need = job.kv_bytes + under_way_kv + self.queued_kv() - (self.kv_capacity - self.kv_used)
+        pace = 2.0 if self.prefilling is not None else 1.0
+        step_s, wait_s = self.step_s() * pace, 0.0
+        for mark, _, running in sorted(self._running, key=lambda entry: entry[0]):
+            if need <= 0:
+                return wait_s
+            need -= running.kv_bytes
+            wait_s = max(0.0, mark - self._steps) * step_s
+        if need <= 0:
+            return wait_s
+        lengths = [other.output_tokens for other in self._waiting] or [job.output_tokens]
+        per_round_s = sum(lengths) / len(lengths) * step_s
+        return wait_s + per_round_s * need / max(job.kv_bytes, self.kv_capacity)
 
     def all_jobs(self) -> list[SimJob]:
         found = [job for _, _, job in self._running] + list(self._waiting)
@@ -177,24 +274,49 @@ class Machine:
         self.advance(now_s)
         number = job.model.number
         self._last_used[number] = now_s
-        if self.states[number] is ModelState.WARM:
-            self._waiting.append(job)
+        job.is_read = False
+        reading_s = self.prefill_s(job)
+        self.all.add(job, reading_s)
+        self.shares[job.gateway].add(job, reading_s)
+        job.was_warm = self.states[number] is ModelState.WARM
+        if job.was_warm:
+            self._queue(job)
         else:
-            job.was_warm = False
             self._for_model.setdefault(number, []).append(job)
         self._settle()
 
     def remove(self, job: SimJob, now_s: float) -> None:
         """Somebody gave up on the job, or it failed by itself."""
         self.advance(now_s)
+        self._uncount(job)
         if job is self.prefilling:
             self.prefilling = None
             self._release(job, running=False)
         elif job in self._waiting:
             self._waiting.remove(job)
+            self._unqueue(job)
         else:
             self._remove_running_or_pending(job)
         self._settle()
+
+    def _uncount(self, job: SimJob) -> None:
+        reading_s = self.prefill_s(job)
+        self.all.drop(job, reading_s)
+        self.shares[job.gateway].drop(job, reading_s)
+
+    def _queue(self, job: SimJob) -> None:
+        self._waiting.append(job)
+        self._waiting_s += self.prefill_s(job)
+        self._waiting_kv += job.kv_bytes
+        self._waiting_models[job.model.number] = self._waiting_models.get(job.model.number, 0) + 1
+
+    def _unqueue(self, job: SimJob) -> None:
+        count_down(self._waiting_models, job.model.number)
+        if self._waiting:
+            self._waiting_s -= self.prefill_s(job)
+            self._waiting_kv -= job.kv_bytes
+        else:
+            self._waiting_s = self._waiting_kv = 0.0
 
     def _remove_running_or_pending(self, job: SimJob) -> None:
         before = len(self._running)
@@ -220,13 +342,7 @@ class Machine:
         self.advance(now_s)
         lost = self.all_jobs()
         self.alive = False
-        self._waiting.clear()
-        self._for_model.clear()
-        self._running.clear()
-        self._users.clear()
-        self.prefilling = None
-        self._loading = None
-        self.kv_used = self.kv_read = 0.0
+        self._forget_work()
         return lost
 
     def revive(self, now_s: float) -> None:
@@ -234,6 +350,7 @@ class Machine:
         self.alive = True
         for number in self.states:
             self.states[number] = ModelState.WARM if number in self.site.warm else ModelState.ON_DISK
+        self._count_capacity()
         self._tell.changed_models(self.site.number)
 
     # inside
@@ -245,10 +362,14 @@ class Machine:
     def _start_prefill(self) -> None:
         if self.prefilling is None and self._waiting and self._admits(self._waiting[0]):
             job = self._waiting.popleft()
+            self._unqueue(job)
             self.prefilling = job
             self._prefill_left_s = self.prefill_s(job)
             self.kv_used += job.kv_bytes
-            self._users[job.model.number] = self._users.get(job.model.number, 0) + 1
+            users = self._users.get(job.model.number, 0)
+            self._users[job.model.number] = users + 1
+            if not users:
+                self._active_bytes += job.model.weights_bytes
 
     def _admits(self, job: SimJob) -> bool:
         """Room for its context; alone on the machine a job is always let in."""
@@ -260,12 +381,16 @@ class Machine:
             return
         self.prefilling = None
         self.kv_read += job.kv_read_bytes
+        job.is_read = True
+        for share in (self.all, self.shares[job.gateway]):
+            share.unread_s -= self.prefill_s(job)
         heapq.heappush(self._running, (self._steps + job.output_tokens, job.number, job))
         self._tell.first_token(job, self._now_s)
 
     def _finish_running(self) -> None:
         while self._running and self._running[0][0] <= self._steps + 1e-6:
             _, _, job = heapq.heappop(self._running)
+            self._uncount(job)
             self._release(job, running=True)
             self._last_used[job.model.number] = self._now_s
             self._tell.finished(job, self._now_s)
@@ -274,11 +399,10 @@ class Machine:
         self.kv_used -= job.kv_bytes
         if running:
             self.kv_read -= job.kv_read_bytes
-        left = self._users[job.model.number] - 1
-        if left:
-            self._users[job.model.number] = left
-        else:
-            del self._users[job.model.number]
+        if count_down(self._users, job.model.number):
+            self._active_bytes -= job.model.weights_bytes
+        if not self._users:
+            self._active_bytes = self.kv_used = self.kv_read = 0.0
 
     def _start_loading(self) -> None:
         """Load the next model that somebody waits for, throwing out idle ones, least recently used first."""
@@ -287,16 +411,16 @@ class Machine:
         for number, jobs in self._for_model.items():
             if jobs and self.states[number] is ModelState.ON_DISK and self._make_room(self._models[number]):
                 self.states[number] = ModelState.LOADING
+                self._count_capacity()
                 self._loading = (number, self._now_s + self.site.cold_load_s(self._models[number]))
                 self._tell.changed_models(self.site.number)
                 return
 
     def _make_room(self, model: Model) -> bool:
-        waiting = {job.model.number for job in self._waiting}
         idle = [
             number
             for number, state in self.states.items()
-            if state is ModelState.WARM and number not in self._users and number not in waiting
+            if state is ModelState.WARM and number not in self._users and number not in self._waiting_models
         ]
         idle.sort(key=lambda number: self._last_used[number])
         free = self.kv_capacity - self.kv_used - model.weights_bytes
@@ -316,5 +440,6 @@ class Machine:
         number, _ = self._loading
         self._loading = None
         self.states[number] = ModelState.WARM
-        self._waiting.extend(self._for_model.pop(number, ()))
+        for job in self._for_model.pop(number, ()):
+            self._queue(job)
         self._tell.changed_models(self.site.number)

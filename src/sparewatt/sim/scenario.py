@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 
 GB = 1e9
@@ -23,6 +23,7 @@ WARM_MODELS_MAX, WARM_LEAVES_GB = 3, 4.0
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
+LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Site:
     cold_load_spread: float
     warm: tuple[int, ...]
     mtbf_s: float
+    claims: float = 1.0
+    """How many times its real card it says it is."""
+    is_garbage: bool = False
+    """Answers fast and worthlessly."""
+    fail_share: float = 0.0
 
     @property
     def usable_bytes(self) -> float:
@@ -82,6 +88,16 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Faults:
+    """Which shares of the nodes misbehave, and how often machines break. One node has one fault at most."""
+
+    liars: float = 0.0
+    garbage: float = 0.0
+    flaky: float = 0.0
+    mtbf_s: float = MTBF_S
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     models: tuple[Model, ...]
     sites: tuple[Site, ...]
@@ -90,16 +106,40 @@ class Scenario:
     rtt_s: tuple[tuple[float, ...], ...]
 
 
-def make_scenario(n_sites: int, *, seed: int, mtbf_s: float = MTBF_S) -> Scenario:
+def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None) -> Scenario:
     rng = random.Random(f"sites {seed}")
+    faults = faults or Faults()
     models = read_models()
     regions, user_shares, node_shares = read_regions()
     gpus = read_fleet()
     sites = [
-        _make_site(number, rng, gpus=gpus, models=models, node_shares=node_shares, mtbf_s=mtbf_s)
+        _make_site(number, rng, gpus=gpus, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
         for number in range(n_sites)
     ]
-    return Scenario(models, tuple(sites), regions, user_shares, read_rtt())
+    return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
+
+
+def _with_faults(sites: list[Site], faults: Faults, *, seed: int) -> tuple[Site, ...]:
+    """The same fleet with some nodes spoilt: other draws stay as they are, so that runs can be compared."""
+    order = random.Random(f"faults {seed}").sample(range(len(sites)), len(sites))
+    spoilt: list[Callable[[Site], Site]] = []
+    for share, spoil in ((faults.liars, _liar), (faults.garbage, _cheater), (faults.flaky, _flaky)):
+        spoilt += [spoil] * round(share * len(sites))
+    for number, change in zip(order, spoilt, strict=False):
+        sites[number] = change(sites[number])
+    return tuple(sites)
+
+
+def _liar(site: Site) -> Site:
+    return replace(site, claims=LIE)
+
+
+def _cheater(site: Site) -> Site:
+    return replace(site, is_garbage=True, speed=site.speed * GARBAGE_SPEED)
+
+
+def _flaky(site: Site) -> Site:
+    return replace(site, fail_share=FLAKY_FAILS)
 
 
 def _make_site(

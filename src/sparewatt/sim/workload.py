@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import random
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ def read_trace(path: Path) -> list[Request]:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = csv.DictReader(file) if ".csv" in path.name else map(json.loads, file)
             found = [_request(row) for row, _ in zip(rows, range(TRACE_ROWS_MAX), strict=False)]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error) as error:
         raise InvalidField(f"{path} is no trace: {error}. It needs t_ms, input_tokens and output_tokens.") from None
     if not found:
         raise InvalidField(f"{path} holds no request.")
@@ -42,15 +43,16 @@ def read_trace(path: Path) -> list[Request]:
 
 def _request(row: dict[str, str | int]) -> Request:
     request = Request(float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"]))
-    if request.at_s < 0 or request.input_tokens < 1 or request.output_tokens < 0:
-        raise ValueError("a negative number")
+    if not math.isfinite(request.at_s) or request.at_s < 0 or request.input_tokens < 1 or request.output_tokens < 0:
+        raise ValueError("a number is out of range")
     return request
 
 
 def generate(duration_s: float, *, seed: int) -> list[Request]:
-    """A stand-in for a chat service: 5.5 requests/s that come a little in bursts, 1,155 tokens in and 211 out on average.
+    """A stand-in for a chat service: 5.5 requests/s that come a little in bursts.
 
-    The spread of both sizes is lognormal with the medians (1,020 and 129) of the Azure conversation trace of 2023.
+    Sizes are lognormal with the medians (1,020 in, 129 out) and about the means (1,155 and 211) of the Azure
+    conversation trace of 2023.
     """
     rng = random.Random(f"generate {seed}")
     found, now_s = [], 0.0
@@ -58,8 +60,8 @@ def generate(duration_s: float, *, seed: int) -> list[Request]:
         burst = 1 + (rng.random() < 0.2)
         now_s += rng.expovariate(5.5 / 1.2)
         for _ in range(burst):
-            size_in = round(min(8000, rng.lognormvariate(math.log(800), 0.85)))
-            size_out = round(min(1500, rng.lognormvariate(math.log(130), 0.98)))
+            size_in = round(min(8000, rng.lognormvariate(math.log(1020), 0.5)))
+            size_out = round(min(1500, rng.lognormvariate(math.log(129), 0.99)))
             found.append(Request(now_s, max(1, size_in), max(1, size_out)))
     return found
 
@@ -67,7 +69,10 @@ def generate(duration_s: float, *, seed: int) -> list[Request]:
 def make_jobs(
     trace: Sequence[Request], scenario: Scenario, *, rate: float, duration_s: float, seed: int
 ) -> list[SimJob]:
-    """Arrivals of the trace repeated in place (within a second) to reach `rate`, sizes drawn anew from the trace."""
+    """Arrivals of the trace repeated in place (within a second) to reach `rate`, sizes drawn anew.
+
+    Times and sizes come from the same stretch of the trace: what is asked in one hour is not what is asked in another.
+    """
     rng = random.Random(f"jobs {seed}")
     start_s = TRACE_START_S if trace[-1].at_s >= TRACE_START_S + duration_s else trace[0].at_s
     window = [request for request in trace if start_s <= request.at_s < start_s + duration_s]
@@ -82,7 +87,7 @@ def make_jobs(
     weights = [model.popularity for model in scenario.models]
     chosen = rng.choices(scenario.models, weights, k=len(times))
     regions = rng.choices(range(len(scenario.regions)), scenario.user_shares, k=len(times))
-    sizes = rng.choices(trace, k=len(times))
+    sizes = rng.choices(window, k=len(times))
     return [
         SimJob(
             number=number,

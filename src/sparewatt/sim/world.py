@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from enum import Enum
+from typing import Any, Protocol
 
+from sparewatt.core.refusal import REFUSALS_PER_JOB_MAX, would_refuse
 from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob
 from sparewatt.sim.scenario import MTTR_S, Scenario
 
@@ -18,6 +20,14 @@ NOTICE_DEAD_S = 2.0
 ATTEMPTS_MAX = 5
 GIVE_UP_S = 300.0
 TRY_AGAIN_S = 1.0
+
+
+class End(Enum):
+    """How one attempt ended, as the gateway learns it."""
+
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
 
 
 class Chooser(Protocol):
@@ -31,107 +41,161 @@ class Chooser(Protocol):
 
     def first_token(self, job: SimJob, now_s: float) -> None: ...
 
-    def over(self, job: SimJob, now_s: float, *, done: bool) -> None: ...
+    def report(self, gateway: int, site: int, now_s: float) -> Any:
+        """What the machine writes on a reply that leaves it now."""
+
+    def over(self, job: SimJob, now_s: float, *, end: End, report: Any) -> None: ...
 
     def touched(self, site: int, now_s: float) -> None: ...
 
+    def models_changed(self, site: int, now_s: float) -> None: ...
+
 
 class World:
+    """What is true. `outcomes` counts how accepted jobs left their machines: each exactly once."""
+
     def __init__(self, scenario: Scenario, *, seed: int, gateway_regions: Sequence[int]) -> None:
         self.scenario = scenario
         self.now_s = 0.0
         tell = Callbacks(self._first_token, self._finished, self._models_changed)
-        self.machines = [Machine(site, scenario.models, tell) for site in scenario.sites]
+        gateways = len(gateway_regions)
+        self.machines = [Machine(site, scenario.models, tell, gateways=gateways) for site in scenario.sites]
         self.deaths_s = [NEVER] * len(self.machines)
         self.gateway_regions = tuple(gateway_regions)
-        self._rng = random.Random(f"world {seed}")  # noqa: S311 (repeatable)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
+        self._rtt_s = [
+            [scenario.rtt_s[region][site.region] + site.last_mile_s for site in scenario.sites]
+            for region in gateway_regions
+        ]
+        self._seed = seed
+        self._rng = random.Random(f"world {seed}")
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = 0
         self._wakes = [0] * len(self.machines)
-        self._on_site: dict[int, SimJob] = {}
+        self.outcomes: Counter[str] = Counter()
+        self.open_jobs = 0
         self.chooser: Chooser | None = None
         for site in range(len(self.machines)):
             self._plan_death(site)
 
     # time
 
-    def at(self, when_s: float, what: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (when_s, next(self._order), what))
+    def at(self, when_s: float, what: Callable[..., None], *args: Any) -> None:
+        self._order += 1
+        heapq.heappush(self._events, (when_s, self._order, what, args))
 
-    def run(self, jobs: Sequence[SimJob], chooser: Chooser, *, until_s: float) -> None:
+    def run(
+        self,
+        jobs: Sequence[SimJob],
+        chooser: Chooser,
+        *,
+        until_s: float,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Until every job has its end, or time is up."""
         self.chooser = chooser
+        self.open_jobs = len(jobs)
         for job in jobs:
-            self.at(job.arrived_s, lambda job=job: self.dispatch(job))  # type: ignore[misc]
-        while self._events and self._events[0][0] <= until_s:
-            self.now_s, _, what = heapq.heappop(self._events)
-            what()
+            self.at(job.arrived_s, self.dispatch, job)
+        events, pop, told_s = self._events, heapq.heappop, 0.0
+        while self.open_jobs and events and events[0][0] <= until_s:
+            self.now_s, _, what, args = pop(events)
+            what(*args)
+            if progress is not None and self.now_s - told_s > 1.0:
+                told_s = self.now_s
+                progress(self.now_s)
 
     def rtt_s(self, gateway: int, site: int) -> float:
-        place = self.scenario.sites[site]
-        return self.scenario.rtt_s[self.gateway_regions[gateway]][place.region] + place.last_mile_s
+        return self._rtt_s[gateway][site]
 
     # jobs
 
     def dispatch(self, job: SimJob) -> None:
         if self.now_s - job.arrived_s > GIVE_UP_S or job.attempts >= ATTEMPTS_MAX:
+            self.open_jobs -= 1
             return
         site = self._chooser.choose(job, self.now_s)
         if site is None:
-            self.at(self.now_s + TRY_AGAIN_S, lambda: self.dispatch(job))
+            self.at(self.now_s + TRY_AGAIN_S, self.dispatch, job)
             return
         job.site = site
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None
         self._chooser.sent(job, site, self.now_s)
-        self.at(self.now_s + self.rtt_s(job.gateway, site) / 2, lambda: self._arrive(job, site))
+        self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
 
     def _arrive(self, job: SimJob, site: int) -> None:
         machine = self.machines[site]
         self._chooser.arrived(job, site)
         if not machine.alive:
-            self.at(self.now_s + NOTICE_DEAD_S, lambda: self._lost(job))
-            return
-        self._on_site[job.number] = job
-        job.started_here_s = self.now_s
-        machine.accept(job, self.now_s)
-        self._touch(site)
+            self.at(self.now_s + NOTICE_DEAD_S, self._lost, job)
+        elif self._refuses(machine, job):
+            job.refusals += 1
+            job.attempts -= 1
+            self.outcomes["refused"] += 1
+            report = self._chooser.report(job.gateway, site, self.now_s)
+            self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._refused, job, report)
+        else:
+            self.outcomes["accepted"] += 1
+            machine.accept(job, self.now_s)
+            self._touch(site)
+
+    def _refuses(self, machine: Machine, job: SimJob) -> bool:
+        """The rule of the product's node, on what this machine knows about itself."""
+        if job.promised_ttft_s == NEVER or job.refusals >= REFUSALS_PER_JOB_MAX:
+            return False
+        own_s = machine.own_ttft_s(job, self.now_s)
+        return would_refuse(own_ttft_s=own_s, promised_ttft_s=job.promised_ttft_s)
+
+    def _refused(self, job: SimJob, report: Any) -> None:
+        self._chooser.over(job, self.now_s, end=End.REFUSED, report=report)
+        self.dispatch(job)
 
     def _lost(self, job: SimJob) -> None:
-        self._chooser.over(job, self.now_s, done=False)
+        self._chooser.over(job, self.now_s, end=End.FAILED, report=None)
         self.dispatch(job)
 
     def _first_token(self, job: SimJob, now_s: float) -> None:
-        if job.fails:
+        site = job.site or 0
+        if job.fails or self._is_broken(job, site):
             job.fails = False
-            self.at(now_s, lambda: self._fail(job))
+            self.at(now_s, self._fail, job, site)
             return
-        job.first_token_s = now_s + self.rtt_s(job.gateway, job.site or 0) / 2
+        job.first_token_s = now_s + self._rtt_s[job.gateway][site] / 2
         self._chooser.first_token(job, now_s)
 
-    def _fail(self, job: SimJob) -> None:
-        """The job breaks by itself, before its first token."""
-        site = job.site or 0
-        if self._on_site.pop(job.number, None) is not None:
-            self.machines[site].remove(job, self.now_s)
-            self._touch(site)
-        self.at(self.now_s + self.rtt_s(job.gateway, site) / 2, lambda: self._lost(job))
+    def _is_broken(self, job: SimJob, site: int) -> bool:
+        """Chance from (seed, job, site), so that every policy meets the same luck."""
+        share = self.scenario.sites[site].fail_share
+        return share > 0 and random.Random(f"flaky {self._seed} {job.number} {site}").random() < share
+
+    def _fail(self, job: SimJob, site: int) -> None:
+        """The job breaks by itself at its first token, unless its machine broke at the same moment."""
+        if not self.machines[site].alive:
+            return
+        self.machines[site].remove(job, self.now_s)
+        self.outcomes["failed"] += 1
+        self._touch(site)
+        self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._lost, job)
 
     def _finished(self, job: SimJob, now_s: float) -> None:
-        self._on_site.pop(job.number, None)
-        job.finished_s = now_s + self.rtt_s(job.gateway, job.site or 0) / 2
-        self.at(job.finished_s, lambda: self._chooser.over(job, self.now_s, done=True))
+        site = job.site or 0
+        self.outcomes["finished"] += 1
+        job.finished_s = now_s + self._rtt_s[job.gateway][site] / 2
+        self.at(job.finished_s, self._done, job, self._chooser.report(job.gateway, site, now_s))
+
+    def _done(self, job: SimJob, report: Any) -> None:
+        self.open_jobs -= 1
+        self._chooser.over(job, self.now_s, end=End.DONE, report=report)
 
     # machines
 
     def _touch(self, site: int) -> None:
         """A machine changed: plan its next event anew."""
-        machine = self.machines[site]
         self._wakes[site] += 1
-        number = self._wakes[site]
-        due_s = machine.next_event_s()
+        due_s = self.machines[site].next_event_s()
         if due_s < NEVER:
-            self.at(due_s, lambda: self._wake(site, number))
+            self.at(due_s, self._wake, site, self._wakes[site])
         self._chooser.touched(site, self.now_s)
 
     def _wake(self, site: int, number: int) -> None:
@@ -141,18 +205,18 @@ class World:
 
     def _models_changed(self, site: int) -> None:
         if self.chooser is not None:
-            self.chooser.touched(site, self.now_s)
+            self.chooser.models_changed(site, self.now_s)
 
     def _plan_death(self, site: int) -> None:
         self.deaths_s[site] = self.now_s + self._rng.expovariate(1 / self.scenario.sites[site].mtbf_s)
-        self.at(self.deaths_s[site], lambda: self._die(site))
+        self.at(self.deaths_s[site], self._die, site)
 
     def _die(self, site: int) -> None:
         for job in self.machines[site].die(self.now_s):
-            self._on_site.pop(job.number, None)
-            self.at(self.now_s + NOTICE_LOST_S, lambda job=job: self._lost(job))  # type: ignore[misc]
+            self.outcomes["lost"] += 1
+            self.at(self.now_s + NOTICE_LOST_S, self._lost, job)
         self._touch(site)
-        self.at(self.now_s + self._rng.expovariate(1 / MTTR_S), lambda: self._revive(site))
+        self.at(self.now_s + self._rng.expovariate(1 / MTTR_S), self._revive, site)
 
     def _revive(self, site: int) -> None:
         self.machines[site].revive(self.now_s)

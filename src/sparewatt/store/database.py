@@ -10,8 +10,8 @@ from typing import Literal
 import asyncpg
 import msgspec
 
-from sparewatt.core.ids import KeyId, NodeId
-from sparewatt.core.limits import KEYS_MAX, NODES_MAX
+from sparewatt.core.ids import KeyId, MatchId, NodeId
+from sparewatt.core.limits import KEYS_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
@@ -36,6 +36,17 @@ class StoredNode:
     id: NodeId
     specs: NodeSpecs | None
     last_seen_unix_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatch:
+    """An explanation in words, as JSON, and whose it is."""
+
+    id: MatchId
+    key_id: KeyId
+    created_unix_s: float
+    outcome: str
+    explanation: bytes
 
 
 class Database:
@@ -107,6 +118,20 @@ class Database:
 
     async def forget_old_tokens(self) -> None:
         await self._pool.do("forget_old_tokens")
+
+    # matches
+
+    async def save_matches(self, matches: Sequence[StoredMatch]) -> None:
+        rows = [(m.id, m.key_id, m.created_unix_s, m.outcome, m.explanation.decode()) for m in matches]
+        await self._pool.do("insert_matches", *zip(*rows, strict=True))
+
+    async def find_match(self, match_id: MatchId) -> tuple[KeyId, bytes] | None:
+        """Whose it is, and its explanation as JSON."""
+        row = await self._pool.row("find_match", match_id)
+        return (KeyId(row["key_id"]), str(row["explanation"]).encode()) if row else None
+
+    async def forget_old_matches(self) -> None:
+        await self._pool.do("forget_old_matches", MATCHES_STORED_DAYS)
 
 
 def _key_row(row: asyncpg.Record) -> KeyRow:

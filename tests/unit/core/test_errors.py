@@ -33,4 +33,4 @@ def test_nothing_is_drawn_that_does_not_exist() -> None:
 
 
 def test_only_what_can_help_is_to_be_tried_again() -> None:
-    assert all(kind.status >= 500 or kind.status == 408 for kind in CLASSES.values() if kind.retryable)
+    assert all(kind.status >= 500 or kind.status in (408, 429) for kind in CLASSES.values() if kind.retryable)

@@ -12,23 +12,25 @@ from aiohttp.web import Application, Request
 
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret
 from sparewatt.accounts.tokens import JoinTokens
-from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeSpecs
-from sparewatt.store.database import Database, KeyRow
+from sparewatt.store.database import Database, KeyRow, StoredMatch
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import NOW_S
 
 Client = TestClient[Request, Application]
 USER, OTHER, ADMIN = "sk-sw-user", "sk-sw-other", "sk-sw-admin"
+LENDER = "sk-sw-lender"
 BORN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
@@ -51,6 +53,7 @@ class ListDatabase(Database):
     def __init__(self) -> None:
         self.keys: list[KeyRow] = []
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
+        self.matches: dict[MatchId, StoredMatch] = {}
         self.on_save: Callable[[], None] = lambda: None
 
     async def insert_key(
@@ -80,6 +83,14 @@ class ListDatabase(Database):
         self.on_save()
         self.saved += nodes
 
+    async def save_matches(self, matches: Sequence[StoredMatch]) -> None:
+        self.on_save()
+        self.matches |= {match.id: match for match in matches}
+
+    async def find_match(self, match_id: MatchId) -> tuple[KeyId, bytes] | None:
+        found = self.matches.get(match_id)
+        return (found.key_id, found.explanation) if found else None
+
 
 def make_services(table: NodeTable | None = None) -> Services:
     clock, rng, health = ManualClock(now_s=NOW_S), seeded(1), HealthRules()
@@ -87,7 +98,9 @@ def make_services(table: NodeTable | None = None) -> Services:
     tokens = JoinTokens(database, rng=rng)
     desk = LinkDesk(table=table, tokens=tokens, hosts=frozenset({"127.0.0.1:1"}), health=health, clock=clock, rng=rng)
     ring.put([key_row("user", USER, "inference"), key_row("other", OTHER, "inference")])
-    ring.put([key_row("admin", ADMIN, "inference", "node", "admin")])
+    ring.put([key_row("admin", ADMIN, "inference", "node", "admin"), key_row("lender", LENDER, "node")])
+    admission = Admission(table.room, clock=clock, rng=rng)
+    table.room.on_room = admission.on_room
     return Services(
         settings=GatewaySettings(database_url="postgresql://nowhere"),
         database=database,
@@ -96,6 +109,7 @@ def make_services(table: NodeTable | None = None) -> Services:
         tokens=tokens,
         table=table,
         desk=desk,
+        admission=admission,
         dispatcher=Dispatcher(table=table, links=desk.links, health=health, rules=DispatchRules(), seed=1, clock=clock),
         health=health,
         clock=clock,

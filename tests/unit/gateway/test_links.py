@@ -15,7 +15,6 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway import links as links_module
 from sparewatt.gateway.links import LinkDesk
-from sparewatt.inference.matcher import table as table_module
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link import handshake
@@ -353,7 +352,7 @@ async def test_only_so_many_may_knock_at_once(desk: Desk, monkeypatch: pytest.Mo
 async def test_a_table_that_is_full_takes_no_new_node_but_knows_the_old_ones(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "NODES_MAX", 1)
+    monkeypatch.setattr(desk.table, "_nodes_max", 1)
     one = await desk.joined(seed=1)
     two = desk.visit(seed=2)
     await two.join()

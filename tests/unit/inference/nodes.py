@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.inference.matcher.entries import Field
 from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
@@ -82,6 +84,32 @@ def a_job(**changes: Any) -> MatchJob:
 def situation(**changes: Any) -> Situation:
     values: dict[str, Any] = {"now_s": NOW_S, "rules": HealthRules()}
     return Situation(**(values | changes))
+
+
+_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "places", "own_active"}
+_COPIED = [field.name for field in dataclasses.fields(NodeRow) if field.name not in _OF_THE_SPECS]
+
+
+def table_of(*rows: NodeRow, gateways: int = 1) -> NodeTable:
+    """A fresh table that knows about each node what its row says."""
+    table = NodeTable(gateways=gateways)
+    for row in rows:
+        table.remember(row.id, row.specs, last_seen_unix_s=None)
+        copy = table.get(row.id)
+        assert copy is not None
+        for name in _COPIED:
+            setattr(copy, name, getattr(row, name))
+        copy.own_active = dict(row.own_active)
+        table.set_specs(row.id, row.specs)
+    return table
+
+
+def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[Field, float]:
+    """What a scan would read about one node."""
+    row, entries = table.get(node_id(number)), table.entries(model)
+    assert row is not None
+    assert entries is not None
+    return dict(zip(Field, entries.data[:, row.places[model]].tolist(), strict=True))
 
 
 def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -13,7 +14,7 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules, Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.policies import BALANCED, Policy
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.outbox import Outbox
@@ -41,6 +42,7 @@ COMPLETION = (
     b'"usage":{"prompt_tokens":5,"completion_tokens":2}}'
 )
 DONE = b"data: [DONE]\n\n"
+KV_TOKEN_BYTES = 100_000
 
 
 def event(delta: Mapping[str, object], *, finish: str | None = None) -> bytes:
@@ -89,7 +91,7 @@ class ScriptedNode:
         self._table = table
         self._outbox = RecordingOutbox()
         self.link = NodeLink(self.id, outbox=self._outbox, observer=Nobody(), clock=clock)
-        self.sent_bytes = 0
+        self._sent: Counter[int] = Counter()
 
     def answer_when_asked(self, *pieces: bytes, status: int = 200) -> None:
         """Answer the next job as soon as its body is here and the gateway's turn is over."""
@@ -110,7 +112,13 @@ class ScriptedNode:
 
     @property
     def credit_bytes(self) -> int:
-        return sum(decode_message(payload, Credit).n_bytes for op, _, payload in self._heard() if op is Op.CREDIT)
+        latest = self._stream
+        grants = [payload for op, stream, payload in self._heard() if op is Op.CREDIT and stream == latest]
+        return sum(decode_message(payload, Credit).n_bytes for payload in grants)
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent[self._stream]
 
     @property
     def cancelled(self) -> list[int]:
@@ -125,7 +133,7 @@ class ScriptedNode:
 
     def data(self, *pieces: bytes) -> None:
         for piece in pieces:
-            self.sent_bytes += len(piece)
+            self._sent[self._stream] += len(piece)
             self._say(encode_frame(Op.DATA, self._stream, piece))
 
     def end(self) -> None:
@@ -214,7 +222,13 @@ class Stage:
         self.sink = RecordingSink()
 
     def dispatch(
-        self, *, stream: bool = True, wants_usage: bool = False, body: bytes = BODY, match: MatchJob | None = None
+        self,
+        *,
+        stream: bool = True,
+        wants_usage: bool = False,
+        body: bytes = BODY,
+        match: MatchJob | None = None,
+        policy: Policy = BALANCED,
     ) -> JobRun:
         job = Job(
             match=match or a_job(model=MODEL),
@@ -223,15 +237,16 @@ class Stage:
             stream=stream,
             wants_usage=wants_usage,
         )
-        return self.dispatcher.dispatch(job, self.sink, policy=BALANCED)
+        return self.dispatcher.dispatch(job, self.sink, policy=policy)
 
     def turn(self, run: JobRun) -> ScriptedNode:
         """Whose turn it is (or was last)."""
         return self.nodes[run.record.attempts[-1].node_id]
 
     @property
-    def reserved(self) -> Sequence[tuple[int, int, int]]:
-        return [(row.own_jobs, row.own_prompt_tokens, row.own_output_tokens) for row in self.table]
+    def reserved(self) -> Sequence[tuple[int, float, float]]:
+        """Per node: jobs, seconds of prompts to read, tokens of context."""
+        return [(row.own_jobs, round(row.own_backlog_s, 9), row.own_kv_bytes / KV_TOKEN_BYTES) for row in self.table]
 
     def assert_nothing_left(self) -> None:
         assert set(self.reserved) <= {(0, 0, 0)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -17,14 +18,14 @@ from sparewatt.core.errors import (
     Unprocessable,
     UnsupportedMediaType,
 )
-from sparewatt.core.ids import MatchId, ModelId
+from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
 from sparewatt.inference.dispatch.run import JobRun, Refused
-from sparewatt.inference.matcher.policies import POLICIES, Policy
+from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.protocol.link import End, Fail, Head, Open
 from sparewatt.protocol.node import NodeLoad, Speed
-from tests.unit.inference.nodes import a_job, a_model, some_specs
+from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import (
     BODY,
     COMPLETION,
@@ -32,6 +33,7 @@ from tests.unit.inference.scripted import (
     FINISH,
     ROLE,
     USAGE,
+    RecordingSink,
     ScriptedNode,
     Stage,
     text_event,
@@ -103,12 +105,13 @@ def test_the_node_gets_the_body_and_what_it_was_chosen_by() -> None:
             stream=True,
             window_bytes=LINK_STREAM_WINDOW_BYTES,
             promised_ttft_s=best.predicted_ttft_s,
+            prompt_tokens=500,
         )
     ]
 
 
 def test_a_prediction_beyond_all_reason_still_fits_into_open() -> None:
-    slow = some_specs(a_model(measured=Speed(prefill_tps=1e-9, decode_tps=1e-9)))
+    slow = some_specs(a_model(measured=Speed(prefill_tps=1e-3, decode_tps=1e-3)))
     stage = Stage(1, specs=slow)
     node = stage.turn(stage.dispatch(match=a_job(prompt_tokens=1 << 24)))
     assert node.opened[0].promised_ttft_s <= 1e6
@@ -171,9 +174,9 @@ def test_the_record_keeps_times_in_milliseconds_after_arrival() -> None:
 def test_a_job_is_reserved_while_it_runs_and_its_prompt_until_the_first_token() -> None:
     stage = Stage(1)
     node = stage.turn(stage.dispatch())
-    assert stage.reserved == [(1, 500, 200)]
+    assert stage.reserved == [(1, 0.5, 600)]
     node.begin(text_event("a"))
-    assert stage.reserved == [(1, 0, 200)]
+    assert stage.reserved == [(1, 0, 600)]
     node.data(DONE)
     node.end()
     assert stage.reserved == [(0, 0, 0)]
@@ -368,10 +371,43 @@ def test_when_every_node_was_tried_the_job_fails() -> None:
     stage = Stage(2)
     run = stage.dispatch()
     stage.turn(run).fail()
-    stage.turn(run).fail("refused")
+    stage.turn(run).fail()
     assert isinstance(stage.sink.error, JobFailed)
     assert len(run.record.attempts) == 2
     stage.assert_nothing_left()
+
+
+def test_a_node_that_would_be_late_gets_the_job_after_all_when_nobody_else_can() -> None:
+    stage = Stage(2)
+    run = stage.dispatch()
+    stage.turn(run).fail()
+    late = stage.turn(run)
+    late.fail("refused")
+    assert stage.turn(run) is late
+    assert [opened.promised_ttft_s > 0 for opened in late.opened] == [True, False]
+    late.answer(ANSWER)
+    assert stage.sink.body == ANSWER
+    stage.assert_nothing_left()
+
+
+def test_a_node_is_asked_again_once_and_one_that_failed_never() -> None:
+    stage = Stage(2)
+    run = stage.dispatch()
+    stage.turn(run).fail("refused")
+    stage.turn(run).fail()
+    stage.turn(run).fail("refused")
+    assert isinstance(stage.sink.error, JobFailed)
+    assert outcomes(run) == [Outcome.REFUSED, Outcome.FAILED, Outcome.REFUSED]
+    stage.assert_nothing_left()
+
+
+def test_after_two_refusals_nothing_is_promised_so_that_the_next_node_does_not_refuse_too() -> None:
+    stage = Stage(6)
+    run = stage.dispatch()
+    for _ in range(REFUSALS_MAX):
+        assert stage.turn(run).opened[-1].promised_ttft_s > 0
+        stage.turn(run).fail("refused")
+    assert stage.turn(run).opened[-1].promised_ttft_s == 0
 
 
 def test_when_all_nodes_time_out_it_is_a_timeout() -> None:
@@ -727,3 +763,152 @@ def test_an_attempt_that_is_over_is_deaf() -> None:
     assert stage.sink.calls == []
     assert run.record.outcome is Outcome.CANCELLED
     stage.assert_nothing_left()
+
+
+# what an answer teaches about its node
+
+TOKENS = 21
+
+
+def answer_slowly(stage: Stage, *, factor: float, stream: bool = True) -> JobRun:
+    """One answer at `factor` times the time per token that was predicted, by the node whose turn it is."""
+    run = stage.dispatch(stream=stream)
+    best = run.record.decision.best
+    assert best is not None
+    step_s = best.parts[5] / run.job.match.output_tokens * learned_speed(stage, best.node_id)
+    node = stage.turn(run)
+    node.head()
+    for _ in range(TOKENS):
+        node.data(text_event("a"))
+        run.consumed(1 << 20)
+        stage.clock.advance(factor * step_s)
+    stage.clock.advance(-factor * step_s)  # the last token is the end
+    node.data(DONE)
+    node.end()
+    stage.sink = RecordingSink()
+    return run
+
+
+def learned_speed(stage: Stage, node: NodeId) -> float:
+    row = stage.table.get(node)
+    assert row is not None
+    return math.exp(-max(0.0, row.slowness))
+
+
+def test_a_node_that_keeps_what_it_promised_is_believed() -> None:
+    stage = Stage(1)
+    answer_slowly(stage, factor=1.0)
+    assert learned_speed(stage, node_id(1)) == pytest.approx(1.0)
+
+
+def test_a_node_three_times_slower_than_its_report_is_expected_to_be() -> None:
+    stage = Stage(1)
+    for _ in range(60):
+        answer_slowly(stage, factor=3.0)
+    assert learned_speed(stage, node_id(1)) == pytest.approx(1 / 3, rel=0.05)
+
+
+def share_of_first(stage: Stage, *, jobs: int = 100) -> float:
+    """How many of some jobs, one at a time, would go to node 1."""
+    picks = [stage.dispatcher.dry_run(a_job(id=MatchId(f"match_{n}")), policy=BALANCED).best for n in range(jobs)]
+    return sum(pick is not None and pick.node_id == node_id(1) for pick in picks) / jobs
+
+
+def teach(stage: Stage, *, factor: float) -> None:
+    """Node 1 answers at its own pace, the others do nothing meanwhile."""
+    for other in list(stage.table):
+        if other.id != node_id(1):
+            stage.table.disconnect(other.id, unix_s=0)
+    for _ in range(20):
+        answer_slowly(stage, factor=factor)
+    for number in range(2, len(stage.table) + 1):
+        stage.table.connect(node_id(number), some_specs(), now_s=stage.clock.now_s())
+
+
+def test_a_node_slower_than_its_report_loses_its_share() -> None:
+    stage = Stage(4)
+    assert share_of_first(stage) == pytest.approx(0.25, abs=0.12)
+    teach(stage, factor=3.0)
+    assert share_of_first(stage) == 0
+
+
+def test_a_node_faster_than_its_report_gains_nothing() -> None:
+    stage = Stage(4)
+    before = stage.dispatcher.dry_run(a_job(), policy=BALANCED)
+    teach(stage, factor=1 / 3)
+    after = stage.dispatcher.dry_run(a_job(), policy=BALANCED)
+    assert learned_speed(stage, node_id(1)) == 1.0
+    assert share_of_first(stage) == pytest.approx(0.25, abs=0.12)
+    assert {c.node_id: c.parts[5] for c in after.ranked} == {c.node_id: c.parts[5] for c in before.ranked}
+
+
+def test_a_client_that_reads_slowly_teaches_nothing_about_the_node() -> None:
+    stage = Stage(1)
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.begin(text_event("a"))
+    node.data(text_event("x" * (node.may_send_bytes - len(text_event("")))))
+    assert node.may_send_bytes == 0
+    stage.clock.advance(50)
+    run.consumed(len(stage.sink.body))
+    node.data(*[text_event("a")] * 20, DONE)
+    node.end()
+    assert stage.sink.calls == ["start", "finish"]
+    assert learned_speed(stage, node.id) == 1.0
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 7])
+def test_a_few_tokens_teach_nothing(tokens: int) -> None:
+    stage = Stage(1)
+    node = stage.turn(stage.dispatch())
+    node.begin(text_event("a"))
+    stage.clock.advance(20)
+    node.data(*[text_event("a")] * (tokens - 1), DONE)
+    node.end()
+    assert learned_speed(stage, node.id) == 1.0
+
+
+def test_an_answer_that_is_not_streamed_teaches_nothing() -> None:
+    stage = Stage(1)
+    node = stage.turn(stage.dispatch(stream=False))
+    stage.clock.advance(100)
+    node.answer(COMPLETION)
+    assert learned_speed(stage, node.id) == 1.0
+
+
+def test_a_policy_that_ranks_by_score_promises_and_teaches_all_the_same() -> None:
+    stage = Stage(1)
+    node = stage.turn(stage.dispatch(policy=POLICIES["neuralgrid"]))
+    assert node.opened[0].promised_ttft_s > 0
+    node.begin(text_event("a"))
+    stage.clock.advance(20)
+    node.data(*[text_event("a")] * 20, DONE)
+    node.end()
+    assert learned_speed(stage, node.id) < 1.0
+
+
+# what outlives the ring
+
+
+def test_a_failure_waits_to_be_stored() -> None:
+    stage = Stage(0)
+    run = stage.dispatch()
+    assert stage.dispatcher.to_store.take(9) == [run.record]
+    assert len(stage.dispatcher.to_store) == 0
+
+
+def test_a_running_job_does_not_wait_to_be_stored() -> None:
+    stage = Stage(1)
+    run = stage.dispatch()
+    assert len(stage.dispatcher.to_store) == 0
+    for _ in range(3):
+        stage.turn(run).fail()
+    assert len(stage.dispatcher.to_store) == 1
+
+
+def test_the_last_records_come_latest_first() -> None:
+    stage = Stage(0)
+    for n in range(5):
+        stage.sink = RecordingSink()
+        stage.dispatch(match=a_job(id=MatchId(f"match_{n}")))
+    assert [record.id for record in stage.dispatcher.last_records(2)] == ["match_4", "match_3"]

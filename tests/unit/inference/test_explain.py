@@ -13,11 +13,11 @@ from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow, Rejec
 from sparewatt.inference.matcher.policies import BALANCED, NEURALGRID, Policy
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
-from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs
+from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs, table_of
 
 
 def decide(rows: list[NodeRow], job: MatchJob | None = None, policy: Policy = BALANCED) -> Decision:
-    return match(job or a_job(), rows, situation(), policy=policy, seed=1)
+    return match(job or a_job(), table_of(*rows), situation(), policy=policy, seed=1)
 
 
 def explain(rows: list[NodeRow], job: MatchJob | None = None, policy: Policy = BALANCED) -> dict[str, Any]:
@@ -51,6 +51,7 @@ def test_the_funnel_counts_every_node_once() -> None:
         "measured": 1,
         "capacity": 1,
         "not_tried": 0,
+        "shortlist": 0,
     }
     assert explained["candidates_total"] == 9
     assert explained["funnel"][-1]["left"] == 9 - sum(dropped.values()) == len(explained["ranked"])
@@ -64,7 +65,7 @@ def test_each_step_of_the_funnel_leaves_what_it_did_not_drop() -> None:
         assert step["left"] == left
 
 
-def test_every_rejected_node_has_its_reason_in_words() -> None:
+def test_every_node_that_has_the_model_and_was_stopped_has_its_reason_in_words() -> None:
     rejected = {item["node"]: item for item in explain(mixed_rows())["rejected"]}
     assert {node: item["reason"] for node, item in rejected.items()} == {
         node_id(2): "offline",
@@ -73,7 +74,6 @@ def test_every_rejected_node_has_its_reason_in_words() -> None:
         node_id(5): "too_little_vram",
         node_id(6): "not_measured",
         node_id(7): "full",
-        node_id(8): "no_model",
     }
     assert rejected[node_id(4)]["detail"] == "holds 100 tokens of context; the prompt has at least 125"
     assert rejected[node_id(7)]["detail"] == "already has all the jobs it may queue (36)"
@@ -141,16 +141,9 @@ def test_relaxations_name_memory_absence_and_load() -> None:
 # the error that goes with it
 
 
-def table_of(rows: list[NodeRow]) -> NodeTable:
-    table = NodeTable()
-    for row in rows:
-        table.remember(row.id, row.specs, last_seen_unix_s=None)
-    return table
-
-
 def test_an_unknown_model_names_the_nearest() -> None:
     rows = [a_row(1)]
-    error = no_match_error(decide(rows, a_job(model=ModelId("lama-3-8b"))), table_of(rows))
+    error = no_match_error(decide(rows, a_job(model=ModelId("lama-3-8b"))), table_of(*rows))
     assert isinstance(error, ModelNotFound)
     assert error.nearest == ("llama-3-8b",)
 
@@ -172,14 +165,14 @@ def test_an_empty_network_says_so() -> None:
     ids=["offline", "draining", "full", "not measured"],
 )
 def test_what_time_can_mend_is_no_capacity_with_a_retry(row: NodeRow) -> None:
-    error = no_match_error(decide([row]), table_of([row]))
+    error = no_match_error(decide([row]), table_of(row))
     assert isinstance(error, NoCapacity)
     assert error.retry_after_s
 
 
 def test_a_prompt_too_long_for_all_is_the_clients_error() -> None:
     rows = [a_row(n, specs=some_specs(a_model(context_length=100 + n))) for n in (1, 2)]
-    error = no_match_error(decide(rows), table_of(rows))
+    error = no_match_error(decide(rows), table_of(*rows))
     assert isinstance(error, ContextTooLong)
     assert "102 tokens" in error.message
 
@@ -187,12 +180,12 @@ def test_a_prompt_too_long_for_all_is_the_clients_error() -> None:
 def test_a_prompt_too_long_is_told_also_when_its_node_is_beyond_the_kept_rejections() -> None:
     small = some_specs(a_model(state="on_disk"), vram_bytes=1)
     rows = [a_row(n, specs=small) for n in range(1, 101)] + [a_row(200, specs=some_specs(a_model(context_length=100)))]
-    assert isinstance(no_match_error(decide(rows), table_of(rows)), ContextTooLong)
+    assert isinstance(no_match_error(decide(rows), table_of(*rows)), ContextTooLong)
 
 
 def test_too_little_memory_everywhere_is_no_eligible_node() -> None:
     rows = [a_row(1, specs=some_specs(a_model(state="on_disk"), vram_bytes=1))]
-    assert isinstance(no_match_error(decide(rows), table_of(rows)), NoEligibleNode)
+    assert isinstance(no_match_error(decide(rows), table_of(*rows)), NoEligibleNode)
 
 
 def test_nearest_models_ignore_case_and_come_best_first() -> None:

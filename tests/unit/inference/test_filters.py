@@ -4,15 +4,31 @@ import pytest
 
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
-from sparewatt.inference.matcher.filters import FILTERS, first_rejection, vram_needed_bytes
+from sparewatt.inference.matcher.filters import vram_needed_bytes
+from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import MatchJob, NodeRow, Rejected, Rejection
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
-from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs
+from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs, table_of
 
 
 def reason(row: NodeRow, job: MatchJob | None = None, *, tried: bool = False) -> Rejection | None:
-    found = first_rejection(job or a_job(), row, situation(tried={row.id} if tried else frozenset()))
-    return found.reason if found else None
+    """What stops a node that is alone; the count, the name and the ranking must tell the same story."""
+    at = situation(tried={row.id} if tried else frozenset())
+    decision = match(job or a_job(), table_of(row), at, policy=BALANCED, seed=1)
+    if decision.best is not None:
+        assert (decision.dropped, decision.rejected) == ({}, ())
+        return None
+    (found,) = decision.dropped
+    assert decision.dropped == {found: 1}
+    assert [item.reason for item in decision.rejected] == ([] if found is Rejection.NO_MODEL else [found])
+    return found
+
+
+def rejected(row: NodeRow, job: MatchJob | None = None) -> Rejected:
+    (found,) = match(job or a_job(), table_of(row), situation(), policy=BALANCED, seed=1).rejected
+    return found
 
 
 def test_a_fit_node_passes_every_filter() -> None:
@@ -40,8 +56,9 @@ def test_a_draining_node_is_rejected() -> None:
 
 
 def test_a_prompt_that_cannot_fit_is_rejected_with_both_numbers() -> None:
-    found = first_rejection(a_job(prompt_tokens_floor=8192), a_row(), situation())
-    assert found == Rejected(node_id(1), Rejection.PROMPT_TOO_LONG, needed=8192, had=8192)
+    assert rejected(a_row(), a_job(prompt_tokens_floor=8192)) == Rejected(
+        node_id(1), Rejection.PROMPT_TOO_LONG, needed=8192, had=8192
+    )
 
 
 def test_a_prompt_is_judged_by_its_lower_bound_not_by_its_estimate() -> None:
@@ -110,11 +127,49 @@ def test_filters_stand_in_the_order_of_the_reasons() -> None:
     seen.append(reason(bad, job, tried=True))
     job = a_job()
     seen.append(reason(bad, job, tried=True))
-    bad.specs = some_specs()
+    bad.specs = some_specs(a_model(measured=None))
     seen.append(reason(bad, job, tried=True))
-    bad.models = {a_model().id: a_model()}
+    bad.specs = some_specs()
     seen.append(reason(bad, job, tried=True))
     bad.load = NodeLoad()
     seen.append(reason(bad, job, tried=True))
-    assert seen == list(Rejection)
-    assert len(FILTERS) == len(Rejection)
+    assert seen == [found for found in Rejection if found is not Rejection.NOT_SHORTLISTED]
+
+
+def test_memory_and_room_are_told_with_both_numbers() -> None:
+    cold = a_model(state="on_disk")
+    small = a_row(specs=some_specs(cold, vram_bytes=GIB))
+    assert rejected(small) == Rejected(
+        node_id(1), Rejection.TOO_LITTLE_VRAM, needed=vram_needed_bytes(a_job(), cold), had=GIB
+    )
+    assert rejected(a_row(own_jobs=36)) == Rejected(node_id(1), Rejection.FULL, needed=37, had=36)
+
+
+def test_the_guess_about_other_gateways_fills_no_queue() -> None:
+    """A node is full by what is known; what eight gateways may have sent meanwhile only costs."""
+    table = NodeTable(gateways=64)
+    table.connect(node_id(1), some_specs(slots=1), now_s=NOW_S)
+    for _ in range(1 + NODE_QUEUE_PER_SLOT):
+        assert match(a_job(), table, situation(), policy=BALANCED, seed=1).best is not None
+        table.reserve(node_id(1), a_job(), now_s=NOW_S)
+    assert match(a_job(), table, situation(), policy=BALANCED, seed=1).dropped == {Rejection.FULL: 1}
+
+
+def test_every_node_is_counted_once_at_the_first_filter_that_stops_it() -> None:
+    rows = [
+        a_row(1),
+        a_row(2, connected=False, load=NodeLoad(draining=True, foreign=99)),
+        a_row(3, specs=some_specs(a_model(id="another")), connected=False),
+        a_row(4, load=NodeLoad(draining=True, foreign=99)),
+        a_row(5, load=NodeLoad(foreign=99)),
+        a_row(6, specs=some_specs(a_model(measured=None)), load=NodeLoad(foreign=99)),
+    ]
+    decision = match(a_job(), table_of(*rows), situation(), policy=BALANCED, seed=1)
+    assert decision.dropped == {
+        Rejection.NO_MODEL: 1,
+        Rejection.OFFLINE: 1,
+        Rejection.DRAINING: 1,
+        Rejection.NOT_MEASURED: 1,
+        Rejection.FULL: 1,
+    }
+    assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(rows)

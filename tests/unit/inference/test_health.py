@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sparewatt.inference.matcher.health import is_offline, is_suspect, missed_heartbeats, state_of
-from sparewatt.inference.matcher.model import HealthRules, NodeState
+from sparewatt.inference.matcher.filters import Situation
+from sparewatt.inference.matcher.formula import PARTS, SUSPECT_S
+from sparewatt.inference.matcher.health import is_offline, is_suspect, state_of
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import HealthRules, NodeState, Rejection
+from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.protocol.node import NodeLoad
-from tests.unit.inference.nodes import NOW_S, a_row
+from tests.unit.inference.nodes import NOW_S, a_job, a_row, table_of
 
 RULES = HealthRules()
 NEURALGRID = HealthRules(heartbeat_s=30.0, suspect_after_missed=3, offline_after_missed=3)
@@ -15,15 +21,35 @@ def state_after(silence_s: float, rules: HealthRules = RULES) -> NodeState:
     return state_of(a_row(last_heard_s=NOW_S), now_s=NOW_S + silence_s, rules=rules)
 
 
-@pytest.mark.parametrize(
-    ("silence_s", "missed"), [(0, 0), (5.4, 0), (5.5, 1), (10.4, 1), (10.5, 2), (15.4, 2), (15.5, 3)]
-)
-def test_a_heartbeat_is_missed_when_its_time_and_the_grace_are_over(silence_s: float, missed: int) -> None:
-    assert missed_heartbeats(a_row(), now_s=NOW_S + silence_s, rules=RULES) == missed
+@pytest.mark.parametrize("missed", [1, 2, 3, 7])
+def test_a_heartbeat_is_missed_when_its_time_and_the_grace_are_over(missed: int) -> None:
+    rules = HealthRules(suspect_after_missed=missed, offline_after_missed=missed)
+    assert state_after(5.0 * missed + 0.4, rules) is NodeState.ONLINE
+    assert state_after(5.0 * missed + 0.5, rules) is NodeState.OFFLINE
 
 
 def test_a_clock_that_reads_before_the_last_word_misses_nothing() -> None:
-    assert missed_heartbeats(a_row(last_heard_s=NOW_S + 60), now_s=NOW_S, rules=RULES) == 0
+    assert state_of(a_row(last_heard_s=NOW_S + 60), now_s=NOW_S, rules=RULES) is NodeState.ONLINE
+
+
+@given(
+    silence_s=st.floats(-10, 200) | st.sampled_from([0.35, 0.65, 0.95, 10.5, 15.5, 90.5]),
+    heartbeat_s=st.sampled_from([0.1, 0.3, 1.0, 5.0, 30.0]),
+    connected=st.booleans(),
+    failed_s=st.sampled_from([0.0, 30.0]),
+)
+def test_what_is_shown_is_what_the_matcher_goes_by(
+    silence_s: float, heartbeat_s: float, *, connected: bool, failed_s: float
+) -> None:
+    rules = HealthRules(heartbeat_s=heartbeat_s)
+    now_s = NOW_S + silence_s
+    row = a_row(connected=connected, suspect_until_s=now_s + failed_s)
+    decision = match(a_job(), table_of(row), Situation(now_s, rules), policy=BALANCED, seed=1)
+    state = state_of(row, now_s=now_s, rules=rules)
+    assert decision.dropped == ({Rejection.OFFLINE: 1} if state is NodeState.OFFLINE else {})
+    if decision.best is not None:
+        suspicion = dict(zip(PARTS, decision.best.parts, strict=False))["suspect"]
+        assert suspicion == (SUSPECT_S if state is NodeState.SUSPECT else 0.0)
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,17 @@ class Rig:
     said: list[str]
     _frames: list[Frame] = field(default_factory=list)
 
-    def send(self, stream: int, *, model: str = MODEL, body: bytes | None = None, is_streamed: bool = True) -> None:
+    def send(
+        self, stream: int, *, model: str = MODEL, body: bytes | None = None, is_streamed: bool = True, **more: Any
+    ) -> None:
         body = chat_body() if body is None else body
         meta = Open(
-            path="/v1/chat/completions", model=model, body_bytes=len(body), stream=is_streamed, window_bytes=1 << 20
+            path="/v1/chat/completions",
+            model=model,
+            body_bytes=len(body),
+            stream=is_streamed,
+            window_bytes=1 << 20,
+            **more,
         )
         self.link.receive(encode_message(Op.OPEN, meta, stream=stream) + encode_frame(Op.BODY, stream, body))
 

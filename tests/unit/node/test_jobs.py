@@ -13,8 +13,9 @@ import pytest
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.node.backends.model import Backend
 from sparewatt.protocol.link import Head, Op, decode_message, encode_frame
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.node import NodeLoad, Speed
 from sparewatt.testing import Settings, expected_text, render_chat
+from sparewatt.testing.clock import ManualClock
 from tests.unit.node.rig import MODEL, Rig, ScriptedBackend, chat_body, rigged
 from tests.waiting import until
 
@@ -230,17 +231,111 @@ async def test_the_load_that_goes_with_a_failure_does_not_count_the_job_that_fai
 async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -> None:
     await occupy(rig, 1)
     await rig.inventory.refresh_load(rig.jobs.count)
-    assert rig.jobs.load() == NodeLoad(running=1, foreign=0)
+    assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
     rig.link.receive(encode_frame(Op.CANCEL, 1))
     await until(lambda: rig.jobs.count() == 0)
-    assert rig.jobs.load() == NodeLoad()
+    assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 0)
 
 
 async def test_work_that_did_not_come_from_here_is_strangers(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=1)
     async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
         await rig.inventory.refresh_load(rig.jobs.count)
-    assert rig.jobs.load() == NodeLoad(foreign=1)
+    assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 1)
+
+
+async def test_the_memory_for_contexts_is_told_where_the_server_tells_it(tmp_path: Path) -> None:
+    async with looked(tmp_path, engine=Settings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)) as rig:
+        assert rig.jobs.load().kv_capacity_bytes is None
+        await rig.inventory.refresh_load(rig.jobs.count)
+        per_token = rig.inventory.specs.models[0].kv_bytes_per_token
+        assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * per_token > 0
+
+
+@pytest.mark.parametrize("engine", [Settings(models=("a", "b")), Settings(models=("a",), n_params=0)])
+async def test_memory_that_cannot_be_told_apart_is_not_told(tmp_path: Path, engine: Settings) -> None:
+    async with looked(tmp_path, engine=engine) as rig:
+        await rig.inventory.refresh_load(rig.jobs.count)
+        assert rig.jobs.load().kv_capacity_bytes is None
+
+
+async def test_the_share_of_time_spent_reading_is_measured(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with looked(tmp_path, clock=clock) as rig:
+        await rig.fault("stall_after_tokens", after_tokens=0)
+        rig.send(1)
+        clock.advance(15)
+        assert rig.jobs.load().prefill_share == pytest.approx(0.63, abs=0.01)
+        rig.link.receive(encode_frame(Op.CANCEL, 1))
+        await until(lambda: rig.jobs.count() == 0)
+        clock.advance(60)
+        assert rig.jobs.load().prefill_share == pytest.approx(0.01, abs=0.01)
+
+
+# refusing what would come too late
+
+KNOWN = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.3)
+
+
+@asynccontextmanager
+async def known(data_dir: Path, *, slots: int = 8) -> AsyncIterator[Rig]:
+    """A node of known speed, whose clock stands still."""
+    async with looked(data_dir, clock=ManualClock(), engine=Settings(models=(MODEL,), slots=slots)) as rig:
+        model = msgspec.structs.replace(rig.inventory.specs.models[0], measured=KNOWN)
+        rig.inventory.specs = msgspec.structs.replace(rig.inventory.specs, models=(model,))
+        yield rig
+
+
+async def stall(rig: Rig, *streams: int, prompt_tokens: int) -> None:
+    """Jobs whose prompts are not read yet."""
+    await rig.fault("stall_after_tokens", after_tokens=0, count=len(streams))
+    for stream in streams:
+        rig.send(stream, prompt_tokens=prompt_tokens)
+
+
+async def test_a_job_whose_promise_can_be_kept_is_taken(tmp_path: Path) -> None:
+    async with known(tmp_path) as rig:
+        rig.send(1, promised_ttft_s=1.0, prompt_tokens=100)
+        await rig.ended(1)
+
+
+async def test_a_job_that_unread_prompts_would_hold_up_is_refused_with_fresh_state(tmp_path: Path) -> None:
+    async with known(tmp_path) as rig:
+        await stall(rig, 1, prompt_tokens=1000)
+        rig.send(2, promised_ttft_s=1.0, prompt_tokens=100)
+        fail = await rig.failed(2)
+    assert fail.code == "refused"
+    assert fail.message == "the first token would take 22.0 s here, 1.0 s were counted on"
+    assert fail.load is not None
+    assert fail.load.running == 1
+
+
+async def test_the_same_job_is_taken_when_nothing_was_promised(tmp_path: Path) -> None:
+    async with known(tmp_path) as rig:
+        await stall(rig, 1, prompt_tokens=1000)
+        rig.send(2, promised_ttft_s=0.0, prompt_tokens=100)
+        await rig.ended(2)
+
+
+async def test_the_same_job_is_taken_when_its_gateway_knew_of_the_wait(tmp_path: Path) -> None:
+    async with known(tmp_path) as rig:
+        await stall(rig, 1, prompt_tokens=1000)
+        rig.send(2, promised_ttft_s=15.0, prompt_tokens=100)
+        await rig.ended(2)
+
+
+async def test_a_job_beyond_the_slots_waits_for_an_answer_to_end(tmp_path: Path) -> None:
+    async with known(tmp_path, slots=1) as rig:
+        await occupy(rig, 1)
+        rig.send(2, promised_ttft_s=5.0, prompt_tokens=100)
+        assert "would take 27.6 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1 s of reading, halved
+
+
+async def test_a_model_that_still_loads_is_counted_in(rig: Rig) -> None:
+    model = msgspec.structs.replace(rig.inventory.specs.models[0], state="loading")
+    rig.inventory.specs = msgspec.structs.replace(rig.inventory.specs, models=(model,))
+    rig.send(1, promised_ttft_s=1.0)
+    assert (await rig.failed(1)).code == "refused"
 
 
 # stopping

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.node import measure as measure_module
-from sparewatt.node.backends.model import Backend, BackendBroke, BackendUnreachable
-from sparewatt.node.measure import READ_WORDS, WRITE_TOKENS, MeasuredFile, measure
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendReply, BackendUnreachable
+from sparewatt.node.measure import PAIR_TOKENS, READ_WORDS, WRITE_TOKENS, MeasuredFile, _Run, measure, step_per_job_s
 from sparewatt.protocol.node import Speed, checked
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.clock import ManualClock
@@ -56,13 +57,13 @@ async def test_an_engine_is_measured_within_the_bounds_of_a_report(tmp_path: Pat
     async with rigged(tmp_path) as rig:
         speed = await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
         assert checked(speed) == speed
-        assert (await rig.stats())["finished"] == 2
+        assert (await rig.stats())["finished"] == 4
 
 
 async def test_measuring_reads_much_and_writes_a_little(tmp_path: Path) -> None:
     async with rigged(tmp_path, engine=Settings(models=(MODEL,), answer_tokens=1000)) as rig:
         await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
-        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1
+        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * PAIR_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ async def test_the_figures_are_what_the_clock_says() -> None:
     clock = ManualClock()
     chunks = Paced(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
     speed = await measured(ScriptedBackend(chunks), clock=clock)
-    assert speed == Speed(ttft_s=0.5, prefill_tps=100 / 0.5, decode_tps=2 / 1.0)
+    assert speed == Speed(ttft_s=0.5, prefill_tps=100 / 0.5, decode_tps=2 / 1.0, step_per_job_s=0.5)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +162,55 @@ async def test_no_two_measuring_prompts_are_alike() -> None:
     for _ in range(3):
         await measure(backend, MODEL, limit_tps=None, clock=ManualClock(), rng=rng)
     prompts = [json.loads(body)["messages"][0]["content"] for body in backend.bodies]
-    assert len({prompt.split()[0] for prompt in prompts}) == len(prompts) == 6
+    assert len({prompt.split()[0] for prompt in prompts}) == len(prompts) == 12
     assert len(prompts[1].split()) == READ_WORDS + 1
 
 
+# two at once
+
+
+def a_run(*, began_s: float = 0.0, first_s: float = 0.1, step_s: float = 0.1, tokens: int = 11) -> _Run:
+    return _Run(began_s, first_s, first_s + step_s * (tokens - 1), tokens, 30, tokens)
+
+
+def test_a_further_answer_adds_the_difference_of_the_steps() -> None:
+    pair = [a_run(step_s=0.12), a_run(began_s=0.05, step_s=0.14)]
+    assert step_per_job_s(a_run(), pair) == pytest.approx(0.03)
+
+
+def test_a_further_answer_never_makes_the_others_faster() -> None:
+    assert step_per_job_s(a_run(), [a_run(step_s=0.05), a_run(step_s=0.06)]) == 0.0
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_server_that_serves_one_at_a_time_adds_a_whole_step(*, swap: bool) -> None:
+    pair = [a_run(), a_run(first_s=1.2)]
+    assert step_per_job_s(a_run(), pair[::-1] if swap else pair) == pytest.approx(0.1)
+
+
+class Loner(ScriptedBackend):
+    """Has had enough after two jobs."""
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:
+        self._status = 200 if len(self.bodies) < 2 else 429
+        async with super().post(path, body) as reply:
+            yield reply
+
+
+async def test_a_server_that_will_not_have_two_at_once_is_measured_without() -> None:
+    clock = ManualClock()
+    chunks = Paced(clock, (0.5, text("a")), (0.5, text("b")), (0.0, usage(100, 2)))
+    speed = await measured(Loner(chunks), clock=clock)
+    assert (speed.decode_tps, speed.step_per_job_s) == (2.0, None)
+
+
 # what is kept
+
+
+def test_what_was_measured_before_two_at_once_were_is_still_good(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_bytes(b'{"x":{"prefill_tps":1000.0,"decode_tps":50.0,"ttft_s":0.2}}')
+    assert MeasuredFile(tmp_path / "m.json").get("x") == SPEED
 
 
 def test_what_was_measured_is_there_after_a_restart(tmp_path: Path) -> None:

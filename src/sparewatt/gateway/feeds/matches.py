@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta
 
 from sparewatt.core.errors import MatchNotFound
-from sparewatt.core.ids import MatchId, ModelId, NodeId, new_id
-from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, MATCHES_KEPT
+from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId, new_id
+from sparewatt.core.limits import (
+    CONTROL_BODY_BYTES_MAX,
+    MATCHES_KEPT,
+    MATCHES_STORED_AT_ONCE,
+    MATCHES_STORED_DAYS,
+)
 from sparewatt.gateway.http import authenticate, json_reply, read_json
 from sparewatt.gateway.openai.chat import policy_named
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
 from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.filters import vram_needed_bytes
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
+from sparewatt.store.database import StoredMatch
 
+_MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")
 _Tokens = Annotated[int, Meta(ge=1, le=1 << 24)]
 
 
@@ -56,10 +65,52 @@ async def show_match(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     key = authenticate(request, services.ring, "inference")
     wanted = request.match_info["match_id"]
+    found = await _find(wanted, services)
+    if found is None or (found.key_id != key.id and "admin" not in key.scopes):
+        raise MatchNotFound(
+            f"There is no match {wanted[:60]!r}. The last {MATCHES_KEPT:,} are kept; "
+            f"failures, and one in {ONE_IN}, for {MATCHES_STORED_DAYS} days."
+        )
+    return web.Response(body=found.explanation, content_type="application/json")
+
+
+class Found(NamedTuple):
+    key_id: KeyId
+    explanation: bytes
+
+
+async def _find(wanted: str, services: Services) -> Found | None:
+    """In memory, else in Postgres, which has some for longer."""
     record = services.dispatcher.record(MatchId(wanted))
-    if record is None or (record.key_id != key.id and "admin" not in key.scopes):
-        raise MatchNotFound(f"There is no match {wanted[:60]!r}. The last {MATCHES_KEPT:,} are kept.")
-    return json_reply(describe_record(record, services))
+    if record is not None:
+        return Found(record.key_id, msgspec.json.encode(describe_record(record, services)))
+    if not _MATCH_ID.fullmatch(wanted):
+        return None
+    stored = await services.database.find_match(MatchId(wanted))
+    return Found(*stored) if stored else None
+
+
+async def store_matches(services: Services) -> None:
+    """Put some of what waits into words and into Postgres. What cannot be stored now is stored the next time."""
+    waiting = services.dispatcher.to_store
+    records = waiting.take(MATCHES_STORED_AT_ONCE)
+    if not records:
+        return
+    try:
+        await services.database.save_matches([_stored(record, services) for record in records])
+    except BaseException:
+        waiting.give_back(records)
+        raise
+
+
+def _stored(record: MatchRecord, services: Services) -> StoredMatch:
+    return StoredMatch(
+        id=record.id,
+        key_id=record.key_id,
+        created_unix_s=record.created_unix_s,
+        outcome=record.outcome.value,
+        explanation=msgspec.json.encode(describe_record(record, services)),
+    )
 
 
 def describe_record(record: MatchRecord, services: Services) -> dict[str, Any]:

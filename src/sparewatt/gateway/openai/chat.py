@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: read, match, dispatch, write."""
+"""POST /v1/chat/completions: read, admit, dispatch, write."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown
+from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import authenticate, error_reply, read_body
+from sparewatt.gateway.http import authenticate, error_headers, error_reply, json_reply, read_body
 from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.admission.model import Applicant, Priority, TicketState
+from sparewatt.inference.admission.rules import cost_tokens, priority_named
+from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.dispatch.run import JobRun
-from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
-from sparewatt.protocol.openai import ChatRequest, parse_chat, with_usage_forced
+from sparewatt.protocol.openai import ChatRequest, error_body, parse_chat, with_usage_forced
 from sparewatt.store.database import KeyRow
 
 POLICY_HEADER = "x-sparewatt-policy"
+PRIORITY_HEADER = "x-sparewatt-priority"
+_WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
+"""Reasons that pass by themselves, within seconds, on a node that is there."""
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -30,14 +36,65 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     if services.stopping:
         raise ShuttingDown("This gateway is stopping. Try again in a moment.", retry_after_s=2)
     policy = policy_named(request.headers.get(POLICY_HEADER, services.settings.policy))
+    priority = priority_named(request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value), param=PRIORITY_HEADER)
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
     job = make_job(parse_chat(body), body, key=key, services=services)
-    sink = BufferedSink()
-    run = services.dispatcher.dispatch(job, sink, policy=policy)
+    errand = Errand(job, policy=policy, priority=priority, services=services)
     try:
-        return await _reply(request, run, sink)
+        return await _reply(request, errand)
     finally:
-        run.cancel()  # does nothing if the job is over
+        errand.cancel()  # does nothing if the job is over
+
+
+class Errand:
+    """One request on its way through: in line if it must, then run, its reply in the sink."""
+
+    def __init__(self, job: Job, *, policy: Policy, priority: Priority, services: Services) -> None:
+        self.job = job
+        self.sink = BufferedSink()
+        self.run: JobRun | None = None
+        self._policy = policy
+        self._services = services
+        self.ticket = self._admit(priority)
+
+    def _admit(self, priority: Priority) -> Ticket | None:
+        admission = self._services.admission
+        if admission.must_wait(self.job.match.model) and not self._can_come_true():
+            self._start()  # waiting would not help; dispatch says why
+            return None
+        return admission.admit(applicant_for(self.job, priority), start=self._start, refuse=self._refuse)
+
+    def cancel(self) -> None:
+        """The client is gone: out of the line, or off the node."""
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if self.run is not None:
+            self.run.cancel()
+
+    def _can_come_true(self) -> bool:
+        """Whether some node could have the job, if only it had room."""
+        decision = self._services.dispatcher.dry_run(self.job.match, policy=self._policy)
+        return is_worth_waiting(decision)
+
+    def _start(self) -> None:
+        self.run = self._services.dispatcher.dispatch(self.job, self.sink, policy=self._policy)
+
+    def _refuse(self, error: SparewattError) -> None:
+        self.sink.fail(error, {})
+
+
+def is_worth_waiting(decision: Decision) -> bool:
+    return decision.best is not None or any(decision.dropped.get(reason) for reason in _WORTH_WAITING)
+
+
+def applicant_for(job: Job, priority: Priority) -> Applicant:
+    return Applicant(
+        key_id=job.key_id,
+        model=job.match.model,
+        cost_tokens=cost_tokens(job.match.prompt_tokens, job.match.output_tokens),
+        priority=priority,
+        body_bytes=len(job.body),
+    )
 
 
 def policy_named(name: str) -> Policy:
@@ -78,32 +135,52 @@ def _with_usage(body: bytes) -> bytes:
     return forced
 
 
-async def _reply(request: web.Request, run: JobRun, sink: BufferedSink) -> web.StreamResponse:
+async def _reply(request: web.Request, errand: Errand) -> web.StreamResponse:
+    sink, ticket = errand.sink, errand.ticket
     await sink.begun()
+    if ticket is not None and ticket.state is TicketState.REFUSED and sink.error is not None:
+        return _refused(sink.error, ticket)
+    headers = {**sink.headers, **_queue_headers(ticket)}
     if sink.error is not None:
-        return error_reply(sink.error, sink.headers)
-    if not run.job.stream:
-        return web.Response(body=await sink.take_all(), headers=sink.headers)
-    return await _stream(request, run, sink, sink.headers)
+        return error_reply(sink.error, headers)
+    if not errand.job.stream:
+        return web.Response(body=await sink.take_all(), headers=headers)
+    return await _stream(request, errand, headers)
 
 
-async def _stream(
-    request: web.Request, run: JobRun, sink: BufferedSink, headers: Mapping[str, str]
-) -> web.StreamResponse:
+def _refused(error: SparewattError, ticket: Ticket) -> web.Response:
+    """Told no by admission: also where in line it stood, or would have."""
+    place = {} if ticket.position is None else {"queue_position": ticket.position}
+    headers = {**error_headers(error), **_queue_headers(ticket)}
+    return json_reply(error_body(error, **place), status=error.status, headers=headers)
+
+
+def _queue_headers(ticket: Ticket | None) -> dict[str, str]:
+    """Only for a job that had to wait."""
+    if ticket is None or ticket.position is None:
+        return {}
+    return {
+        "x-sparewatt-queue-position": str(ticket.position),
+        "x-sparewatt-queued-ms": f"{ticket.queued_s * 1000:.0f}",
+    }
+
+
+async def _stream(request: web.Request, errand: Errand, headers: Mapping[str, str]) -> web.StreamResponse:
     response = web.StreamResponse(headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"})
     await response.prepare(request)
     try:
-        await _write_out(response, run, sink)
+        await _write_out(response, errand)
     except (TimeoutError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()  # the client is gone or stuck: what is queued for it would wait for ever
     return response
 
 
-async def _write_out(response: web.StreamResponse, run: JobRun, sink: BufferedSink) -> None:
-    while (data := await sink.take()) is not None:
+async def _write_out(response: web.StreamResponse, errand: Errand) -> None:
+    while (data := await errand.sink.take()) is not None:
         async with asyncio.timeout(CLIENT_WRITE_S):
             await response.write(data)
-        run.consumed(len(data))
+        if errand.run is not None:
+            errand.run.consumed(len(data))
     async with asyncio.timeout(CLIENT_WRITE_S):
         await response.write_eof()

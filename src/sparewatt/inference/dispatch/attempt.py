@@ -46,8 +46,10 @@ class Attempt:
         owner: AttemptOwner,
         rules: DispatchRules,
         clock: Clock,
+        promised_ttft_s: float = 0.0,
     ) -> None:
         self._job = job
+        self._promised_ttft_s = min(promised_ttft_s, _PROMISE_S_MAX)
         self._owner = owner
         self._rules = rules
         self._clock = clock
@@ -61,6 +63,10 @@ class Attempt:
         self._heard_at_s = clock.now_s()
         self._room_bytes = 0
         self.complete = False
+        self.had_to_wait = False
+        """Whether it once had no credit left: then the client set the pace, and the node's speed cannot be told."""
+        self.was_too_soon = False
+        """Whether the node said that it cannot keep what was promised: without a promise it may take the job."""
         self._over = False
 
     @property
@@ -79,7 +85,8 @@ class Attempt:
             body_bytes=len(self._job.body),
             stream=self._job.stream,
             window_bytes=LINK_STREAM_WINDOW_BYTES,
-            promised_ttft_s=min(self._candidate.predicted_ttft_s, _PROMISE_S_MAX),
+            promised_ttft_s=self._promised_ttft_s,
+            prompt_tokens=self._job.match.prompt_tokens,
         )
         try:
             self._stream = link.open(meta, self._job.body, self)
@@ -108,6 +115,7 @@ class Attempt:
         if self._over:
             return
         self._heard_at_s = self._clock.now_s()
+        self.had_to_wait |= self._has_no_credit()
         try:
             self._read(data)
         except ReplyBroken as error:
@@ -129,6 +137,7 @@ class Attempt:
 
     def on_fail(self, fail: Fail) -> None:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
+        self.was_too_soon = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self._fail(outcome, f"{fail.code}: {fail.message}")
 
     # inside
@@ -207,12 +216,14 @@ class Attempt:
 
     def _check_silence(self) -> None:
         # Without credit it cannot speak: then the client is the slow one.
-        must_wait = self._stream is not None and self._stream.window_left <= 0
-        quiet_s = 0.0 if must_wait else self._clock.now_s() - self._heard_at_s
+        quiet_s = 0.0 if self._has_no_credit() else self._clock.now_s() - self._heard_at_s
         if quiet_s >= self._rules.idle_s:
             self._time_out("went silent in the middle of the answer")
         else:
             self._timer = self._clock.call_later(self._rules.idle_s - quiet_s, self._check_silence)
+
+    def _has_no_credit(self) -> bool:
+        return self._stream is not None and self._stream.window_left <= 0
 
     def _finish(self) -> None:
         self._over = True

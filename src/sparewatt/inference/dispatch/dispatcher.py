@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.filters import Situation
@@ -37,6 +39,7 @@ class Dispatcher:
         self._clock = clock
         self._running: set[JobRun] = set()
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
+        self.to_store = ToStore()
 
     @property
     def running(self) -> int:
@@ -54,7 +57,7 @@ class Dispatcher:
             rules=self._rules,
             seed=self._seed,
             clock=self._clock,
-            on_over=self._running.discard,
+            on_over=self._over,
         )
         self._running.add(run)
         self._keep(run.record)
@@ -68,6 +71,14 @@ class Dispatcher:
 
     def record(self, match_id: MatchId) -> MatchRecord | None:
         return self._records.get(match_id)
+
+    def last_records(self, count: int) -> Iterator[MatchRecord]:
+        """The latest first."""
+        return islice(reversed(self._records.values()), count)
+
+    def _over(self, run: JobRun) -> None:
+        self._running.discard(run)
+        self.to_store.offer(run.record)
 
     def _keep(self, record: MatchRecord) -> None:
         self._records[record.id] = record

@@ -27,6 +27,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, REFUSALS_MAX
 from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Sink
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.filters import Situation
@@ -78,8 +79,11 @@ class JobRun:
         self._on_over = on_over
         self._began_s = clock.now_s()
         self._tried: set[NodeId] = set()
+        self._late: set[NodeId] = set()
+        """Nodes that would not have kept what was promised; they may have the job if nobody else can."""
         self._attempt: Attempt | None = None
         self._held: Reservation | None = None
+        self._step_s = 0.0
         self._replying = False
         self._over = False
         self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._match())
@@ -113,6 +117,7 @@ class JobRun:
             self._begin_reply("text/event-stream" if self.job.stream else "application/json")
         if data:
             self._sink.data(data)
+        self._learn_speed()
         record = self._close_attempt(Outcome.DONE, None)
         self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=record.tokens or None)
         self._sink.finish()
@@ -123,6 +128,8 @@ class JobRun:
         self._fail(_FAULTS.get(status, Refused)(message))
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
+        if self._attempt is not None and self._attempt.was_too_soon:
+            self._late.add(self._attempt.record.node_id)
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
             self._table.note_failure(record.node_id, now_s=self._clock.now_s())
@@ -140,23 +147,57 @@ class JobRun:
         return match(self.job.match, self._table, at, policy=self._policy, seed=self._seed)
 
     def _next(self) -> None:
-        best = self._match().best
+        best = self._match().best or self._best_of_late()
         if best is None:
             self._fail(self._exhausted_error())
         else:
             self._try(best)
 
+    def _best_of_late(self) -> Candidate | None:
+        """Nobody is left but nodes that would be later than promised: late is better than never, once."""
+        if not self._late:
+            return None
+        self._tried -= self._late
+        return self._match().best
+
     def _try(self, candidate: Candidate) -> None:
+        promised_s = self._promise_s(candidate)
         self._tried.add(candidate.node_id)
         self._held = self._table.reserve(candidate.node_id, self.job.match, now_s=self._clock.now_s())
+        row = self._table.get(candidate.node_id)
+        self._step_s = predicted_step_s(candidate, self.job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
         self.record.attempts.append(record)
-        self._attempt = Attempt(self.job, candidate, record, owner=self, rules=self._rules, clock=self._clock)
+        self._attempt = Attempt(
+            self.job,
+            candidate,
+            record,
+            owner=self,
+            rules=self._rules,
+            clock=self._clock,
+            promised_ttft_s=promised_s,
+        )
         link = self._links.get(candidate.node_id)
         if link is None:
             self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
         else:
             self._attempt.start(link)
+
+    def _promise_s(self, candidate: Candidate) -> float:
+        """What the node is held to. After two refusals, or when it is asked again, nothing: somebody has to take it."""
+        is_asked_again = candidate.node_id in self._late
+        self._late.discard(candidate.node_id)
+        return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
+
+    def _learn_speed(self) -> None:
+        """From the first token to the last, by our own clock, against what the node's figures had promised."""
+        record, attempt = self.record.attempts[-1], self._attempt
+        if attempt is None or not attempt.started or attempt.had_to_wait or record.first_token_ms is None:
+            return
+        steps = attempt.tokens - 1
+        if steps >= STEPS_MIN:
+            observed_s = (self._elapsed_ms() - record.first_token_ms) / 1000
+            self._table.note_speed(record.node_id, predicted_s=steps * self._step_s, observed_s=observed_s)
 
     def _begin_reply(self, content_type: str) -> None:
         self._replying = True
@@ -192,8 +233,10 @@ class JobRun:
 
     def _attempts_left(self) -> bool:
         """Three attempts, and two refusals on top: a refusal costs nothing and must not use up a good request."""
-        refusals = sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
-        return len(self.record.attempts) - min(refusals, REFUSALS_MAX) < ATTEMPTS_MAX
+        return len(self.record.attempts) - min(self._refusals(), REFUSALS_MAX) < ATTEMPTS_MAX
+
+    def _refusals(self) -> int:
+        return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
 
     def _exhausted_error(self) -> SparewattError:
         tries = self.record.attempts

@@ -22,6 +22,7 @@ _SENTENCES = {
     Rejection.NOT_MEASURED: "has not been measured for this model yet",
     Rejection.FULL: "already has all the jobs it may queue ({had:.0f})",
     Rejection.ALREADY_TRIED: "was tried for this job and failed",
+    Rejection.NOT_SHORTLISTED: "was not among the best of this model when they were last sorted",
 }
 
 

@@ -22,6 +22,8 @@ OTHERS_WEIGHT = 2.0
 SCARCITY_WEIGHT = 0.3
 KV_WAIT_S_MAX = 20.0
 KV_WAIT_SHARE = 0.35
+SHORT_PROMPT_TOKENS = 30.0
+"""The prompt by which the first-token time was measured."""
 SUSPECT_S = 60.0
 """Worth more than any sane prediction: a suspect node is used only if nobody else can."""
 
@@ -56,8 +58,8 @@ def network(rtt_s: Any) -> Any:
 
 
 def reading(job: JobNumbers, prefill_tps: Any, fixed_s: Any, speed: Any) -> Any:
-    """Seconds to read the prompt on a node that does nothing else."""
-    return (fixed_s + job.prompt_tokens / prefill_tps) / speed
+    """Seconds to read the prompt on a node that does nothing else; `fixed_s` is what a short one takes."""
+    return (fixed_s + np.maximum(0.0, job.prompt_tokens - SHORT_PROMPT_TOKENS) / prefill_tps) / speed
 
 
 def halving(jobs: Any) -> Any:

@@ -17,10 +17,14 @@ def hash_text(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def start_of(seed: int, match_hash: int) -> int:
+    """What the seed and the match put into every node's fraction."""
+    return (match_hash + (seed & _MASK) * _STEP) & _MASK
+
+
 def fractions(seed: int, match_hash: int, node_hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A number in [0, 1) per node (splitmix64's mixing of the three)."""
-    start = np.uint64((match_hash + (seed & _MASK) * _STEP) & _MASK)
-    x = node_hashes ^ start
+    x = node_hashes ^ np.uint64(start_of(seed, match_hash))
     x = x + np.uint64(_STEP)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
@@ -20,6 +21,7 @@ class Rejection(enum.Enum):
     NOT_MEASURED = "measured"
     FULL = "capacity"
     ALREADY_TRIED = "not_tried"
+    NOT_SHORTLISTED = "shortlist"
 
 
 class NodeState(enum.Enum):
@@ -40,6 +42,14 @@ class HealthRules:
     suspect_after_missed: int = 2
     offline_after_missed: int = 3
     grace_s: float = 0.5
+
+    @property
+    def suspect_after_s(self) -> float:
+        return self.heartbeat_s * self.suspect_after_missed + self.grace_s
+
+    @property
+    def offline_after_s(self) -> float:
+        return self.heartbeat_s * self.offline_after_missed + self.grace_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +100,7 @@ class NodeRow:
         return self.own_jobs + self.load.foreign
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An eligible node and what it would cost, part by part, in the policy's own unit."""
 
     node_id: NodeId

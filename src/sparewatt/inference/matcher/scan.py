@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher import formula
-from sparewatt.inference.matcher.entries import Entries, Field, Floats
+from sparewatt.inference.matcher.entries import Field, Floats
 from sparewatt.inference.matcher.formula import JobNumbers
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, Rejection
 
@@ -26,8 +28,7 @@ class Scan:
 
 def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -> Scan:
     """Each filter sees only what the ones before it let through."""
-    silent_s = now_s - data[Field.LAST_HEARD_S] - rules.grace_s
-    is_away = (data[Field.CONNECTED] == 0) | (silent_s >= rules.heartbeat_s * rules.offline_after_missed)
+    is_away = (data[Field.CONNECTED] == 0) | (now_s - data[Field.LAST_HEARD_S] >= rules.offline_after_s)
     context = job.prompt_tokens + job.output_tokens
     needed = data[Field.WEIGHTS_BYTES] + data[Field.KV_BYTES_PER_TOKEN] * context
     too_big = (data[Field.WARM] == 0) & (data[Field.VRAM_BYTES] < needed)
@@ -60,8 +61,8 @@ def balanced_parts(job: JobNumbers, data: Floats, *, now_s: float, rules: Health
         kv_token, bandwidth, data[Field.PREFILL_SHARE], speed,
     )  # fmt: skip
     write = job.output_tokens * step
-    silent_s = now_s - data[Field.LAST_HEARD_S] - rules.grace_s
-    suspicious = (silent_s >= rules.heartbeat_s * rules.suspect_after_missed) | (now_s < data[Field.SUSPECT_UNTIL_S])
+    is_silent = now_s - data[Field.LAST_HEARD_S] >= rules.suspect_after_s
+    suspicious = is_silent | (now_s < data[Field.SUSPECT_UNTIL_S])
     own = (
         formula.network(data[Field.RTT_S]),
         data[Field.BACKLOG_S] * halving / speed,
@@ -90,13 +91,12 @@ def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     )
 
 
-def best_places(cost: Floats, able: Bools, entries: Entries, *, k: int) -> list[int]:
+def best_places(cost: Floats, able: Bools, nodes: Sequence[NodeId], *, k: int) -> list[int]:
     """The k cheapest able places, by cost to the microsecond, then by node id."""
-    rounded = np.where(able, np.round(cost, 6), np.inf)
+    rounded = np.where(able, np.floor(cost * 1e6 + 0.5), np.inf)
     n_able = int(np.count_nonzero(able))
     if n_able == 0:
         return []
     limit = np.partition(rounded, min(k, n_able) - 1)[min(k, n_able) - 1]
-    near = np.flatnonzero(rounded <= limit)
-    ordered = sorted(near.tolist(), key=lambda place: (rounded[place], entries.nodes[place]))
-    return [int(place) for place in ordered[:k]]
+    near = np.flatnonzero(able & (rounded <= limit)).tolist()
+    return sorted(near, key=lambda place: (rounded[place], nodes[place]))[:k]

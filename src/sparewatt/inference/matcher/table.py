@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,14 @@ from sparewatt.core.ids import ModelId, NodeId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT, NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
 from sparewatt.inference.matcher.hashing import hash_text
 from sparewatt.inference.matcher.model import MatchJob, NodeRow
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+from sparewatt.inference.matcher.room import RoomCount
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+
+if TYPE_CHECKING:
+    from sparewatt.inference.matcher.shortlist import Shortlist
 
 SUSPECT_AFTER_FAILURE_S = 45.0
 OUTPUT_TOKENS_DEFAULT = 256
@@ -28,17 +34,19 @@ OUTPUT_TOKENS_LEARNED_MAX = 32_768
 RTT_EWMA = 0.3
 
 LEARN_AT_LEAST = 0.08
-SLOWNESS_MAX = 3.0
-"""A node twenty times slower than measured is as good as gone; one observation may not say more."""
+LESSON_MAX = 3.0
+"""One observation may say that a node is twenty times slower than believed, not more."""
+SLOWNESS_MAX = 16.0
+"""Ten million times slower than it says: as far as the figures that a report may hold can lie."""
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
 
 STEP_PER_JOB_SHARE = 0.5
 """What a further job adds to a step, as a share of the step alone, on servers that were not measured under load."""
 UNKNOWN_LARGE = 1e18
-SHORT_PROMPT_TOKENS = 30.0
-"""The prompt by which the first-token time was measured."""
+BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
 LOADING_S, COLD_S_MIN, COLD_S_MAX, COLD_FIXED_S, COLD_BYTES_S = 10.0, 10.0, 30.0, 8.0, 1.5e9
-SLOWEST_TPS = 1e-3
+BACKLOG_S_MAX = 1e6
+SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
 TOKENS_PER_PRICE = 1e6
 
 
@@ -56,14 +64,19 @@ class Reservation:
 
 
 class NodeTable:
-    def __init__(self, *, gateways: int = 1) -> None:
+    def __init__(self, *, gateways: int = 1, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
         self._by_index: list[NodeRow] = []
         self._open: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
         self._entries: dict[str, Entries] = {}
         self._in_flight: dict[str, int] = {}
+        self._strain_per_job: dict[str, float] = {}
         self._unseen_weight = math.sqrt(gateways) - 1.0
+        self._nodes_max = nodes_max
+        self.shortlists: dict[str, Shortlist] = {}
+        """Kept here for the matcher; it knows when they are old."""
+        self.room = RoomCount()
 
     def __iter__(self) -> Iterator[NodeRow]:
         return iter(self._rows.values())
@@ -76,24 +89,23 @@ class NodeTable:
 
     def entries(self, model: str) -> Entries | None:
         """The nodes that have a model, as columns."""
-        found = self._entries.get(model)
-        return found or None
+        return self._entries.get(model)
 
     def model_ids(self) -> set[str]:
         """Every model that a known node has, online or not."""
-        return {model for model, entries in self._entries.items() if len(entries)}
+        return set(self._entries)
 
     # who is there
 
     def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
         """A node known from before this process started; offline until it dials in."""
-        if node_id not in self._rows and len(self._rows) < NODES_MAX:
+        if node_id not in self._rows and len(self._rows) < (self._nodes_max or NODES_MAX):
             self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
         """A node has dialled in. False if the table is full."""
-        if node_id not in self._rows and len(self._rows) >= NODES_MAX:
+        if node_id not in self._rows and len(self._rows) >= (self._nodes_max or NODES_MAX):
             return False
         row = self._rows.get(node_id) or self._add(node_id, specs)
         row.connected = True
@@ -119,6 +131,7 @@ class NodeTable:
 
     def set_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         row = self._rows[node_id]
+        self.room.forget(row)
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
         for gone in [model for model in row.places if model not in row.models]:
@@ -145,7 +158,7 @@ class NodeTable:
     def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float) -> Reservation:
         row = self._rows[node_id]
         model = row.models[job.model]
-        tps = model.measured.prefill_tps if model.measured else SLOWEST_TPS
+        tps = max(SLOWEST_TPS, model.measured.prefill_tps) if model.measured else SLOWEST_TPS
         held = Reservation(
             node_id,
             job.model,
@@ -213,12 +226,12 @@ class NodeTable:
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
-        if predicted_s <= 0 or observed_s <= 0:
+        if not (predicted_s > 0 and observed_s > 0):
             return
         row = self._rows[node_id]
-        ratio = min(SLOWNESS_MAX, max(-SLOWNESS_MAX, math.log(observed_s / predicted_s)))
-        share = max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
-        row.slowness += share * (ratio - row.slowness)
+        seen = min(SLOWNESS_MAX, max(-LESSON_MAX, math.log(observed_s) - math.log(predicted_s)))
+        lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
+        row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
         self._write_live(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
@@ -228,21 +241,15 @@ class NodeTable:
 
     def strain_of(self, model: str) -> float:
         """Demand over supply: jobs in flight, by weight (16 GB is 1), per TB/s of bandwidth that holds the model."""
-        entries = self._entries.get(model)
-        if not entries:
-            return 0.0
-        data = entries.data
-        supply = float(np.sum(np.minimum(data[Field.BANDWIDTH], 1e14) * data[Field.WARM] * data[Field.CONNECTED]))
-        weight = float(data[Field.WEIGHTS_BYTES][0]) / 16e9
-        return self._in_flight.get(model, 0) * weight / max(supply / 1e12, 1e-3)
+        return self._in_flight.get(model, 0) * self._strain_per_job.get(model, 0.0)
 
     def refresh_strain(self) -> None:
-        """What each node is most wanted for. Cheap; called a few times a second."""
+        """Count the supply, and what each node is most wanted for. Cheap; called a few times a second."""
+        self._strain_per_job = {model: _strain_per_job(entries) for model, entries in self._entries.items()}
         highest = np.zeros(len(self._by_index))
         for model, entries in self._entries.items():
-            if len(entries):
-                warm = entries.data[Field.WARM] != 0
-                np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
+            warm = entries.data[Field.WARM] != 0
+            np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
         for entries in self._entries.values():
             entries.data[Field.STRAIN_MAX] = highest[entries.rows]
         for row, strain in zip(self._by_index, highest.tolist(), strict=True):
@@ -251,6 +258,7 @@ class NodeTable:
     # columns
 
     def _write_live(self, row: NodeRow) -> None:
+        self.room.note(row)
         load = row.load
         speed = math.exp(-max(0.0, row.slowness))
         failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
@@ -258,8 +266,10 @@ class NodeTable:
             row.models[model].weights_bytes for model in row.own_active if model in row.models
         )
         kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
-        jobs = row.jobs_there + self._unseen_weight * row.own_since_report
-        backlog_s = row.own_backlog_s + load.foreign_backlog_s
+        unseen = self._unseen_weight * row.own_since_report
+        room = min(row.specs.slots * (1 + NODE_QUEUE_PER_SLOT), LINK_JOBS_MAX + load.foreign)
+        kv_capacity = UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes
+        backlog_s = row.own_backlog_s + max(0.0, min(BACKLOG_S_MAX, load.foreign_backlog_s))
         for model, place in row.places.items():
             own = row.models[model].weights_bytes if model in row.own_active else 0
             self._entries[model].write_live(
@@ -270,15 +280,17 @@ class NodeTable:
                     row.last_heard_s,
                     row.suspect_until_s,
                     row.rtt_s,
-                    jobs,
+                    row.jobs_there + unseen,
                     backlog_s,
                     kv_bytes,
                     kv_bytes,
                     active - own,
-                    load.prefill_share,
+                    min(1.0, max(0.0, load.prefill_share)),
                     speed,
                     failed / (1.0 - failed),
                     row.strain_max,
+                    room + unseen,
+                    kv_capacity,
                 ),
             )
 
@@ -286,13 +298,23 @@ class NodeTable:
         entries = self._entries.setdefault(model.id, Entries())
         if model.id not in row.places:
             row.places[model.id] = entries.add(row.id, row.hash, row.index)
-        entries.write_fixed(row.places[model.id], fixed_values(row.specs, model, row.load))
+        entries.write_fixed(row.places[model.id], fixed_values(row.specs, model))
 
     def _leave(self, row: NodeRow, model: str) -> None:
-        place = row.places.pop(model)
-        moved = self._entries[model].remove(place)
+        place, entries = row.places.pop(model), self._entries[model]
+        moved = entries.remove(place)
         if moved is not None:
             self._rows[moved].places[model] = place
+        if not entries:
+            del self._entries[model]
+
+
+def _strain_per_job(entries: Entries) -> float:
+    """Weights and whole MB/s, so that neither one odd report nor the order of the nodes moves the figure."""
+    data = entries.data
+    bandwidth = np.minimum(data[Field.BANDWIDTH], BANDWIDTH_MAX) * data[Field.WARM] * data[Field.CONNECTED]
+    supply = float(np.sum(np.rint(bandwidth / 1e6))) / 1e6
+    return float(np.median(data[Field.WEIGHTS_BYTES])) / 16e9 / max(supply, 1e-3)
 
 
 def _count_down(counts: dict[str, int], name: str) -> None:
@@ -301,36 +323,6 @@ def _count_down(counts: dict[str, int], name: str) -> None:
         counts[name] = left
     else:
         counts.pop(name, None)
-
-
-def fixed_values(specs: NodeSpecs, model: ModelReport, load: NodeLoad) -> tuple[float, ...]:
-    """The columns that follow from specs alone, in the order of `Field`."""
-    speed = model.measured
-    prefill_tps = max(SLOWEST_TPS, speed.prefill_tps) if speed else SLOWEST_TPS
-    step_s = 1.0 / max(SLOWEST_TPS, speed.decode_tps) if speed else 1.0 / SLOWEST_TPS
-    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
-    fixed_s = max(0.0, speed.ttft_s - SHORT_PROMPT_TOKENS / prefill_tps) if speed else 0.0
-    bandwidth = specs.bandwidth_bytes_s or (model.weights_bytes / step_s if model.weights_bytes else UNKNOWN_LARGE)
-    return (
-        min(LINK_JOBS_MAX, specs.slots * (1 + NODE_QUEUE_PER_SLOT)),
-        specs.vram_bytes,
-        load.kv_capacity_bytes if load.kv_capacity_bytes is not None else UNKNOWN_LARGE,
-        bandwidth,
-        specs.tflops,
-        specs.hourly_price_nano / NANO_PER_USD,
-        cold_s(model),
-        prefill_tps,
-        fixed_s,
-        step_s,
-        per_job_s,
-        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
-        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
-        model.weights_bytes,
-        model.kv_bytes_per_token,
-        model.context_length or UNKNOWN_LARGE,
-        speed is not None,
-        model.state == "warm",
-    )
 
 
 def cold_s(model: ModelReport) -> float:
@@ -342,3 +334,41 @@ def cold_s(model: ModelReport) -> float:
             return LOADING_S
         case "on_disk":
             return min(COLD_S_MAX, max(COLD_S_MIN, COLD_FIXED_S + model.weights_bytes / COLD_BYTES_S))
+
+
+def fixed_values(specs: NodeSpecs, model: ModelReport) -> tuple[float, ...]:
+    """The columns that follow from specs alone, in the order of `Field`."""
+    speed = model.measured if model.measured and _is_possible(model.measured) else None
+    prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
+    step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
+    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
+    derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
+    bandwidth = derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s
+    values = (
+        specs.vram_bytes,
+        min(bandwidth, UNKNOWN_LARGE),
+        specs.tflops,
+        specs.hourly_price_nano / NANO_PER_USD,
+        cold_s(model),
+        prefill_tps,
+        max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
+        step_s,
+        per_job_s,
+        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.weights_bytes,
+        model.kv_bytes_per_token,
+        model.context_length or UNKNOWN_LARGE,
+        speed is not None,
+        model.state == "warm",
+    )
+    is_possible = bandwidth >= BANDWIDTH_MIN and all(0.0 <= value <= UNKNOWN_LARGE for value in values)
+    return values if is_possible else UNUSABLE
+
+
+def _is_possible(speed: Speed) -> bool:
+    return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
+
+
+UNUSABLE = fixed_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
+"""What counts for a report with a figure that cannot be (no number, negative, endless): as if never measured."""

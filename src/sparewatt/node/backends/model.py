@@ -39,6 +39,8 @@ class BackendLoad:
 
     running: int
     slots: int
+    context_tokens: int | None = None
+    """Tokens that fit into memory, all slots together, where the server tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class _Props(msgspec.Struct, frozen=True):
 
 class _Slot(msgspec.Struct, frozen=True):
     is_processing: bool = False
+    n_ctx: int | None = None
 
 
 class OpenAIBackend:
@@ -77,7 +78,12 @@ class OpenAIBackend:
             slots = _decode(await self._get("/slots"), list[_Slot])
         except (BackendUnreachable, BackendBroke):
             return None
-        return BackendLoad(running=sum(slot.is_processing for slot in slots), slots=max(1, len(slots)))
+        contexts = [slot.n_ctx for slot in slots if slot.n_ctx is not None and slot.n_ctx > 0]
+        return BackendLoad(
+            running=sum(slot.is_processing for slot in slots),
+            slots=max(1, len(slots)),
+            context_tokens=sum(contexts) if contexts else None,
+        )
 
     async def slots(self) -> int:
         """How many requests it works on at once; a cautious guess for servers that do not say."""

@@ -1,0 +1,76 @@
+"""GET /v1/nodes/{node_id}/why: how a node fared in the last matches, for its owner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from sparewatt.accounts.keys import require_scope
+from sparewatt.core.errors import InvalidField, NotFound
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
+from sparewatt.gateway.http import json_reply
+from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.dispatch.why import Losses, Why, look_back, sentences
+from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.table import NodeTable
+
+LOOKED_BACK_DEFAULT = 1_000
+
+
+async def show_why(request: web.Request) -> web.StreamResponse:
+    """For keys that may lend nodes, and for operators. The node goes by its address or by its name."""
+    services = services_of(request)
+    key = services.ring.authenticate(request.headers.get("authorization"))
+    if "admin" not in key.scopes:
+        require_scope(key, "node")
+    count = _count(request.query.get("last"))
+    row = find_node(services.table, request.match_info["node_id"])
+    return json_reply(describe_why(row, services, count=count))
+
+
+def find_node(table: NodeTable, wanted: str) -> NodeRow:
+    """Raises NotFound also where a name is not one node's alone."""
+    row = table.get(NodeId(wanted.lower()))
+    if row is not None:
+        return row
+    named = [row for row in table if row.specs.name == wanted]
+    if len(named) > 1:
+        raise NotFound(f"{len(named)} nodes are called {wanted[:60]!r}. Ask by address.")
+    if not named:
+        raise NotFound(f"There is no node {wanted[:60]!r}. 'sparewatt nodes' shows them.")
+    return named[0]
+
+
+def describe_why(row: NodeRow, services: Services, *, count: int) -> dict[str, Any]:
+    why = look_back(row.id, services.dispatcher.last_records(count), models=row.models)
+    return {"node": row.id, "name": row.specs.name, **_numbers(why), "sentences": sentences(why)}
+
+
+def _numbers(why: Why) -> dict[str, Any]:
+    return {
+        "matches": why.matches,
+        "chosen": why.chosen,
+        "outcomes": {outcome.value: n for outcome, n in why.sent.most_common()},
+        "lost": _describe_losses(why.lost),
+        "rejected": {reason.value: n for reason, n in why.rejected.most_common()},
+        "unlisted": why.unlisted,
+    }
+
+
+def _describe_losses(lost: Losses) -> dict[str, Any]:
+    gap_s = lost.mean_gap_s
+    return {
+        "count": lost.count,
+        "mean_gap_s": None if gap_s is None else round(gap_s, 6),
+        "worst_parts_s": {name: round(mean_s, 6) for name, mean_s in lost.worst_parts()},
+    }
+
+
+def _count(text: str | None) -> int:
+    if text is None:
+        return LOOKED_BACK_DEFAULT
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= MATCHES_LOOKED_BACK_MAX):
+        raise InvalidField(f"'last' is a number from 1 to {MATCHES_LOOKED_BACK_MAX:,}.", param="last")
+    return int(text)

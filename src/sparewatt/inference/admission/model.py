@@ -1,0 +1,74 @@
+"""What admission looks at: a job's size and owner, the places that are free, and the rules of the line."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparewatt.core.ids import KeyId, ModelId
+from sparewatt.core.limits import (
+    WAITING_BYTES_MAX,
+    WAITING_PER_BAND_MAX,
+    WAITING_PER_KEY_MAX,
+    WAITING_S_MAX,
+)
+
+
+class Priority(enum.Enum):
+    """The bands of a line, first to last."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class TicketState(enum.Enum):
+    """A ticket starts or is refused, once, unless its owner leaves first."""
+
+    WAITING = "waiting"
+    STARTED = "started"
+    REFUSED = "refused"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A job as admission sees it."""
+
+    key_id: KeyId
+    model: ModelId
+    cost_tokens: int
+    priority: Priority = Priority.NORMAL
+    body_bytes: int = 0
+
+
+class Room(Protocol):
+    """What the nodes of a model can take. Both answers come from a count, not from a search."""
+
+    def free(self, model: ModelId) -> int:
+        """Places that are free now."""
+        ...
+
+    def nodes(self, model: ModelId) -> int:
+        """Nodes that are there and have the model, measured or not: those worth waiting for."""
+        ...
+
+
+def _shares() -> Mapping[Priority, float]:
+    return {Priority.NORMAL: 0.2, Priority.LOW: 0.05}
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRules:
+    """Bounds of a line, and how it is shared."""
+
+    per_band: int = WAITING_PER_BAND_MAX
+    per_key: int = WAITING_PER_KEY_MAX
+    bytes_max: int = WAITING_BYTES_MAX
+    wait_s: float = WAITING_S_MAX
+    quantum_tokens: int = 1_000
+    """About one chat: a key with small jobs sends a few, then it is the next one's turn."""
+    guaranteed: Mapping[Priority, float] = field(default_factory=_shares)
+    """What a band gets for each token that others get, however busy those above it are."""

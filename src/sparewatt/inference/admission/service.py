@@ -1,0 +1,235 @@
+"""Who starts now, who waits, who is told no. Callbacks and timers; no framework, no task, no loop that polls.
+
+1 a free place and nobody waiting: start → 2 else: shed, bounded, in line → 3 a place comes free (`on_room`): next in
+line → 4 too long in line: refused. A ticket starts or is refused exactly once, unless its owner leaves first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.errors import JobShed, NoCapacity, QueueFull, ShuttingDown, SparewattError
+from sparewatt.core.ids import ModelId
+from sparewatt.core.rng import Rng
+from sparewatt.inference.admission.line import Line
+from sparewatt.inference.admission.model import AdmissionRules, Applicant, Priority, Room, TicketState
+from sparewatt.inference.admission.rules import is_shed, retry_after_s
+
+PACE_S_DEFAULT = 0.5
+PACE_EWMA = 0.2
+STOPPING_RETRY_S = 2.0
+
+
+class Ticket:
+    """One job's claim to be started."""
+
+    __slots__ = ("_leave", "job", "position", "queued_s", "refuse", "since_s", "start", "state", "timer")
+
+    def __init__(
+        self,
+        job: Applicant,
+        *,
+        start: Callable[[], None],
+        refuse: Callable[[SparewattError], None],
+        leave: Callable[[Ticket], None],
+    ) -> None:
+        self.job = job
+        self.start = start
+        self.refuse = refuse
+        self._leave = leave
+        self.state = TicketState.WAITING
+        self.position: int | None = None
+        """Its place in line: when it joined, or when it was refused. None if it never had to wait."""
+        self.queued_s = 0.0
+        self.since_s = 0.0
+        self.timer: Timer | None = None
+
+    def cancel(self) -> None:
+        """Its owner is gone. Does nothing once it has started or was refused."""
+        if self.state is TicketState.WAITING:
+            self._leave(self)
+
+
+class ModelLine:
+    """The line for one model, and how fast it moves."""
+
+    __slots__ = ("line", "moved_at_s", "pace_s")
+
+    def __init__(self, rules: AdmissionRules, *, now_s: float) -> None:
+        self.line: Line[Ticket] = Line(rules)
+        self.moved_at_s = now_s
+        self.pace_s = PACE_S_DEFAULT
+
+    def note_move(self, now_s: float) -> None:
+        self.pace_s += PACE_EWMA * (now_s - self.moved_at_s - self.pace_s)
+        self.moved_at_s = now_s
+
+
+class Admission:
+    def __init__(self, room: Room, *, clock: Clock, rng: Rng, rules: AdmissionRules | None = None) -> None:
+        self._room = room
+        self._clock = clock
+        self._rng = rng
+        self._rules = rules or AdmissionRules()
+        self._lines: dict[str, ModelLine] = {}
+        """Only of models that somebody waits for."""
+        self._bytes_waiting = 0
+        self._to_move: dict[str, None] = {}
+        self._move_timer: Timer | None = None
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(found.line) for found in self._lines.values())
+
+    def must_wait(self, model: ModelId) -> bool:
+        """Whether a job that came now would have to stand in line. Nobody waits for nodes that are not there."""
+        return model in self._lines or (self._room.free(model) <= 0 and self._room.nodes(model) > 0)
+
+    def admit(self, job: Applicant, *, start: Callable[[], None], refuse: Callable[[SparewattError], None]) -> Ticket:
+        """Calls `start` or `refuse`, at once or later, once; neither after `cancel`."""
+        ticket = Ticket(job, start=start, refuse=refuse, leave=self._leave)
+        if self._closed:
+            _refuse(ticket, _stopping())
+        elif not self.must_wait(job.model):
+            _start(ticket)
+        else:
+            self._line_up(ticket)
+        return ticket
+
+    def on_room(self, models: Iterable[str]) -> None:
+        """A node that has these models can take more than before. Called often: nearly always nobody waits.
+
+        The line moves in a turn of its own: whoever calls this may be in the middle of ending a job.
+        """
+        if not self._lines:
+            return
+        self._to_move.update((model, None) for model in models if model in self._lines)
+        if self._to_move and self._move_timer is None:
+            self._move_timer = self._clock.call_later(0.0, self._move)
+
+    def close(self) -> None:
+        """The gateway stops: whoever waits is told so, and so is whoever still comes."""
+        self._closed = True
+        for ticket in [ticket for found in self._lines.values() for ticket in found.line]:
+            self._turn_away(ticket, _stopping())
+
+    # standing in line
+
+    def _line_up(self, ticket: Ticket) -> None:
+        job = ticket.job
+        found = self._lines.get(job.model) or ModelLine(self._rules, now_s=self._clock.now_s())
+        ticket.position = found.line.position_if_joined(job)
+        error = self._refusal(ticket, found)
+        if error is not None:
+            _refuse(ticket, error)
+            return
+        self._lines[job.model] = found
+        self._make_place(job, found)
+        found.line.join(ticket)
+        self._bytes_waiting += job.body_bytes
+        ticket.since_s = self._clock.now_s()
+        ticket.timer = self._clock.call_later(self._rules.wait_s, lambda: self._time_out(ticket))
+        if self._room.free(job.model) > 0:
+            self.on_room((job.model,))
+
+    def _refusal(self, ticket: Ticket, found: ModelLine) -> SparewattError | None:
+        """A straight list of reasons not to let a job wait."""
+        job, line = ticket.job, found.line
+        if job.priority is Priority.LOW and is_shed(
+            job.priority, saturation=line.saturation, chance=self._rng.random()
+        ):
+            text = f"{job.model!r} is busy, and low-priority requests are turned away first."
+            return JobShed(text, retry_after_s=self._come_back_s(ticket, found))
+        if line.key_is_full(job):
+            text = f"This key has {self._rules.per_key} requests waiting for {job.model!r} already, which is its share."
+            return QueueFull(text, retry_after_s=self._come_back_s(ticket, found))
+        if line.band_is_full(job) and line.whom_to_push_out(job) is None:
+            return self._full(ticket, found)
+        if self._bytes_waiting + job.body_bytes > self._rules.bytes_max:
+            text = "Too many large requests are waiting here already."
+            return QueueFull(text, retry_after_s=self._come_back_s(ticket, found))
+        return None
+
+    def _make_place(self, job: Applicant, found: ModelLine) -> None:
+        """In a full band, the key with the most in line makes room for one with fewer."""
+        if not found.line.band_is_full(job):
+            return
+        pushed = found.line.whom_to_push_out(job)
+        if pushed is not None:
+            pushed.position = found.line.position_of(pushed)
+            self._turn_away(pushed, self._full(pushed, found))
+
+    def _full(self, ticket: Ticket, found: ModelLine) -> QueueFull:
+        band = ticket.job.priority.value
+        return QueueFull(
+            f"The line for {ticket.job.model!r} is full: {self._rules.per_band} wait at priority {band!r}, "
+            f"and this request would be number {ticket.position}.",
+            retry_after_s=self._come_back_s(ticket, found),
+        )
+
+    def _come_back_s(self, ticket: Ticket, found: ModelLine) -> float:
+        return retry_after_s(ticket.position or 1, pace_s=found.pace_s)
+
+    # leaving it
+
+    def _move(self) -> None:
+        """Start whoever is next, as long as there is room."""
+        self._move_timer = None
+        try:
+            while self._to_move:
+                model = next(iter(self._to_move))
+                self._move_line(ModelId(model))
+                self._to_move.pop(model, None)
+        finally:
+            self.on_room(tuple(self._to_move))  # a start that broke must not hold up the others
+
+    def _move_line(self, model: ModelId) -> None:
+        while (found := self._lines.get(model)) is not None and self._room.free(model) > 0:
+            found.note_move(self._clock.now_s())
+            ticket = found.line.next()
+            self._has_left(ticket)
+            _start(ticket)
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._lines[ticket.job.model].line.leave(ticket)
+        self._has_left(ticket)
+        ticket.state = TicketState.LEFT
+
+    def _time_out(self, ticket: Ticket) -> None:
+        found = self._lines[ticket.job.model]
+        ticket.position = found.line.position_of(ticket)
+        text = (
+            f"No node had a free place for {ticket.job.model!r} within {self._rules.wait_s:.0f} s; "
+            f"this request was number {ticket.position} in line."
+        )
+        self._turn_away(ticket, NoCapacity(text, retry_after_s=self._come_back_s(ticket, found)))
+
+    def _turn_away(self, ticket: Ticket, error: SparewattError) -> None:
+        self._lines[ticket.job.model].line.leave(ticket)
+        self._has_left(ticket)
+        _refuse(ticket, error)
+
+    def _has_left(self, ticket: Ticket) -> None:
+        """The books of a ticket that stands in line no more."""
+        ticket.queued_s = self._clock.now_s() - ticket.since_s
+        self._bytes_waiting -= ticket.job.body_bytes
+        if ticket.timer is not None:
+            ticket.timer.cancel()
+        if not self._lines[ticket.job.model].line:
+            del self._lines[ticket.job.model]
+
+
+def _start(ticket: Ticket) -> None:
+    ticket.state = TicketState.STARTED
+    ticket.start()
+
+
+def _refuse(ticket: Ticket, error: SparewattError) -> None:
+    ticket.state = TicketState.REFUSED
+    ticket.refuse(error)
+
+
+def _stopping() -> ShuttingDown:
+    return ShuttingDown("This gateway is stopping. Try again in a moment.", retry_after_s=STOPPING_RETRY_S)

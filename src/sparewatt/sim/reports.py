@@ -1,0 +1,119 @@
+"""What simulated machines say about themselves: the product's own messages, made from running sums, never a walk."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from sparewatt.core.ids import NodeId
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.sim.physics import Machine
+from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_table
+from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
+from sparewatt.sim.world import World
+
+SHARE_S = 15.0
+SHARE_STEP_S = 0.5
+COUNT_MAX = 100_000
+SLOTS = 256
+TOKENS_PER_PRICE = 1e6
+
+
+class Report(NamedTuple):
+    load: NodeLoad
+    specs: NodeSpecs
+
+
+def node_id(site: int) -> NodeId:
+    return NodeId(f"0x{site:040x}")
+
+
+class Reporter:
+    """The machines' side of the link."""
+
+    def __init__(self, world: World) -> None:
+        self._machines = world.machines
+        self._models = world.scenario.models
+        self._price = price_table(world.scenario)
+        self._shares = [(0.0, 0.0, 0.0)] * len(world.machines)
+        self._specs = [self._make_specs(machine) for machine in world.machines]
+
+    def specs(self, site: int) -> NodeSpecs:
+        return self._specs[site]
+
+    def models_changed(self, site: int) -> None:
+        self._specs[site] = self._make_specs(self._machines[site])
+
+    def report(self, gateway: int, site: int, now_s: float) -> Report | None:
+        """The state of a machine as one gateway is told it; nothing from a dead one."""
+        machine = self._machines[site]
+        return Report(self._load(machine, gateway, now_s), self._specs[site]) if machine.alive else None
+
+    def _load(self, machine: Machine, gateway: int, now_s: float) -> NodeLoad:
+        machine.advance(now_s)
+        own, total = machine.shares[gateway], machine.all
+        is_shared = own.jobs < total.jobs
+        return NodeLoad(
+            running=min(COUNT_MAX, machine.running),
+            queued=min(COUNT_MAX, total.jobs - machine.running),
+            foreign=min(COUNT_MAX, total.jobs - own.jobs),
+            foreign_backlog_s=max(0.0, total.unread_s - own.unread_s) if is_shared else 0.0,
+            foreign_kv_bytes=max(0, int(total.kv_read_bytes - own.kv_read_bytes)) if is_shared else 0,
+            foreign_active_bytes=int(
+                sum(self._models[number].weights_bytes for number in total.models if number not in own.models)
+            )
+            if is_shared
+            else 0,
+            kv_capacity_bytes=max(0, int(machine.kv_capacity)),
+            prefill_share=self._prefill_share(machine, now_s),
+        )
+
+    def _prefill_share(self, machine: Machine, now_s: float) -> float:
+        at_s, busy_s, share = self._shares[machine.site.number]
+        passed_s = now_s - at_s
+        if passed_s > SHARE_STEP_S:
+            fresh = (machine.busy_prefill_s - busy_s) / passed_s
+            weight = 1.0 - math.exp(-passed_s / SHARE_S)
+            share = min(1.0, max(0.0, share + weight * (fresh - share)))
+            self._shares[machine.site.number] = (now_s, machine.busy_prefill_s, share)
+        return share
+
+    def _make_specs(self, machine: Machine) -> NodeSpecs:
+        site = machine.site
+        return NodeSpecs(
+            name=f"site-{site.number}",
+            region="sim",
+            gpu=site.gpu.name,
+            gpu_count=1,
+            vram_bytes=int(site.gpu.vram_gb * 1e9),
+            tflops=site.gpu.tflops * site.claims,
+            hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
+            slots=SLOTS,
+            backend="sim",
+            agent_version="sim",
+            models=tuple(self._model_report(machine, self._models[number]) for number in machine.states),
+            bandwidth_bytes_s=site.bandwidth / site.speed * site.claims,
+        )
+
+    def _model_report(self, machine: Machine, model: Model) -> ModelReport:
+        price_nano = self._price[model.number][machine.site.number] * TOKENS_PER_PRICE * NANO_PER_USD
+        return ModelReport(
+            id=model.name,
+            state=machine.states[model.number].value,
+            weights_bytes=int(model.weights_bytes),
+            kv_bytes_per_token=int(model.kv_bytes_per_token),
+            prompt_price_nano=int(price_nano * PROMPT_PRICE_SHARE),
+            completion_price_nano=int(price_nano),
+            measured=claimed_speed(machine.site, model),
+        )
+
+
+def claimed_speed(site: Site, model: Model) -> Speed:
+    """What the card's table says, or several times that: the node's own word."""
+    flops = PREFILL_FLOPS_SHARE * site.gpu.tflops * 1e12
+    return Speed(
+        prefill_tps=site.claims * flops / (2 * model.active_params),
+        decode_tps=site.claims * nominal_decode_tps(site, model.weights_bytes, 1),
+        step_per_job_s=STEP_PER_JOB_S / site.claims,
+    )

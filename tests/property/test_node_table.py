@@ -1,0 +1,186 @@
+"""Whatever happens to nodes, in whatever order: each keeps its own numbers, and what is released is gone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sparewatt.core.ids import ModelId, NodeId
+from sparewatt.inference.matcher.entries import Field
+from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.protocol.node import NodeLoad, NodeSpecs, Speed
+from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
+
+MODELS = ["a", "b", "c/d"]
+GATEWAYS = 4
+
+nodes = st.integers(1, 24).map(node_id)
+reports = st.builds(
+    a_model,
+    id=st.sampled_from(MODELS),
+    state=st.sampled_from(["warm", "loading", "on_disk"]),
+    weights_bytes=st.integers(0, 10**11),
+    measured=st.none() | st.builds(Speed, prefill_tps=st.floats(1, 1e4), decode_tps=st.floats(1, 1e3)),
+)
+some = st.builds(
+    lambda models, slots: some_specs(slots=slots, models=tuple(models)),
+    st.lists(reports, max_size=3, unique_by=lambda report: report.id),
+    st.integers(1, 64),
+)
+loads = st.builds(
+    NodeLoad,
+    foreign=st.integers(0, 9),
+    draining=st.booleans(),
+    foreign_kv_bytes=st.integers(0, 10**10),
+    foreign_backlog_s=st.floats(0, 100),
+    kv_capacity_bytes=st.none() | st.integers(0, 10**11),
+    prefill_share=st.floats(0, 1),
+)
+Columns = dict[tuple[str, NodeId], list[float]]
+
+
+class NodesComeAndGo(RuleBasedStateMachine):
+    """Beside the table stands what was told to it, in plain dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = NodeTable(gateways=GATEWAYS)
+        self.specs: dict[NodeId, NodeSpecs] = {}
+        self.loads: dict[NodeId, NodeLoad] = {}
+        self.connected: dict[NodeId, bool] = {}
+        self.held: list[Reservation] = []
+        self.now_s = 1.0
+
+    def known(self, data: st.DataObject) -> NodeId:
+        self.now_s += 1.0
+        return data.draw(st.sampled_from(sorted(self.specs)))
+
+    @rule(node=nodes, specs=some)
+    def remember(self, node: NodeId, specs: NodeSpecs) -> None:
+        self.table.remember(node, specs, last_seen_unix_s=None)
+        self.specs.setdefault(node, specs)
+        self.loads.setdefault(node, NodeLoad())
+        self.connected.setdefault(node, False)
+
+    @rule(node=nodes, specs=some)
+    def connect(self, node: NodeId, specs: NodeSpecs) -> None:
+        self.now_s += 1.0
+        assert self.table.connect(node, specs, now_s=self.now_s)
+        self.specs[node], self.loads[node], self.connected[node] = specs, NodeLoad(), True
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data())
+    def disconnect(self, data: st.DataObject) -> None:
+        node = self.known(data)
+        self.table.disconnect(node, unix_s=self.now_s)
+        self.connected[node] = False
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data(), specs=some)
+    def set_specs(self, data: st.DataObject, specs: NodeSpecs) -> None:
+        node = self.known(data)
+        self.table.set_specs(node, specs)
+        self.specs[node] = specs
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data(), load=loads)
+    def set_load(self, data: st.DataObject, load: NodeLoad) -> None:
+        node = self.known(data)
+        self.table.set_load(node, load, now_s=self.now_s)
+        self.loads[node] = load
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data(), rtt_s=st.floats(0, 1), ratio=st.floats(0.1, 10), failed=st.booleans())
+    def learn(self, data: st.DataObject, rtt_s: float, ratio: float, *, failed: bool) -> None:
+        node = self.known(data)
+        self.table.set_rtt(node, rtt_s, now_s=self.now_s)
+        self.table.note_speed(node, predicted_s=1.0, observed_s=ratio)
+        if failed:
+            self.table.note_failure(node, now_s=self.now_s)
+        else:
+            self.table.note_success(node, model=ModelId("a"), output_tokens=9)
+
+    @precondition(lambda self: any(specs.models for specs in self.specs.values()))
+    @rule(data=st.data(), prompt=st.integers(1, 9999), output=st.integers(1, 9999))
+    def reserve(self, data: st.DataObject, prompt: int, output: int) -> None:
+        able = sorted((node, model.id) for node, specs in self.specs.items() for model in specs.models)
+        node, model = data.draw(st.sampled_from(able))
+        job = a_job(model=ModelId(model), prompt_tokens=prompt, output_tokens=output)
+        self.held.append(self.table.reserve(node, job, now_s=self.now_s))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), twice=st.booleans())
+    def release(self, data: st.DataObject, *, twice: bool) -> None:
+        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        self.table.release(held)
+        if twice:
+            self.table.release(held)
+            self.table.prompt_read(held)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def prompt_read(self, data: st.DataObject) -> None:
+        self.table.prompt_read(data.draw(st.sampled_from(self.held)))
+
+    @rule()
+    def refresh_strain(self) -> None:
+        self.table.refresh_strain()
+
+    @invariant()
+    def every_model_lists_the_nodes_that_have_it(self) -> None:
+        for model in MODELS:
+            entries = self.table.entries(model)
+            having = {node for node, specs in self.specs.items() if any(m.id == model for m in specs.models)}
+            assert (set(entries.nodes) if entries else set()) == having
+            assert len(entries.nodes if entries else []) == len(having)
+        assert self.table.model_ids() == {model.id for specs in self.specs.values() for model in specs.models}
+
+    @invariant()
+    def rows_say_what_was_told(self) -> None:
+        assert {row.id for row in self.table} == set(self.specs)
+        for row in self.table:
+            told = (self.specs[row.id], self.loads[row.id], self.connected[row.id])
+            assert (row.specs, row.load, row.connected) == told
+            self._check_reservations(row, [held for held in self.held if held.node_id == row.id])
+
+    def _check_reservations(self, row: NodeRow, held: list[Reservation]) -> None:
+        assert row.own_jobs == len(held) == sum(row.own_active.values())
+        assert row.own_kv_bytes == pytest.approx(sum(item.kv_bytes for item in held))
+        unread_s = sum(item.backlog_s for item in held if item.reading_prompt)
+        assert row.own_backlog_s == pytest.approx(unread_s, abs=1e-6)
+        if not held:
+            assert (row.own_backlog_s, row.own_kv_bytes, row.own_active) == (0.0, 0.0, {})
+
+    @invariant()
+    def columns_are_those_of_a_fresh_table(self) -> None:
+        assert columns(self.table) == columns(table_of(*self.table, gateways=GATEWAYS))
+
+    def teardown(self) -> None:
+        for held in self.held:
+            self.table.release(held)
+        assert all((row.own_jobs, row.own_backlog_s, row.own_kv_bytes) == (0, 0.0, 0.0) for row in self.table)
+        assert all(self.table.strain_of(model) == 0.0 for model in MODELS)
+        for numbers in columns(self.table).values():
+            assert numbers[Field.SPEED] <= 1.0
+
+
+def columns(table: NodeTable) -> Columns:
+    """Everything that a scan reads, by model and node; a place must be where its node says it is."""
+    found: Columns = {}
+    for model in table.model_ids():
+        entries = table.entries(model)
+        assert entries is not None
+        for place, node in enumerate(entries.nodes):
+            row = table.get(node)
+            assert row is not None
+            assert (row.places[model], row.index) == (place, entries.rows[place])
+            assert entries.hashes[place] == row.hash
+            found[model, node] = entries.data[:, place].tolist()
+    return found
+
+
+TestNodesComeAndGo = NodesComeAndGo.TestCase
+TestNodesComeAndGo.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparewatt.sim.physics import Callbacks, Machine, SimJob
+from sparewatt.sim.scenario import GB, Gpu, Model, Site
+
+SMALL = Model(0, "small", 8 * GB, 4e9, 1e5, 0.5)
+LARGE = Model(1, "large", 10 * GB, 5e9, 1e5, 0.3)
+THIRD = Model(2, "third", 9 * GB, 4e9, 1e5, 0.2)
+GPU = Gpu("test", 24.0, 100.0, 1000.0, 0.3, 1.0, at_home=True)
+
+
+class Heard:
+    """What a machine told the world."""
+
+    def __init__(self) -> None:
+        self.first: list[tuple[int, float]] = []
+        self.finished: list[tuple[int, float]] = []
+        self.changes = 0
+
+    def callbacks(self) -> Callbacks:
+        def changed(_site: int) -> None:
+            self.changes += 1
+
+        return Callbacks(
+            lambda job, now_s: self.first.append((job.number, now_s)),
+            lambda job, now_s: self.finished.append((job.number, now_s)),
+            changed,
+        )
+
+
+def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU) -> Site:
+    return Site(
+        number=0,
+        gpu=gpu,
+        region=0,
+        last_mile_s=0.01,
+        speed=1.0,
+        usd_per_hour=0.3,
+        cold_load_spread=1.0,
+        warm=warm,
+        mtbf_s=1e12,
+    )
+
+
+def make_job(number: int, *, model: Model = SMALL, prompt: int = 1000, output: int = 100, at_s: float = 0.0) -> SimJob:
+    return SimJob(number, model, at_s, prompt, output, region=0)
+
+
+def run_out(machine: Machine, *, events: int = 1000) -> None:
+    """Let the machine finish all it has."""
+    for _ in range(events):
+        due_s = machine.next_event_s()
+        if due_s == float("inf"):
+            return
+        machine.wake(due_s)
+    raise AssertionError("the machine never comes to rest")
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def make_machine(heard: Heard) -> Callable[..., Machine]:
+    def make(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, gateways: int = 1) -> Machine:
+        site = make_site(warm=warm, gpu=gpu)
+        return Machine(site, (SMALL, LARGE, THIRD), heard.callbacks(), gateways=gateways)
+
+    return make

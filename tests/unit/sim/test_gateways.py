@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.core.refusal import would_refuse
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.sim.gateways import Gateways
+from sparewatt.sim.physics import SimJob
+from sparewatt.sim.scenario import Faults
+from sparewatt.sim.study import Case, Question, make_case, make_chooser, nearest_gateways
+from sparewatt.sim.world import World
+
+
+class Forbidden:
+    """Stands for the truth while a gateway decides."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"a gateway looked at the truth: {name}")
+
+    def __getitem__(self, key: object) -> object:
+        raise AssertionError("a gateway looked at the truth")
+
+
+def make(*, gateways: int = 1, faults: Faults | None = None) -> Case:
+    question = Question(nodes=20, rate=3.0, duration_s=5.0, gateways=gateways, faults=faults or Faults())
+    return make_case(question, None, seed=3)
+
+
+@pytest.mark.parametrize("name", ["balanced", "neuralgrid", "neuralgrid-kind", "least-loaded", "p2c"])
+def test_truth_is_out_of_reach_when_a_gateway_chooses(name: str) -> None:
+    case = make()
+    world = case.world()
+    chooser = make_chooser(name, world, heartbeat_s=5.0, seed=1)
+    assert isinstance(chooser, Gateways)
+    chooser._world = Forbidden()  # type: ignore[assignment]
+    chooser._reporter = Forbidden()  # type: ignore[assignment]
+    assert chooser.choose(case.jobs()[0], 1.0) is not None
+
+
+def test_the_choice_does_not_depend_on_the_answers_true_length() -> None:
+    def chosen(output_tokens: int) -> int | None:
+        case = make()
+        job = case.jobs()[0]
+        asked = SimJob(0, job.model, 0.0, job.prompt_tokens, output_tokens, region=0)
+        return Gateways(case.world(), BALANCED, heartbeat_s=5.0, seed=1).choose(asked, 1.0)
+
+    assert chosen(5) == chosen(5000)
+
+
+def test_reports_arrive_later_than_they_were_made() -> None:
+    case = make()
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=1.0, seed=1)
+    world.chooser = gateways
+    job = case.jobs()[0]
+    job.gateway = 0
+    site = gateways.choose(job, 0.0)
+    assert site is not None
+    row = gateways.tables[0].get(gateways._ids[site])
+    assert row is not None
+    before = row.load
+    world.machines[site].accept(job, 0.0)
+    assert row.load is before
+
+
+def test_own_jobs_are_not_counted_twice() -> None:
+    case = make(gateways=8)
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    job = case.jobs()[0]
+    site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
+    job.gateway = 2
+    world.machines[site].accept(job, 0.0)
+    mine, theirs = gateways.report(2, site, 0.0), gateways.report(3, site, 0.0)
+    assert mine is not None
+    assert theirs is not None
+    assert (mine.load.foreign, mine.load.foreign_backlog_s, mine.load.foreign_active_bytes) == (0, 0.0, 0)
+    assert theirs.load.foreign == 1
+    assert theirs.load.foreign_backlog_s > 0
+    assert theirs.load.foreign_active_bytes == int(job.model.weights_bytes)
+
+
+def test_a_dead_machine_reports_nothing() -> None:
+    world = make().world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.machines[0].die(0.0)
+    assert gateways.report(0, 0, 0.0) is None
+
+
+def test_liars_claim_five_times_their_card() -> None:
+    honest, lying = make(), make(faults=Faults(liars=1.0))
+
+    def claimed(world: World) -> float:
+        report = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1).report(0, 0, 0.0)
+        assert report is not None
+        speed = report.specs.models[0].measured
+        assert speed is not None
+        return speed.decode_tps
+
+    assert claimed(lying.world()) == pytest.approx(5 * claimed(honest.world()))
+
+
+@pytest.mark.parametrize("gateways", range(1, 9))
+def test_every_region_has_a_gateway_to_go_to(gateways: int) -> None:
+    case = make(gateways=gateways)
+    near = nearest_gateways(case.scenario, case.regions)
+    assert len(near) == 7
+    assert {number for choice in near for number in choice} == set(range(gateways))
+
+
+@pytest.mark.parametrize(("own_s", "promised_s", "refuses"), [(2.25, 1.0, False), (2.26, 1.0, True), (0.7, 0.0, False)])
+def test_a_node_refuses_beyond_one_and_a_half_times_the_promise_and_slack(
+    own_s: float, promised_s: float, *, refuses: bool
+) -> None:
+    assert would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) is refuses

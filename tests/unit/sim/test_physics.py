@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sparewatt.sim.physics import Machine, ModelState
+from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Gpu
+from tests.unit.sim.conftest import LARGE, SMALL, THIRD, Heard, make_job, run_out
+
+Make = Callable[..., Machine]
+
+
+def test_a_job_alone_takes_its_reading_and_its_steps(make_machine: Make, heard: Heard) -> None:
+    machine, job = make_machine(), make_job(1)
+    machine.accept(job, 0.0)
+    run_out(machine)
+    reading_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
+    step_s = (8e9 + 1050 * 1e5) / (0.77 * 1e12) + STEP_FIXED_S + STEP_PER_JOB_S
+    assert [at_s for _, at_s in heard.first] == pytest.approx([reading_s])
+    assert [at_s for _, at_s in heard.finished] == pytest.approx([reading_s + 100 * step_s])
+
+
+def test_reading_and_writing_halve_each_other(make_machine: Make, heard: Heard) -> None:
+    machine = make_machine()
+    machine.accept(make_job(1, output=1000), 0.0)
+    machine.wake(machine.next_event_s())
+    started_s = heard.first[0][1]
+    machine.accept(make_job(2), started_s)
+    machine.wake(machine.next_event_s())
+    alone_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
+    assert heard.first[1][1] - started_s == pytest.approx(2 * alone_s)
+
+
+def test_prompts_are_read_in_the_order_they_came(make_machine: Make, heard: Heard) -> None:
+    machine = make_machine()
+    for number in (3, 1, 2):
+        machine.accept(make_job(number), 0.0)
+    run_out(machine)
+    assert [number for number, _ in heard.first] == [3, 1, 2]
+
+
+def test_a_job_waits_until_its_context_fits(make_machine: Make, heard: Heard) -> None:
+    machine = make_machine()
+    room_tokens = int(machine.kv_capacity / 1e5)
+    machine.accept(make_job(1, prompt=room_tokens - 200, output=100), 0.0)
+    machine.accept(make_job(2, prompt=500, output=100), 0.0)
+    run_out(machine)
+    assert heard.first[1][1] > heard.finished[0][1]
+
+
+def test_a_job_too_large_for_the_memory_runs_alone(make_machine: Make, heard: Heard) -> None:
+    machine = make_machine()
+    machine.accept(make_job(1, prompt=int(2 * machine.kv_capacity / 1e5)), 0.0)
+    run_out(machine)
+    assert len(heard.finished) == 1
+
+
+def test_a_cold_model_is_loaded_before_the_prompt_is_read(make_machine: Make, heard: Heard) -> None:
+    machine, job = make_machine(), make_job(1, model=LARGE)
+    machine.accept(job, 0.0)
+    assert machine.states[LARGE.number] is ModelState.LOADING
+    run_out(machine)
+    assert not job.was_warm
+    assert heard.first[0][1] >= machine.site.cold_load_s(LARGE)
+
+
+def test_the_least_recently_used_idle_model_makes_room(make_machine: Make) -> None:
+    machine = make_machine(warm=(0, 1))
+    machine.accept(make_job(1, model=SMALL), 1.0)
+    run_out(machine)
+    machine.accept(make_job(2, model=THIRD), 50.0)
+    assert machine.states[LARGE.number] is ModelState.ON_DISK
+    assert machine.states[SMALL.number] is ModelState.WARM
+
+
+def test_a_model_in_use_is_never_thrown_out(make_machine: Make) -> None:
+    machine = make_machine(warm=(0,), gpu=Gpu("tiny", 14.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
+    machine.accept(make_job(1, model=SMALL, output=5000), 0.0)
+    machine.accept(make_job(2, model=LARGE), 0.1)
+    assert machine.states[SMALL.number] is ModelState.WARM
+    assert machine.states[LARGE.number] is ModelState.ON_DISK
+    run_out(machine)
+    assert machine.states[LARGE.number] is ModelState.WARM
+
+
+def test_a_dead_machine_loses_all_jobs_and_comes_back_as_it_started(make_machine: Make) -> None:
+    machine = make_machine()
+    jobs = [make_job(n, model=model) for n, model in enumerate((SMALL, SMALL, LARGE))]
+    for job in jobs:
+        machine.accept(job, 0.0)
+    assert {job.number for job in machine.die(0.01)} == {0, 1, 2}
+    machine.revive(10.0)
+    assert machine.jobs == 0
+    assert machine.kv_used == machine.active_weights == 0.0
+    assert machine.states[SMALL.number] is ModelState.WARM
+    assert machine.states[LARGE.number] is ModelState.ON_DISK
+
+
+def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> None:
+    rng = random.Random(7)  # noqa: S311 (repeatable)
+    machine = make_machine(warm=(0, 1), gateways=3)
+    now_s = 0.0
+    for number in range(200):
+        now_s += rng.random() * 0.05
+        while machine.next_event_s() <= now_s:
+            machine.wake(machine.next_event_s())
+        job = make_job(number, model=rng.choice((SMALL, LARGE, THIRD)), prompt=rng.randrange(1, 3000), output=50)
+        job.gateway = rng.randrange(3)
+        machine.accept(job, now_s)
+        if rng.random() < 0.1:
+            machine.remove(rng.choice(machine.all_jobs()), now_s)
+        for gateway, share in enumerate(machine.shares):
+            own = [job for job in machine.all_jobs() if job.gateway == gateway]
+            assert share.jobs == len(own)
+            assert share.kv_read_bytes == pytest.approx(sum(job.kv_read_bytes for job in own), abs=1.0)
+            assert share.unread_s == pytest.approx(
+                sum(machine.prefill_s(job) for job in own if not job.is_read), abs=1e-6
+            )
+            assert set(share.models) == {job.model.number for job in own}
+        assert machine.jobs == sum(share.jobs for share in machine.shares)
+    run_out(machine, events=10_000)
+    assert machine.jobs == 0
+    assert machine.kv_used == machine.kv_read == machine.active_weights == 0.0
+
+
+@pytest.mark.parametrize("case", ["idle", "backlog", "cold", "memory"])
+def test_a_machine_knows_why_its_first_token_will_be_late(make_machine: Make, case: str) -> None:
+    machine, job = make_machine(), make_job(9, model=LARGE if case == "cold" else SMALL)
+    job.expected_output = 100
+    alone_s = machine.prefill_s(job)
+    if case == "backlog":
+        machine.accept(make_job(1, prompt=5000), 0.0)
+    if case == "memory":
+        machine.accept(make_job(1, prompt=1, output=int(machine.kv_capacity / 1e5) - 2), 0.0)
+    own_s = machine.own_ttft_s(job, 0.0)
+    least_s = {"idle": 0.0, "backlog": 5 * alone_s, "cold": machine.site.cold_load_s(LARGE), "memory": 0.3}[case]
+    assert own_s >= alone_s + least_s
+    assert case != "idle" or own_s == pytest.approx(alone_s)

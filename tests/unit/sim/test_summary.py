@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sparewatt.sim.plot import draw
+from sparewatt.sim.spot import all_models, network_row, spot_rows
+from sparewatt.sim.study import Question, make_case, run_policy, study
+from sparewatt.sim.summary import gini, mean_of, outcome_of, summarise
+from tests.unit.sim.conftest import make_job
+
+QUESTION = Question(nodes=20, rate=4.0, duration_s=10.0, seeds=2, policies=("balanced", "least-loaded"))
+KEYS = [
+    "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit", "gini",
+    "gap_to_oracle",
+]  # fmt: skip
+
+
+def test_a_job_without_an_end_counts_as_a_time_out() -> None:
+    case = make_case(QUESTION, None, seed=1)
+    done, never = make_job(1, model=case.scenario.models[0]), make_job(2, model=case.scenario.models[0])
+    done.site, done.first_token_s, done.finished_s = 0, 1.0, 2.0
+    numbers = summarise(outcome_of([done, never]), [done, never], case.scenario)
+    assert numbers.e2e_mean == (2.0 + 300.0) / 2
+    assert numbers.failed == 0.5
+    assert numbers.slo == 0.5
+
+
+def test_gini_is_zero_for_equals_and_near_one_for_a_winner() -> None:
+    assert gini(np.ones(10)) == pytest.approx(0.0)
+    assert gini(np.array([0.0] * 99 + [1.0])) == pytest.approx(0.99)
+    assert gini(np.zeros(5)) == 0.0
+
+
+def test_the_answer_has_the_documented_shape() -> None:
+    found = study(QUESTION).as_dict()
+    assert list(found) == ["policies", "oracle", "bound"]
+    policies, oracle, bound = found["policies"], found["oracle"], found["bound"]
+    assert isinstance(policies, dict)
+    assert list(policies) == list(QUESTION.policies)
+    for numbers in (*policies.values(), oracle, bound):
+        assert list(numbers) == KEYS
+    assert oracle["gap_to_oracle"] == 0.0  # type: ignore[index]
+
+
+def test_numbers_are_means_over_seeds() -> None:
+    runs = study(QUESTION).policies["balanced"]
+    assert len(runs) == 2
+    assert mean_of(runs).e2e_mean == pytest.approx((runs[0].e2e_mean + runs[1].e2e_mean) / 2)
+
+
+def test_the_picture_shows_every_policy_and_both_yardsticks() -> None:
+    picture = draw(study(QUESTION))
+    ET.fromstring(picture)  # noqa: S314 (our own picture)
+    for words in ("balanced", "least-loaded", "oracle", "bound"):
+        assert words in picture
+
+
+def test_renting_whole_cards_is_never_cheaper_than_full_ones() -> None:
+    case = make_case(replace(QUESTION, nodes=60), None, seed=1)
+    run = run_policy(case, "balanced")
+    rows = spot_rows(run.jobs, duration_s=QUESTION.duration_s)
+    assert all(0 < row.full_usd <= row.whole_usd for row in rows)
+    full, whole = all_models(rows)
+    assert 0 < full <= whole
+    row = network_row(case, run)
+    assert row.usd > 0
+    assert 0 < row.round_trip_s[0] <= row.round_trip_s[1]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from sparewatt.core.refusal import REFUSALS_PER_JOB_MAX
+from sparewatt.sim.scenario import Faults
+from sparewatt.sim.study import NAMES, Case, Question, Run, make_case, run_oracle, run_policy, study
+
+SMALL = Question(nodes=24, rate=5.0, duration_s=10.0, seeds=1)
+
+
+def make(question: Question = SMALL, **changes: object) -> Case:
+    return make_case(replace(question, **changes), None, seed=1)  # type: ignore[arg-type]
+
+
+def digest(run: Run) -> str:
+    rows = [(job.number, job.site, job.attempts, job.refusals, job.first_token_s, job.finished_s) for job in run.jobs]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_accepted_job_leaves_its_machine_exactly_once(name: str) -> None:
+    case = make(faults=Faults(flaky=0.3, mtbf_s=120.0))
+    run = run_policy(case, name)
+    seen = run.world.outcomes
+    there = sum(machine.jobs for machine in run.world.machines)
+    assert seen["failed"] + seen["lost"] > 0
+    assert seen["accepted"] == seen["finished"] + seen["failed"] + seen["lost"] + there
+
+
+@pytest.mark.parametrize("name", ["balanced", "neuralgrid-kind", "p2c"])
+def test_the_same_seed_gives_the_same_run(name: str) -> None:
+    assert digest(run_policy(make(gateways=3), name)) == digest(run_policy(make(gateways=3), name))
+
+
+def test_the_oracle_is_the_same_twice_and_another_seed_is_not() -> None:
+    assert digest(run_oracle(make())) == digest(run_oracle(make()))
+    other = make_case(SMALL, None, seed=2)
+    assert digest(run_oracle(make())) != digest(run_oracle(other))
+
+
+def test_no_job_ends_before_it_could_and_none_is_dropped() -> None:
+    case = make()
+    run = run_policy(case, "balanced")
+    assert len(run.outcome.e2e_s) == len([job for job in case.jobs() if job.arrived_s >= 60.0])
+    for job in run.jobs:
+        assert job.first_token_s is not None
+        assert job.finished_s is not None
+        assert job.arrived_s < job.first_token_s < job.finished_s
+
+
+def test_nodes_refuse_late_jobs_and_never_more_often_than_allowed() -> None:
+    run = run_policy(make(rate=25.0, gateways=4, heartbeat_s=10.0), "balanced")
+    assert run.world.outcomes["refused"] > 0
+    assert max(job.refusals for job in run.jobs) <= REFUSALS_PER_JOB_MAX
+
+
+def test_baselines_promise_nothing_and_are_refused_nothing() -> None:
+    run = run_policy(make(rate=25.0), "least-loaded")
+    assert run.world.outcomes["refused"] == 0
+
+
+def test_nobody_beats_the_bound() -> None:
+    answer = study(replace(SMALL, policies=("balanced", "p2c")))
+    bound = answer.bound[0]
+    assert bound.e2e_mean <= answer.oracle[0].e2e_mean
+    assert all(bound.e2e_mean <= runs[0].e2e_mean for runs in answer.policies.values())
+
+
+def test_the_oracle_avoids_garbage_and_others_do_not_know() -> None:
+    faults = Faults(garbage=0.3)
+    assert run_oracle(make(faults=faults)).numbers.garbage == 0.0
+    assert run_policy(make(faults=faults), "balanced").numbers.garbage > 0.0
+
+
+def test_faults_change_nothing_else_about_the_fleet() -> None:
+    honest, spoilt = make().scenario.sites, make(faults=Faults(liars=0.5)).scenario.sites
+    assert sum(site.claims > 1 for site in spoilt) == 12
+    assert [replace(site, claims=1.0) for site in spoilt] == list(honest)
