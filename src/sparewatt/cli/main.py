@@ -6,6 +6,7 @@ and heavy parts (tables, HTTP, JSON types) inside them.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -54,7 +55,7 @@ class Program(LazyGroup):
         _replace_what_cannot_be_encoded()
         words = list(sys.argv[1:] if args is None else args)
         code = self._run(words, prog_name=prog_name or PROGRAM)
-        sys.exit(_flushed(code))
+        sys.exit(_written_out(code, as_json=asks_for_json(words)))
 
     def _run(self, words: list[str], *, prog_name: str) -> int:
         as_json = asks_for_json(words)
@@ -69,6 +70,10 @@ class Program(LazyGroup):
             return exit_code_of(error)
         except ModuleNotFoundError as error:
             return _report_missing(error, words=words, as_json=as_json)
+        except OSError:
+            if not stdout_is_broken():
+                raise
+            return ExitCode.FAILURE
         return result if isinstance(result, int) else ExitCode.OK
 
 
@@ -132,14 +137,36 @@ def _replace_what_cannot_be_encoded() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _flushed(code: int) -> int:
-    """Write out what is left. A reader that went away (`| head`) is no news to anybody."""
+def stdout_is_broken() -> bool:
+    """Whether stdout takes no more; what it did not take stays with it, so that this can be asked again."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
+        return True
+    return False
+
+
+def _written_out(code: int, *, as_json: bool) -> int:
+    """Write out what is left. A reader that went away (`| head`) is no news to anybody, a full disk is."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _report_unwritable(error, as_json=as_json)
         return ExitCode.FAILURE
     return code
+
+
+def _report_unwritable(error: OSError, *, as_json: bool) -> None:
+    told: dict[str, object] = {
+        "message": f"The output cannot be written: {error.strerror or type(error).__name__}.",
+        "type": "output_error",
+        "param": None,
+        "code": "output_error",
+    }
+    with contextlib.suppress(OSError):  # stderr may lead to the same place
+        _report(told, as_json=as_json)
 
 
 @click.group(

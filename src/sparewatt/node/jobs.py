@@ -30,6 +30,10 @@ class Jobs:
         self._limit_tps = limit_tps
         self._clock = clock
         self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
+        self._begun: set[IncomingJob] = set()
+        """Jobs of which the model server has sent something."""
+        inventory.count_mine = self.count
+        inventory.on_lost = self.give_up_waiting
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -62,6 +66,13 @@ class Jobs:
         if task is not None:
             task.cancel()
 
+    def give_up_waiting(self, why: str) -> None:
+        """The model server does not answer any more: what has not begun can still be done elsewhere."""
+        for job in [job for job in self._tasks if job not in self._begun]:
+            task = self._tasks.pop(job)
+            job.fail(Fail(code="backend_timeout", message=why[:500], load=self.load()))
+            task.cancel()
+
     async def wait_until_idle(self, timeout_s: float) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
@@ -77,6 +88,7 @@ class Jobs:
 
     def _over(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
         self._tasks.pop(job, None)
+        self._begun.discard(job)
         if not task.cancelled() and (error := task.exception()) is not None:  # nobody foresaw it: tell the gateway
             _log.warning("job_crashed", error=repr(error))
             job.fail(Fail(code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load()))
@@ -117,7 +129,9 @@ class Jobs:
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
-                first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
+                if first_byte_s is None:
+                    first_byte_s = self._clock.now_s() - began_s
+                    self._begun.add(job)
                 if assembler is None:
                     await job.data(chunk)
                 else:

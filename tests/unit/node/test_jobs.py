@@ -229,7 +229,7 @@ async def test_the_load_that_goes_with_a_failure_does_not_count_the_job_that_fai
 
 async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -> None:
     await occupy(rig, 1)
-    await rig.inventory.refresh_load(rig.jobs.count)
+    await rig.inventory.refresh()
     assert rig.jobs.load() == NodeLoad(running=1, foreign=0)
     rig.link.receive(encode_frame(Op.CANCEL, 1))
     await until(lambda: rig.jobs.count() == 0)
@@ -239,7 +239,7 @@ async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -
 async def test_work_that_did_not_come_from_here_is_strangers(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=1)
     async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
-        await rig.inventory.refresh_load(rig.jobs.count)
+        await rig.inventory.refresh()
     assert rig.jobs.load() == NodeLoad(foreign=1)
 
 
@@ -293,3 +293,13 @@ async def test_idle_is_when_the_last_job_ended(rig: Rig) -> None:
     assert not await rig.jobs.wait_until_idle(0.01)
     await rig.jobs.close()
     assert await rig.jobs.wait_until_idle(0)
+
+
+async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(rig: Rig) -> None:
+    await rig.fault("stall_after_tokens", after_tokens=0)
+    await occupy(rig, 1)
+    rig.jobs.give_up_waiting("the model server does not answer")
+    assert rig.jobs.count() == 1, "something of it was passed on: only the gateway can judge"
+    rig.jobs._begun.clear()
+    rig.jobs.give_up_waiting("the model server does not answer")
+    assert rig.jobs.count() == 0
