@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Origin:
     match_id: str | None = None
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Origin:
+    def of(cls, headers: Message) -> Origin:
         told = {name: headers.get(f"x-sparewatt-{name}") or None for name in ("node", "region", "attempts", "match-id")}
         attempts = told["attempts"]
         counted = int(attempts) if attempts and attempts.isdecimal() else None

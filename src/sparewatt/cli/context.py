@@ -157,7 +157,7 @@ def _earlier_files(pointer: Path) -> list[Path]:
 
 
 def _ready_files(pointer: Path) -> list[Path]:
-    """Newest first. Version 0.1.0 noted one file, as `ready_file`."""
+    """Newest first. An older pointer holds one file, as `ready_file`."""
     noted = _read_object(pointer)
     if noted is None:
         return []
@@ -168,12 +168,12 @@ def _ready_files(pointer: Path) -> list[Path]:
 
 
 def _remembered_networks(environ: Mapping[str, str]) -> Iterator[Network]:
-    """The networks started here whose files are still there, newest first."""
+    """The networks started here whose files are still there, newest first; who uses one looks at its encryption."""
     for ready_file in _ready_files(pointer_file(environ)):
         ready = _read_object(ready_file)
         if ready is not None:
             base_url, api_key = (_text(ready, name, of=ready_file) for name in ("base_url", "api_key"))
-            yield Network(_normal_url(base_url), _checked_key(api_key))
+            yield Network(_checked_url(base_url, insecure=True), _checked_key(api_key))
 
 
 def _read_object(path: Path) -> dict[str, object] | None:

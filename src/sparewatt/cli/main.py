@@ -7,6 +7,7 @@ and heavy parts (tables, HTTP, JSON types) inside them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -22,6 +23,9 @@ from sparewatt.cli.groups import Lazy, LazyGroup
 from sparewatt.core.errors import SparewattError
 
 PROGRAM = "sparewatt"
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""A full disk, a quota, a limit, a terminal that is gone: no bug of this program."""
 
 SECTIONS = {
     "Use a network": {
@@ -70,10 +74,10 @@ class Program(LazyGroup):
             return exit_code_of(error)
         except ModuleNotFoundError as error:
             return _report_missing(error, words=words, as_json=as_json)
-        except OSError:
-            if not stdout_is_broken():
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
                 raise
-            return ExitCode.FAILURE
+            return _report_unwritable(error, as_json=as_json)
         return result if isinstance(result, int) else ExitCode.OK
 
 
@@ -137,28 +141,25 @@ def _replace_what_cannot_be_encoded() -> None:
             stream.reconfigure(errors="replace")
 
 
-def stdout_is_broken() -> bool:
-    """Whether stdout takes no more; what it did not take stays with it, so that this can be asked again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
-
-
 def _written_out(code: int, *, as_json: bool) -> int:
     """Write out what is left. A reader that went away (`| head`) is no news to anybody, a full disk is."""
     try:
         sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            _report_unwritable(error, as_json=as_json)
+    except BrokenPipeError:
+        _silence_stdout()
         return ExitCode.FAILURE
+    except OSError as error:
+        return _report_unwritable(error, as_json=as_json)
     return code
 
 
-def _report_unwritable(error: OSError, *, as_json: bool) -> None:
+def _silence_stdout() -> None:
+    """What it did not take is given up, or the interpreter would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report_unwritable(error: OSError, *, as_json: bool) -> int:
+    _silence_stdout()
     told: dict[str, object] = {
         "message": f"The output cannot be written: {error.strerror or type(error).__name__}.",
         "type": "output_error",
@@ -167,6 +168,7 @@ def _report_unwritable(error: OSError, *, as_json: bool) -> None:
     }
     with contextlib.suppress(OSError):  # stderr may lead to the same place
         _report(told, as_json=as_json)
+    return ExitCode.FAILURE
 
 
 @click.group(
