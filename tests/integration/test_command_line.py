@@ -62,6 +62,29 @@ def test_a_created_key_works_until_it_is_revoked(shared_network: Network) -> Non
     assert key["key"] not in ended.stderr + ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "scope"),
+    [(("keys",), "admin"), (("keys", "revoke", "key_1"), "admin"), (("node", "token"), "node")],
+)
+def test_a_key_without_the_scope_is_told_which_to_ask_for(
+    shared_network: Network, words: tuple[str, ...], scope: str
+) -> None:
+    key = run(shared_network, "keys", "create", "cli-scope-test").stdout.strip()
+    ended = run(shared_network, *words, key=key)
+    assert ended.returncode == 3
+    assert f"needs the scope '{scope}'" in ended.stderr
+    assert f"Ask the operator for a key with the scope '{scope}'." in ended.stderr
+    assert f"{key[:12]}…" in ended.stderr
+    assert key not in ended.stderr
+
+
+def test_json_of_an_answer_tells_who_gave_it(shared_network: Network) -> None:
+    told = json.loads(run(shared_network, "chat", shared_network.model, "hello", "--json").stdout)["sparewatt"]
+    assert told["match_id"].startswith("match_")
+    assert told["node"].startswith("0x")
+    assert told["attempts"] == 1
+
+
 def test_a_join_token_is_printed_alone(shared_network: Network) -> None:
     ended = run(shared_network, "node", "token")
     assert ended.returncode == 0, ended.stderr

@@ -29,7 +29,7 @@ from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
 from tests.integration.cascade import all_serving, check_texts, is_serving, kill_under_streams, nodes, pid_of
 from tests.integration.networks import Network, start_network
-from tests.processes import end_process, start_process, tail, wait_until
+from tests.processes import commands_of, end_process, start_process, tail, wait_until
 
 SPECS = NodeSpecs(
     name="stranger",
@@ -145,6 +145,7 @@ def running(output: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
 @contextlib.contextmanager
 def home_node(network: Network, folder: Path, name: str, *, token: str, **engine: object) -> Iterator[HomeNode]:
     """A stranger's machine: a model server that was there before, and a node that fronts it."""
+    folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     engine_flags = [f"--{flag.replace('_', '-')}={value}" for flag, value in engine.items()]
     join = ("sparewatt", "node", "join", network.root_url, f"--token={token}", f"--name={name}", "--region=attic")
@@ -191,7 +192,6 @@ def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--token=join-sw-nonsense", "--backend=http://127.0.0.1:9"), "join token is not known"),
         (("--serve=/nowhere/model.gguf",), "no file"),
         (("--colour=red",), "No such option"),
         (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "not an amount"),
@@ -252,3 +252,53 @@ def test_twenty_streams_survive_a_node_killed_before_their_first_token(network: 
     check_texts(done, prompt=prompt, max_tokens=20)
     assert done.broken == 0
     assert done.moved > 0
+
+
+def join(network: Network, folder: Path, *flags: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A join that must end by itself."""
+    argv = [sys.executable, "-m", "sparewatt", "node", "join", url or network.root_url, f"--data={folder}", *flags]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_dead_model_server_is_told_before_a_token_is_spent(network: Network, tmp_path: Path) -> None:
+    token = new_token(network)
+    ended = join(network, tmp_path, f"--token={token}", f"--backend=http://127.0.0.1:{free_port()}")
+    assert ended.returncode == 1
+    assert "No model server answers" in ended.stderr
+    with home_node(network, tmp_path / "again", "late", token=token):
+        assert is_serving(network, "late")
+
+
+def test_a_wrong_address_and_a_wrong_token_are_told_at_once(network: Network, tmp_path: Path) -> None:
+    with home_node(network, tmp_path / "a", "other", token=new_token(network)) as home:
+        ended = join(network, tmp_path / "c", f"--backend={home.backend}", "--token=join-sw-nonsense")
+        assert ended.returncode == 1
+        assert "join token is not known" in ended.stderr
+        ended = join(network, tmp_path / "b", f"--backend={home.backend}", url=home.backend)
+        assert ended.returncode == 1
+        assert "no Sparewatt gateway" in ended.stderr
+
+
+def test_a_second_agent_on_the_same_key_is_refused(network: Network, tmp_path: Path) -> None:
+    with home_node(network, tmp_path, "twin", token=new_token(network)) as home:
+        ended = join(network, tmp_path, f"--backend={home.backend}")
+        assert ended.returncode == 1
+        assert str(home.process.pid) in ended.stderr
+        assert is_serving(network, "twin")
+
+
+def test_a_hung_model_server_loses_its_jobs_to_others(network: Network, tmp_path: Path) -> None:
+    wait_until(lambda: all_serving(network), "not all nodes are serving")
+    engines = [pid for pid, command in commands_of(network.descendants()).items() if "sparewatt.testing" in command]
+    best = ask(network, "POST", "/v1/match", {"model": network.model}).json()["ranked"][0]["name"]
+    port = next(
+        word for word in commands_of(network.descendants())[pid_of(network, best)].split() if "--backend" in word
+    )
+    hung = next(pid for pid in engines if port.rsplit(":", 1)[1] in commands_of(network.descendants())[pid])
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        reply = ask(network, "POST", "/v1/chat/completions", chat_body(network, "anybody there", max_tokens=5))
+        assert reply.status == 200
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    wait_until(lambda: bool(nodes(network)[best]["models"]), "its model is not back")

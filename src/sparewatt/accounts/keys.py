@@ -19,7 +19,7 @@ Scope = Literal["inference", "node", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
 KEY_PREFIX = "sk-sw-"
 SHOWN_CHARS = 12
-_WHERE = "Make one with 'sparewatt keys create', and send it as 'Authorization: Bearer sk-sw-…'."
+_WHERE = "Ask the operator for one ('sparewatt keys create'), and send it as 'Authorization: Bearer sk-sw-…'."
 
 
 def new_secret(*, rng: Rng) -> str:

@@ -8,42 +8,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import click
-import msgspec
 
 from sparewatt.cli import output
+from sparewatt.cli.answer import Answer, Chunk, NodeNames, Origin
 from sparewatt.cli.client import ANSWER_TIMEOUT_S, Client, ErrorObject, decode
+from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import POLICIES, json_option, network_options
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 
 _PATH = "/chat/completions"
+_LEAVE = {"/exit", "/quit", "exit", "quit"}
+_HELP = "/exit or /quit leaves, and so do Ctrl-D and Ctrl-C twice. Ctrl-C stops an answer. All else is asked."
 
 Message = dict[str, str]
-
-
-class Delta(msgspec.Struct):
-    content: str | None = None
-
-
-class Choice(msgspec.Struct):
-    delta: Delta = msgspec.field(default_factory=Delta)
-    finish_reason: str | None = None
-
-
-class Usage(msgspec.Struct):
-    completion_tokens: int | None = None
-
-
-class Chunk(msgspec.Struct):
-    """One event of an answer: some text, the usage at the end, or an error in place of the rest."""
-
-    choices: list[Choice] = []
-    usage: Usage | None = None
-    error: ErrorObject | None = None
 
 
 @dataclass(slots=True)
@@ -69,73 +51,8 @@ class Settings:
         return {"X-Sparewatt-Policy": self.policy} if self.policy else {}
 
 
-@dataclass(slots=True)
-class Answer:
-    """An answer as it grows; complete or not, it can be described at any time."""
-
-    asked_s: float
-    texts: list[str] = field(default_factory=list)
-    headers: dict[str, str] = field(default_factory=dict)
-    first_token_s: float | None = None
-    last_token_s: float | None = None
-    counted_tokens: int | None = None
-    finish_reason: str | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
-
-    @property
-    def tokens(self) -> int:
-        """As the network counts them; until it says, the pieces that came."""
-        return len(self.texts) if self.counted_tokens is None else self.counted_tokens
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        if self.first_token_s is None or self.last_token_s is None or self.last_token_s <= self.first_token_s:
-            return None
-        return (self.tokens - 1) / (self.last_token_s - self.first_token_s)
-
-    def add(self, chunk: Chunk, *, now_s: float) -> str:
-        """Take in one event; returns the text it brought."""
-        if chunk.usage and chunk.usage.completion_tokens is not None:
-            self.counted_tokens = chunk.usage.completion_tokens
-        if not chunk.choices:
-            return ""
-        choice = chunk.choices[0]
-        self.finish_reason = choice.finish_reason or self.finish_reason
-        return self._add_text(choice.delta.content or "", now_s=now_s)
-
-    def _add_text(self, text: str, *, now_s: float) -> str:
-        if text:
-            self.first_token_s = now_s if self.first_token_s is None else self.first_token_s
-            self.last_token_s = now_s
-            self.texts.append(text)
-        return text
-
-    def summary(self) -> str:
-        """Who answered, how fast, and under which id to ask why."""
-        node = self.headers.get("node")
-        waited_ms = None if self.first_token_s is None else (self.first_token_s - self.asked_s) * 1000
-        parts = [
-            output.short_node(node) if node else "unknown node",
-            self.headers.get("region") or "unknown region",
-            f"first token {output.format_ms(waited_ms)}",
-            f"{output.format_rate(self.tokens_per_s)} tokens/s",
-            f"{self.tokens} tokens",
-            *self._remarks(),
-            self.headers.get("match-id") or "no match id",
-        ]
-        return " · ".join(parts)
-
-    def _remarks(self) -> list[str]:
-        attempts = self.headers.get("attempts", "1")
-        remarks = [] if attempts in {"", "0", "1"} else [f"{attempts} attempts"]
-        return remarks + (["cut at the token limit"] if self.finish_reason == "length" else [])
-
-
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.argument("prompt", required=False)
 @click.option("--system", metavar="TEXT", help="Instructions that come before the conversation.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Longest answer.")
@@ -173,10 +90,7 @@ def chat(
         return
     messages = [*opening, {"role": "user", "content": _prompt_text(prompt)}]
     if as_json:
-        reply = client.post(
-            _PATH, settings.body(messages, stream=False), headers=settings.headers(), timeout_s=ANSWER_TIMEOUT_S
-        )
-        output.print_json(reply.json())
+        print_completion(client, settings, messages)
     else:
         answer_once(client, settings, messages)
 
@@ -199,20 +113,26 @@ def _piped_text() -> str:
     return piped.decode("utf-8", errors="replace")
 
 
+def print_completion(client: Client, settings: Settings, messages: list[Message]) -> None:
+    """The API's own object, with what its headers say under `sparewatt`."""
+    body = settings.body(messages, stream=False)
+    reply = client.post(_PATH, body, headers=settings.headers(), timeout_s=ANSWER_TIMEOUT_S)
+    output.print_json(reply.parse(dict) | {"sparewatt": Origin.of(reply.headers).as_json()})
+
+
 def answer_once(client: Client, settings: Settings, messages: list[Message]) -> None:
     answer = Answer(time.monotonic())
     try:
         receive(client, settings, messages, answer)
     finally:
         _end_line(answer)
-    output.note(answer.summary())
+    _tell_who(answer, NodeNames(client))
 
 
 def receive(client: Client, settings: Settings, messages: list[Message], answer: Answer) -> None:
     """Stream one answer to stdout and into `answer`, which keeps what came even if this raises."""
     with client.stream(_PATH, settings.body(messages, stream=True), headers=settings.headers()) as stream:
-        names = ("node", "region", "attempts", "match-id")
-        answer.headers = {name: stream.headers.get(f"x-sparewatt-{name}", "") for name in names}
+        answer.origin = Origin.of(stream.headers)
         for data in stream.events():
             chunk = decode(data, Chunk)
             if chunk.error is not None:
@@ -225,6 +145,13 @@ def _stream_error(client: Client, told: ErrorObject) -> CliError:
     error = client.error(told, status=200)
     error.exit_code = ExitCode.FAILURE
     return error
+
+
+def _tell_who(answer: Answer, names: NodeNames) -> None:
+    """The line below an answer. Only a person wants a node's name, which takes a request."""
+    node = answer.origin.node
+    name = names.name_of(node) if node and sys.stderr.isatty() else None
+    output.note(answer.summary(node_name=name))
 
 
 def _write(text: str) -> None:
@@ -243,11 +170,11 @@ def converse(
 ) -> None:
     """Ask and answer until the input ends. Every question is sent with all that was said before."""
     _enable_line_editing()
-    output.note(f"You are talking to {settings.model}. Ctrl-C stops an answer, Ctrl-D leaves.")
+    output.note(f"You are talking to {settings.model}. Ctrl-C stops an answer, Ctrl-D leaves, /help says more.")
     messages = list(opening)
-    while (question := _next_question(read_line)) is not None:
-        if question.strip():
-            messages = _take_turn(client, settings, messages, question)
+    names = NodeNames(client)
+    for question in questions(read_line):
+        messages = _take_turn(client, settings, messages, question, names=names)
 
 
 def _enable_line_editing() -> None:
@@ -258,19 +185,38 @@ def _enable_line_editing() -> None:
         return
 
 
-def _next_question(read_line: Callable[[str], str]) -> str | None:
-    try:
-        return read_line("> ")
-    except EOFError:
-        print()
-        return None
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        output.note("Ctrl-D leaves.")
-        return ""
+def questions(read_line: Callable[[str], str]) -> Iterator[str]:
+    """What is typed, until it is a word that leaves, the input ends, or Ctrl-C is pressed twice in a row."""
+    interrupts = 0
+    while interrupts < 2:
+        try:
+            line = read_line("> ")
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            interrupts += 1
+            _answer_interrupt(leaves=interrupts == 2)
+            continue
+        interrupts = 0
+        word = line.strip().lower()
+        if word in _LEAVE:
+            return
+        if word == "/help":
+            output.note(_HELP)
+        elif word:
+            yield line
 
 
-def _take_turn(client: Client, settings: Settings, messages: list[Message], question: str) -> list[Message]:
+def _answer_interrupt(*, leaves: bool) -> None:
+    print(file=sys.stderr)
+    if not leaves:
+        output.note("Ctrl-C again leaves, and so does Ctrl-D.")
+
+
+def _take_turn(
+    client: Client, settings: Settings, messages: list[Message], question: str, *, names: NodeNames
+) -> list[Message]:
     """The conversation after this question; a question that got no answer is forgotten."""
     asked = [*messages, {"role": "user", "content": question}]
     answer = Answer(time.monotonic())
@@ -284,7 +230,7 @@ def _take_turn(client: Client, settings: Settings, messages: list[Message], ques
         _report_and_go_on(error)
     else:
         _end_line(answer)
-        output.note(answer.summary())
+        _tell_who(answer, names)
     return [*asked, {"role": "assistant", "content": answer.text}] if answer.texts else messages
 
 

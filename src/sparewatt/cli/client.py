@@ -36,16 +36,18 @@ ANSWER_TIMEOUT_S = 600.0
 _READ_BYTES = 64 * 1024
 
 _NEXT_STEPS = {
-    "invalid_api_key": "Set SPAREWATT_API_KEY to a key of this network, or create one with 'sparewatt keys create'.",
-    "permission_denied": "Use a key whose scopes allow this: 'sparewatt keys list' shows them.",
+    "invalid_api_key": "Set SPAREWATT_API_KEY to a key of this network, or ask its operator for one.",
     "model_not_found": "See what is served with 'sparewatt models'.",
     "match_not_found": "Only recent matches are kept. 'sparewatt chat' prints the id of each.",
     "key_not_found": "See the keys with 'sparewatt keys list'.",
     "no_eligible_node": "See which rule excludes each node with 'sparewatt match MODEL'.",
-    "no_capacity": "Try again in a moment. 'sparewatt nodes' shows who is busy.",
-    "queue_full": "Try again in a moment. 'sparewatt nodes' shows who is busy.",
+    "no_capacity": "See who is busy with 'sparewatt nodes'.",
+    "queue_full": "See who is busy with 'sparewatt nodes'.",
     "low_priority_shed": "Try again later, or with normal priority.",
 }
+
+_SCOPES_NEEDED = {"keys": "admin", "join-tokens": "node"}
+"""By the first word of the path; every other needs `inference`."""
 
 
 class ErrorObject(msgspec.Struct):
@@ -104,8 +106,8 @@ class Client:
         """The gateway's address, as nodes dial it."""
         return self._network.base_url.removesuffix("/v1")
 
-    def get(self, path: str) -> Reply:
-        return self._call("GET", path)
+    def get(self, path: str, *, timeout_s: float | None = None) -> Reply:
+        return self._call("GET", path, timeout_s=timeout_s)
 
     def delete(self, path: str) -> Reply:
         return self._call("DELETE", path)
@@ -151,12 +153,12 @@ class Client:
         headers: Mapping[str, str] | None,
         timeout_s: float,
     ) -> Iterator[http.client.HTTPResponse]:
-        connection = _connection(self._network)
+        connection = _connection(self._network, timeout_s=min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             with _explained(self._network):
                 response = self._send(connection, method, path, body=body, headers=headers, timeout_s=timeout_s)
             try:
-                self._refuse_errors(response)
+                self._refuse_errors(response, path)
                 yield response
             finally:
                 response.close()
@@ -193,16 +195,16 @@ class Client:
             raise CliError(f"The answer is larger than {REPLY_BODY_BYTES_MAX // 1024**2} MiB.")
         return body
 
-    def _refuse_errors(self, response: http.client.HTTPResponse) -> None:
+    def _refuse_errors(self, response: http.client.HTTPResponse, path: str) -> None:
         if 200 <= response.status < 300:
             return
         try:
             told = msgspec.json.decode(self._whole_body(response), type=_ErrorBody).error
         except (msgspec.DecodeError, UnicodeDecodeError):
             told = ErrorObject()
-        raise self.error(told, status=response.status, retry_after=response.headers.get("Retry-After"))
+        raise self.error(told, status=response.status, retry_after=response.headers.get("Retry-After"), path=path)
 
-    def error(self, told: ErrorObject, *, status: int, retry_after: str | None = None) -> ApiError:
+    def error(self, told: ErrorObject, *, status: int, retry_after: str | None = None, path: str = "") -> ApiError:
         """The exception for an error object, with the key taken out should the other side repeat it."""
         code = str(told.code) if told.code is not None else f"http_{status}"
         message = told.message or f"The network answered with HTTP status {status} and did not say why."
@@ -212,19 +214,25 @@ class Client:
             api_code=code,
             api_type=told.type,
             api_param=told.param,
-            next_step=_next_step(code, status=status, retry_after=retry_after),
+            next_step=_next_step(code, status=status, retry_after=retry_after, path=path),
             exit_code=exit_code_for(status=status, code=code),
         )
 
 
-def _next_step(code: str, *, status: int, retry_after: str | None) -> str:
+def _next_step(code: str, *, status: int, retry_after: str | None, path: str) -> str:
+    """What the caller can do; never something that this key may not."""
+    if status == 403:
+        return f"Ask the operator for a key with the scope '{scope_needed(path)}'."
     if code in _NEXT_STEPS:
         return _NEXT_STEPS[code]
     if retry_after and retry_after.isdecimal():
         return f"Try again in {retry_after} s."
-    if status in {401, 403}:
-        return _NEXT_STEPS["invalid_api_key"]
-    return ""
+    return _NEXT_STEPS["invalid_api_key"] if status == 401 else ""
+
+
+def scope_needed(path: str) -> str:
+    """The scope that a key needs for a request path."""
+    return _SCOPES_NEEDED.get(path.split("/")[1] if "/" in path else "", "inference")
 
 
 class EventStream:
@@ -286,14 +294,12 @@ class SseParser:
         return event
 
 
-def _connection(network: Network) -> http.client.HTTPConnection:
+def _connection(network: Network, *, timeout_s: float) -> http.client.HTTPConnection:
     parts = urlsplit(network.base_url)
     host = parts.hostname or ""
     if parts.scheme == "https":
-        return http.client.HTTPSConnection(
-            host, parts.port, timeout=CONNECT_TIMEOUT_S, context=ssl.create_default_context()
-        )
-    return http.client.HTTPConnection(host, parts.port, timeout=CONNECT_TIMEOUT_S)
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=ssl.create_default_context())
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
 
 
 @contextmanager

@@ -1,12 +1,17 @@
-"""`sparewatt completion`: the script that lets a shell complete commands and options."""
+"""`sparewatt completion`: the script that lets a shell complete commands and options, and the names of models.
+
+A shell waits for the words with every press of TAB, so asking the network is short and fails in silence.
+"""
 
 from __future__ import annotations
 
 import click
 
 from sparewatt.cli import output
-from sparewatt.cli.context import json_option
+from sparewatt.cli.context import json_option, resolve_network
 from sparewatt.cli.errors import CliError
+
+_ASK_TIMEOUT_S = 1.0
 
 
 @click.command()
@@ -36,3 +41,21 @@ def _script(program: click.Command, shell: str) -> str:
     if kind is None:
         raise CliError(f"There is no completion for {shell}.")
     return kind(program, {}, "sparewatt", "_SPAREWATT_COMPLETE").source()
+
+
+def complete_model(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The served models whose names begin like this; none where the network cannot be asked."""
+    try:
+        return [name for name in _served(ctx) if name.startswith(incomplete)]
+    except CliError:
+        return []
+
+
+def _served(ctx: click.Context) -> list[str]:
+    from sparewatt.cli.client import Client
+    from sparewatt.cli.models import ModelList
+
+    asked = {name: ctx.params.get(name) for name in ("base_url", "api_key")}
+    network = resolve_network(**asked, insecure=bool(ctx.params.get("insecure")))
+    reply = Client(network).get("/models", timeout_s=_ASK_TIMEOUT_S)
+    return [output.clean(model.id) for model in reply.parse(ModelList).data]

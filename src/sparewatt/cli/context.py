@@ -1,7 +1,7 @@
 """Which network a command talks to, and the options every such command shares.
 
 The address and the key come from the options, else from the environment, else from the network last started on this
-machine. A key that belongs to one network is never sent to another one's address.
+machine that is still there. A key that belongs to one network is never sent to another one's address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import ipaddress
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,10 @@ from sparewatt.cli.errors import CliError, ExitCode
 R = TypeVar("R")
 
 POLICIES = ("fast", "balanced", "economy", "neuralgrid")
+SCOPES = ("inference", "node", "admin")
+
+_REMEMBERED_MAX = 5
+"""Networks started on one machine at the same time are few; older ones are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +44,37 @@ def resolve_network(
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Network:
-    """Options before environment before the network last started here."""
+    """Options before environment before the networks started here."""
     environ = os.environ if environ is None else environ
     url = base_url or environ.get("SPAREWATT_BASE_URL") or None
     key = api_key or environ.get("SPAREWATT_API_KEY") or None
     asked = _checked_url(url, insecure=insecure) if url else None
     if asked and key:
         return Network(asked, _checked_key(key))
-    last = _last_network(environ, insecure=insecure)
-    return _filled_from(last, base_url=asked, api_key=_checked_key(key) if key else None)
+    if asked:
+        return _network_at(asked, environ)
+    last = _last_network(environ)
+    return Network(_checked_url(last.base_url, insecure=insecure), _checked_key(key) if key else last.api_key)
 
 
-def _filled_from(last: Network | None, *, base_url: str | None, api_key: str | None) -> Network:
-    """What was not said is taken from the last network, but its key only for its own address."""
-    if base_url is None and last is None:
-        raise CliError(
-            "No network is known. Start one with 'make up' or 'sparewatt up', "
-            "or set SPAREWATT_BASE_URL and SPAREWATT_API_KEY."
-        )
-    if last is not None and base_url in {None, last.base_url}:
-        return Network(last.base_url, api_key or last.api_key)
+def _network_at(base_url: str, environ: Mapping[str, str]) -> Network:
+    """The network of this address, if it was started here: a key goes to no other address than its own."""
+    for network in _remembered_networks(environ):
+        if network.base_url == base_url:
+            return network
     raise CliError(
         "There is no API key for this address.",
         next_step="Set SPAREWATT_API_KEY, or pass --api-key.",
         exit_code=ExitCode.AUTH,
+    )
+
+
+def _last_network(environ: Mapping[str, str]) -> Network:
+    for network in _remembered_networks(environ):
+        return network
+    raise CliError(
+        "No network is known. Start one with 'make up' or 'sparewatt up', "
+        "or set SPAREWATT_BASE_URL and SPAREWATT_API_KEY."
     )
 
 
@@ -119,7 +130,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def pointer_file(environ: Mapping[str, str] | None = None) -> Path:
-    """Where this machine notes the network that was started last."""
+    """Where this machine notes the networks that were started last."""
     environ = os.environ if environ is None else environ
     state = environ.get("XDG_STATE_HOME")
     folder = Path(state) if state else Path.home() / ".local" / "state"
@@ -127,25 +138,42 @@ def pointer_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def remember_network(ready_file: Path) -> None:
-    """Make the network of `ready_file` the one that commands on this machine talk to."""
+    """Make the network of `ready_file` the one that commands on this machine talk to, as long as it is there."""
     pointer = pointer_file()
     pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    newest = ready_file.absolute()
+    paths = [newest, *(path for path in _earlier_files(pointer) if path != newest)][:_REMEMBERED_MAX]
     fresh = pointer.with_name(f"{pointer.name}.{os.getpid()}")
-    fresh.write_text(json.dumps({"ready_file": str(ready_file.absolute())}) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps({"ready_files": [str(path) for path in paths]}) + "\n", encoding="utf-8")
     fresh.replace(pointer)
 
 
-def _last_network(environ: Mapping[str, str], *, insecure: bool) -> Network | None:
-    """The network last started here; none if its files are gone."""
-    pointer = _read_object(pointer_file(environ))
-    if pointer is None:
-        return None
-    ready_file = Path(_text(pointer, "ready_file", of=pointer_file(environ)))
-    ready = _read_object(ready_file)
-    if ready is None:
-        return None
-    base_url = _checked_url(_text(ready, "base_url", of=ready_file), insecure=insecure)
-    return Network(base_url, _checked_key(_text(ready, "api_key", of=ready_file)))
+def _earlier_files(pointer: Path) -> list[Path]:
+    """What stood in the pointer; one that cannot be read is written anew."""
+    try:
+        return _ready_files(pointer)
+    except CliError:
+        return []
+
+
+def _ready_files(pointer: Path) -> list[Path]:
+    """Newest first. An older pointer holds one file, as `ready_file`."""
+    noted = _read_object(pointer)
+    if noted is None:
+        return []
+    paths = noted.get("ready_files", [noted.get("ready_file")])
+    if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
+        raise _damaged(pointer)
+    return [Path(path) for path in paths]
+
+
+def _remembered_networks(environ: Mapping[str, str]) -> Iterator[Network]:
+    """The networks started here whose files are still there, newest first; who uses one looks at its encryption."""
+    for ready_file in _ready_files(pointer_file(environ)):
+        ready = _read_object(ready_file)
+        if ready is not None:
+            base_url, api_key = (_text(ready, name, of=ready_file) for name in ("base_url", "api_key"))
+            yield Network(_checked_url(base_url, insecure=True), _checked_key(api_key))
 
 
 def _read_object(path: Path) -> dict[str, object] | None:

@@ -14,7 +14,8 @@ from enum import IntEnum
 
 from sparewatt.core.errors import SparewattError
 
-_KEY = re.compile(r"sk-sw-[\w-]+")
+_KEY = re.compile(r"sk-sw-(?![0-9a-f]{1,6}…)[\w-]+")
+"""A key, but not the start of one as the network shows it (`sk-sw-4b31f0…`), which tells whose it is."""
 
 
 class ExitCode(IntEnum):

@@ -1,7 +1,8 @@
-"""Two kinds of click group.
+"""Two kinds of click group, and a command without a name.
 
 `LazyGroup` knows its commands by import path and imports one only when it is called, so that `--help` is fast.
 `DefaultGroup` has a command that is meant when none is named: `sparewatt models` is `sparewatt models list`.
+`Unnamed` is such a command that people know only by its group: `sparewatt match MODEL`.
 """
 
 from __future__ import annotations
@@ -64,10 +65,23 @@ class LazyGroup(click.Group):
         return words + click.Command.shell_complete(self, ctx, incomplete)
 
 
+class _UnnamedContext(click.Context):
+    @property
+    def command_path(self) -> str:
+        return self.parent.command_path if self.parent else super().command_path
+
+
+class Unnamed(click.Command):
+    """A command whose usage lines leave out its own name."""
+
+    context_class = _UnnamedContext
+
+
 class DefaultGroup(click.Group):
     """A group with a command for when none is named.
 
-    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one.
+    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one. Options may come
+    before the name of a command: `models --json show ID`.
     """
 
     def __init__(self, *args: Any, default: str, takes_word: bool = False, **kwargs: Any) -> None:
@@ -77,9 +91,27 @@ class DefaultGroup(click.Group):
         self.takes_word = takes_word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing and self._means_default(ctx, args):
-            args = [self.default, *args]
+        if not ctx.resilient_parsing:
+            args = self._name_first(args)
+            args = [self.default, *args] if self._means_default(ctx, args) else args
         return super().parse_args(ctx, args)
+
+    def _name_first(self, args: list[str]) -> list[str]:
+        at = self._first_word(args)
+        return args if at is None or args[at] not in self.commands else [args[at], *args[:at], *args[at + 1 :]]
+
+    def _first_word(self, args: list[str]) -> int | None:
+        """Where the first word stands that is neither an option nor the value of one."""
+        options = [param for param in self.commands[self.default].params if isinstance(param, click.Option)]
+        take_value = {name for option in options if not option.is_flag for name in option.opts}
+        is_value = False
+        for at, word in enumerate(args):
+            if word == "--":
+                return None
+            if not is_value and not word.startswith("-"):
+                return at
+            is_value = not is_value and word in take_value
+        return None
 
     def _means_default(self, ctx: click.Context, args: list[str]) -> bool:
         if not args:

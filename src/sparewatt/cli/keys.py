@@ -9,7 +9,7 @@ import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
-from sparewatt.cli.context import json_option, network_options, quiet_option
+from sparewatt.cli.context import SCOPES, json_option, network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup
 
 
@@ -48,7 +48,15 @@ def keys() -> None:
 
 @keys.command("create")
 @click.argument("name", default="cli")
-@click.option("--scope", "scopes", multiple=True, default=("inference",), show_default=True, help="May be repeated.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    default=("inference",),
+    show_default=True,
+    help="What the key may do: inference asks models, node lends machines, admin manages keys. May be repeated.",
+)
 @json_option
 @network_options
 def create_key(client: Client, *, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
@@ -114,7 +122,8 @@ def revoke_key(client: Client, *, key_id: str, as_json: bool) -> None:
 def _print_keys(found: list[Key]) -> None:
     now_s = time.time()
     columns = output.left("ID", "NAME", "PREFIX", "SCOPES", "CREATED", "STATE")
-    output.print_table(columns, [_row(key, now_s=now_s) for key in found])
+    may_drop = ("CREATED", "PREFIX", "SCOPES", "STATE")
+    output.print_table(columns, [_row(key, now_s=now_s) for key in found], may_drop=may_drop)
 
 
 def _row(key: Key, *, now_s: float) -> list[str]:

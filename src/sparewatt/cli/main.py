@@ -6,6 +6,8 @@ and heavy parts (tables, HTTP, JSON types) inside them.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import json
 import os
@@ -21,6 +23,9 @@ from sparewatt.cli.groups import Lazy, LazyGroup
 from sparewatt.core.errors import SparewattError
 
 PROGRAM = "sparewatt"
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""A full disk, a quota, a limit, a terminal that is gone: no bug of this program."""
 
 SECTIONS = {
     "Use a network": {
@@ -58,7 +63,7 @@ class Program(LazyGroup):
         _replace_what_cannot_be_encoded()
         words = list(sys.argv[1:] if args is None else args)
         code = self._run(words, prog_name=prog_name or PROGRAM)
-        sys.exit(_flushed(code))
+        sys.exit(_written_out(code, as_json=asks_for_json(words)))
 
     def _run(self, words: list[str], *, prog_name: str) -> int:
         as_json = asks_for_json(words)
@@ -73,6 +78,10 @@ class Program(LazyGroup):
             return exit_code_of(error)
         except ModuleNotFoundError as error:
             return _report_missing(error, words=words, as_json=as_json)
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            return _report_unwritable(error, as_json=as_json)
         return result if isinstance(result, int) else ExitCode.OK
 
 
@@ -136,14 +145,34 @@ def _replace_what_cannot_be_encoded() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _flushed(code: int) -> int:
-    """Write out what is left. A reader that went away (`| head`) is no news to anybody."""
+def _written_out(code: int, *, as_json: bool) -> int:
+    """Write out what is left. A reader that went away (`| head`) is no news to anybody, a full disk is."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return ExitCode.FAILURE
+    except OSError as error:
+        return _report_unwritable(error, as_json=as_json)
     return code
+
+
+def _silence_stdout() -> None:
+    """What it did not take is given up, or the interpreter would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report_unwritable(error: OSError, *, as_json: bool) -> int:
+    _silence_stdout()
+    told: dict[str, object] = {
+        "message": f"The output cannot be written: {error.strerror or type(error).__name__}.",
+        "type": "output_error",
+        "param": None,
+        "code": "output_error",
+    }
+    with contextlib.suppress(OSError):  # stderr may lead to the same place
+        _report(told, as_json=as_json)
+    return ExitCode.FAILURE
 
 
 @click.group(

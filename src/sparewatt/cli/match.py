@@ -16,10 +16,17 @@ from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import POLICIES, json_option, network_options
 from sparewatt.cli.errors import ExitCode
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, Unnamed
 
 _BAR_CHARS = 24
 _REJECTED_SHOWN = 20
+_PART_HEADERS = {"price": "PRICED"}
+"""Where a part's name alone would mislead: the money itself stands in a column of its own."""
+
+_PART_NOTES = {
+    "price": "priced is the price, counted as time",
+    "jitter": "jitter spreads near ties: a fixed hash of match and node",
+}
 
 
 class Job(msgspec.Struct):
@@ -79,6 +86,7 @@ class Explanation(msgspec.Struct):
     outcome: str = "none"
     attempts: list[Attempt] = []
     nearest_relaxations: list[str] = []
+    why_nobody: str | None = None
 
 
 @click.group(cls=DefaultGroup, default="preview", takes_word=True, subcommand_metavar="MODEL | explain ID")
@@ -92,10 +100,16 @@ def match() -> None:
     """
 
 
-@match.command("preview", hidden=True)
+@match.command("preview", cls=Unnamed, hidden=True)
 @click.argument("model")
 @click.option("--prompt-tokens", type=click.IntRange(min=1), default=500, show_default=True, help="Tokens sent.")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True, help="Tokens wanted back.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="The most tokens wanted back; the estimate is the smaller of this and what the model typically writes.",
+)
 @click.option("--policy", type=click.Choice(POLICIES), default="balanced", show_default=True, help="How to rank.")
 @json_option
 @network_options
@@ -166,12 +180,9 @@ def _facts(told: Explanation) -> list[tuple[str, output.Cell | str]]:
 def _print_funnel(told: Explanation) -> None:
     output.print_title("Filters")
     rows: list[output.Row] = [["all nodes", "", str(told.candidates_total), _bar(told.candidates_total, told)]]
-    rows += [
-        [step.filter, f"-{step.dropped}" if step.dropped else "0", str(step.left), _bar(step.left, told)]
-        for step in told.funnel
-    ]
-    bar = output.Column("", whole=True)
-    output.print_table([*output.left("FILTER"), *output.right("DROPPED", "LEFT"), bar], rows)
+    rows += [[step.filter, str(step.dropped), str(step.left), _bar(step.left, told)] for step in told.funnel]
+    columns = [*output.left("FILTER"), *output.right("DROPPED", "LEFT"), *output.left("")]
+    output.print_table(columns, rows, may_drop=("",))
 
 
 def _bar(n: int, told: Explanation) -> str:
@@ -187,7 +198,7 @@ def _print_rejected(rejected: Sequence[Rejected]) -> None:
         [output.short_node(node.node, node.name), node.reason.replace("_", " "), node.detail or ""]
         for node in rejected[:_REJECTED_SHOWN]
     ]
-    output.print_table(output.left("NODE", "REASON", "DETAIL"), rows)
+    output.print_table([*output.left("NODE", "REASON"), *output.prose("DETAIL")], rows, may_drop=("DETAIL",))
     if len(rejected) > _REJECTED_SHOWN:
         print(f"and {len(rejected) - _REJECTED_SHOWN} more; --json prints all")
 
@@ -196,13 +207,17 @@ def _print_ranked(told: Explanation) -> None:
     in_ms = told.ranked[0].cost_s is not None
     shown, idle = _part_names(told.ranked)
     output.print_title("Candidates, expected cost in ms, least first" if in_ms else "Candidates, score, best first")
-    columns = [
-        *output.left("", "NODE", "REGION"),
-        *output.right("COST" if in_ms else "SCORE", *(name.upper() for name in shown), "PRICE"),
-    ]
-    output.print_table(columns, [_candidate_row(node, shown=shown, chosen=told.chosen) for node in told.ranked])
-    if idle:
-        print(f"Zero for all: {', '.join(idle)}")
+    headers = [_PART_HEADERS.get(name, name.replace("_", " ").upper()) for name in shown]
+    columns = [*output.left("", "NODE", "REGION"), *output.right("COST" if in_ms else "SCORE", *headers, "USD")]
+    rows = [_candidate_row(node, shown=shown, chosen=told.chosen) for node in told.ranked]
+    output.print_table(columns, rows, may_drop=["REGION", "USD", *reversed(headers)])
+    output.print_lines(_part_notes(shown, idle))
+
+
+def _part_notes(shown: Sequence[str], idle: Sequence[str]) -> list[str]:
+    """What the headers alone do not say."""
+    zeros = [f"Zero for all: {', '.join(idle)}"] if idle else []
+    return zeros + [note for name, note in _PART_NOTES.items() if name in shown]
 
 
 def _part_names(ranked: Sequence[Candidate]) -> tuple[list[str], list[str]]:
@@ -238,10 +253,11 @@ def _print_attempts(attempts: Sequence[Attempt]) -> None:
     columns = [
         *output.left("NODE", "OUTCOME"),
         *output.right("START", "FIRST", "END", "TOKENS"),
-        output.Column("TIME LINE", whole=True),
-        *output.left("REASON"),
+        *output.left("TIME LINE"),
+        *output.prose("REASON"),
     ]
-    output.print_table(columns, [_attempt_row(attempt, end_ms=end_ms) for attempt in attempts])
+    may_drop = ("TIME LINE", "TOKENS", "START", "END", "FIRST", "REASON")
+    output.print_table(columns, [_attempt_row(attempt, end_ms=end_ms) for attempt in attempts], may_drop=may_drop)
 
 
 def _attempt_row(attempt: Attempt, *, end_ms: float) -> list[str]:
@@ -274,13 +290,20 @@ def time_line(attempt: Attempt, *, end_ms: float) -> str:
 
 def _print_verdict(told: Explanation) -> None:
     print()
-    if told.chosen is not None:
-        output.print_lines([f"{'Would go' if told.dry_run else 'Went'} to {_name_of(told, told.chosen)}."])
-        return
-    print("No node can take this job." if told.dry_run else "No node took this job.")
-    if told.nearest_relaxations:
+    output.print_lines([_verdict(told)])
+    if told.chosen is None and told.nearest_relaxations:
         print("What would help most:")
         output.print_lines(f"  - {relaxation}" for relaxation in told.nearest_relaxations)
+
+
+def _verdict(told: Explanation) -> str:
+    """One sentence on where the job goes, or went, or why nowhere."""
+    if told.chosen is None:
+        return told.why_nobody or ("No node can take this job." if told.dry_run else "No node took this job.")
+    if told.outcome == "failed":
+        broke_off = any(attempt.tokens for attempt in told.attempts)
+        return "Nobody answered to the end." if broke_off else "Nobody answered."
+    return f"{'Would go' if told.dry_run else 'Went'} to {_name_of(told, told.chosen)}."
 
 
 def _name_of(told: Explanation, node: str) -> str:

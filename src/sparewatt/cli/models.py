@@ -7,6 +7,7 @@ import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
+from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup
 
@@ -69,11 +70,11 @@ def list_models(client: Client, *, as_json: bool, quiet: bool) -> None:
     elif found:
         _print_models(found)
     else:
-        output.note("No node serves a model right now. Lend one with 'sparewatt node', or see 'sparewatt nodes'.")
+        output.note("No node serves a model right now. Lend one with 'sparewatt node join', or see 'sparewatt nodes'.")
 
 
 @models.command("show")
-@click.argument("model_id", metavar="ID")
+@click.argument("model_id", metavar="ID", shell_complete=complete_model)
 @json_option
 @network_options
 def show_model(client: Client, *, model_id: str, as_json: bool) -> None:
@@ -97,7 +98,8 @@ def _print_models(found: list[Model]) -> None:
         *output.left("QUANTIZATION"),
         *output.right("$/1M IN", "$/1M OUT"),
     ]
-    output.print_table(columns, [_row(model) for model in found])
+    may_drop = ("QUANTIZATION", "CONTEXT", "WARM", "NODES", "$/1M IN", "$/1M OUT")
+    output.print_table(columns, [_row(model) for model in found], may_drop=may_drop)
 
 
 def _row(model: Model) -> list[str]:

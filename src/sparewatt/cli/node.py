@@ -62,6 +62,8 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
       sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080
       sparewatt node join http://127.0.0.1:8484 --serve model.gguf
     """
+    if flags["backend_url"] and flags["serve"]:
+        raise click.UsageError("--backend fronts a server that runs, --serve starts one: give one of them.")
     import asyncio
 
     from sparewatt.core.errors import JoinRefused, StartupError

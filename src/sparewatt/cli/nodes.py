@@ -113,7 +113,7 @@ def list_nodes(client: Client, *, as_json: bool, quiet: bool) -> None:
     elif found:
         _print_nodes(found)
     else:
-        output.note("No node has joined yet. Lend this machine with 'sparewatt node'.")
+        output.note("No node has joined yet. Lend this machine with 'sparewatt node join'.")
 
 
 @nodes.command("show")
@@ -163,7 +163,8 @@ def _print_nodes(found: list[Node]) -> None:
         *output.right("MODELS", "RUNNING", "QUEUED", "RTT", "SEEN"),
     ]
     now_s = time.time()
-    output.print_table(columns, [_node_row(node, now_s=now_s) for node in found])
+    may_drop = ("SEEN", "RTT", "QUEUED", "MODELS", "HARDWARE", "RUNNING", "REGION")
+    output.print_table(columns, [_node_row(node, now_s=now_s) for node in found], may_drop=may_drop)
 
 
 def _node_row(node: Node, *, now_s: float) -> output.Row:
@@ -240,7 +241,8 @@ def _print_node_models(found: list[NodeModel]) -> None:
         *output.left("QUANTIZATION"),
         *output.right("$/1M IN", "$/1M OUT"),
     ]
-    output.print_table(columns, [_model_row(model) for model in found])
+    may_drop = ("QUANTIZATION", "CONTEXT", "$/1M IN", "$/1M OUT")
+    output.print_table(columns, [_model_row(model) for model in found], may_drop=may_drop)
 
 
 def _model_row(model: NodeModel) -> output.Row:

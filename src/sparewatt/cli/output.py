@@ -1,5 +1,7 @@
 """How results look: rich tables on a terminal, plain aligned text in a pipe, and how numbers are written.
 
+A terminal that is too narrow for a table gets fewer columns, never shortened ones; a pipe always gets them all.
+
 Names and texts come from other people's machines, so control characters are taken out before they reach a terminal.
 """
 
@@ -7,14 +9,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 UNKNOWN = "-"
+
+_GAP = 2
+_PROSE_CHARS_MIN = 16
+"""Below this, wrapped words are harder to read than a column that was left out."""
 
 _STATES = {
     "online": ("●", "#2DD4BF"),
@@ -36,11 +46,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """On a narrow terminal, words wrap and `whole` cells do not: numbers and bars."""
+    """Only prose wraps. Ids, names and numbers stay whole, so that they can be copied."""
 
     header: str
     right: bool = False
-    whole: bool = False
+    prose: bool = False
 
 
 Row = Sequence[Cell | str]
@@ -51,11 +61,20 @@ def left(*headers: str) -> list[Column]:
 
 
 def right(*headers: str) -> list[Column]:
-    return [Column(header, right=True, whole=True) for header in headers]
+    return [Column(header, right=True) for header in headers]
+
+
+def prose(*headers: str) -> list[Column]:
+    return [Column(header, prose=True) for header in headers]
 
 
 def on_terminal() -> bool:
     return sys.stdout.isatty()
+
+
+def no_colour() -> bool:
+    """As https://no-color.org has it: any text but the empty one."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def print_json(value: object) -> None:
@@ -73,10 +92,11 @@ def print_title(text: str) -> None:
     _print_styled(clean(text), style="bold")
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def print_table(columns: Sequence[Column], rows: Sequence[Row], *, may_drop: Sequence[str] = ()) -> None:
+    """`may_drop` names the columns that a narrow terminal leaves out, the least important first."""
     cells = [[_cell(value) for value in row] for row in rows]
     if on_terminal():
-        _print_rich(columns, cells)
+        _print_fitting(columns, cells, may_drop=may_drop)
     else:
         _print_plain(columns, cells)
 
@@ -91,7 +111,7 @@ def print_facts(facts: Sequence[tuple[str, Cell | str]]) -> None:
 
 def note(text: str) -> None:
     """A line beside the result: on stderr, so that it never mixes with what a pipe reads."""
-    dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    dim = sys.stderr.isatty() and not no_colour()
     text = clean(text)
     print(f"\x1b[2m{text}\x1b[0m" if dim else text, file=sys.stderr)
 
@@ -104,23 +124,64 @@ def _print_styled(text: str, *, style: str) -> None:
     if not on_terminal():
         print(text)
         return
+    console = _console(width=_terminal_chars())
+    console.print(text, style=style or None, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def _console(*, width: int) -> Console:
     from rich.console import Console
 
-    Console(force_terminal=True).print(text, style=style or None, markup=False, highlight=False, emoji=False)
+    return Console(force_terminal=True, color_system=None if no_colour() else "auto", width=width)
 
 
-def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-    from rich.console import Console
+def _terminal_chars() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _print_fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, may_drop: Sequence[str]) -> None:
+    room = _terminal_chars()
+    widths = [_least_chars(column, [row[i].text for row in rows]) for i, column in enumerate(columns)]
+    least = {column.header: width for column, width in zip(columns, widths, strict=True)}
+    dropped = to_drop(least, may_drop=may_drop, room=room)
+    kept = [i for i, column in enumerate(columns) if column.header not in dropped]
+    needed = sum(widths[i] + _GAP for i in kept) - _GAP
+    _print_rich([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], width=max(room, needed))
+    if named := ", ".join(header for header in dropped if header):
+        note(f"{room} columns: left out {named}; --json shows all")
+
+
+def _least_chars(column: Column, texts: Sequence[str]) -> int:
+    """The width below which a column would lose something."""
+    from rich.cells import cell_len
+
+    widest = max((cell_len(text) for text in texts), default=0)
+    return max(cell_len(column.header), min(widest, _PROSE_CHARS_MIN) if column.prose else widest)
+
+
+def to_drop(least_chars: Mapping[str, int], *, may_drop: Sequence[str], room: int) -> list[str]:
+    """The headers to leave out, in the order of `may_drop`, until the others fit; all of them if they never do."""
+    needed = sum(chars + _GAP for chars in least_chars.values()) - _GAP
+    dropped: list[str] = []
+    for header in may_drop:
+        if needed <= room:
+            break
+        needed -= least_chars[header] + _GAP
+        dropped.append(header)
+    return dropped
+
+
+def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int) -> None:
+    """A `width` beyond the terminal's lets the terminal break the lines, which copies as one."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(Text(column.header), justify=justify, no_wrap=column.whole, overflow="fold")
+        table.add_column(Text(column.header), justify=justify, no_wrap=not column.prose, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
-    Console(force_terminal=True).print(table)
+    _console(width=width).print(table)
 
 
 def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
@@ -170,8 +231,12 @@ def format_count(n: float | None) -> str:
 
 
 def format_rate(value: float | None) -> str:
-    """Tokens per second or TFLOPS: three digits are all that is known of them."""
-    return UNKNOWN if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    """Tokens per second or TFLOPS: three digits are all that is known of them, and a small one keeps its own."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def format_ms(ms: float | None) -> str:

@@ -76,7 +76,7 @@ Sparewatt is up. Stop it with Ctrl-C.
 
   Base URL    {ready.base_url}
   API key     {ready.api_key}
-  Dashboard   {ready.dashboard_url}
+  Dashboard   {ready.dashboard_url}  (a plain status page for now)
 
 Ask it something:
 
@@ -89,7 +89,7 @@ print(c.chat.completions.create(model='{ready.model}', messages=[{{'role': 'user
 
   .venv/bin/sparewatt chat {ready.model}
 
-Lend another machine's GPU (on that machine):
+Lend a GPU: a node of your own, on this machine (from another one the gateway needs TLS, see the README):
 
-  sparewatt node join {root_url} --token {ready.join_token}
+  SPAREWATT_NODE_TOKEN={ready.join_token} .venv/bin/sparewatt node join {root_url}
 """

@@ -9,9 +9,8 @@ import aiohttp
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import LinkLost, ProtocolViolation
+from sparewatt.core.errors import LinkLost, ProtocolViolation, StartupError
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
-from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink
@@ -22,8 +21,6 @@ from sparewatt.node.jobs import Jobs
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.signing import SigningKey
-
-_log = Log("sparewatt.node")
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
@@ -58,21 +55,39 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._tell = tell
+        self._url = settings.gateway_url.rstrip("/").removesuffix("/v1")
+        self._has_joined = False
         self._link: GatewayLink | None = None
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Stay joined until asked to stop. Raises JoinRefused when dialling again cannot help."""
+        """Stay joined until asked to stop. Raises JoinRefused or StartupError when dialling again cannot help."""
         failures = 0
         while not self._stopping.is_set():
             joined_at_s = self._clock.now_s()
+            why = ""
             try:
                 await self._join_once()
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
-                _log.info("link_lost", why=str(error)[:200] or type(error).__name__)
+                self._refuse_hopeless(error)
+                why = str(error)[:200] or type(error).__name__
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
-            await self._pause(backoff_s(failures, rng=self._rng))
+            wait_s = backoff_s(failures, rng=self._rng)
+            if not self._stopping.is_set():
+                self._tell(f"no link to {self._url} ({why}); dialling again in {wait_s:.0f} s")
+            await self._pause(wait_s)
+
+    def _refuse_hopeless(self, error: Exception) -> None:
+        """Before the first join, an address that is no gateway is a mistake to be told, not a fault to wait out."""
+        if self._has_joined:
+            return
+        if isinstance(error, aiohttp.WSServerHandshakeError):
+            raise StartupError(
+                f"{self._url} is no Sparewatt gateway: it answered {error.status}. Check the address."
+            ) from None
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            raise StartupError(f"{self._url} cannot be found. Check the address.") from None
 
     async def drain(self) -> None:
         """Finish running jobs, take no new ones, then leave."""
@@ -89,7 +104,7 @@ class Agent:
             return
 
     async def _join_once(self) -> None:
-        url = self._settings.gateway_url.rstrip("/").removesuffix("/v1")
+        url = self._url
         async with asyncio.timeout(DIAL_S):
             ws = await self._session.ws_connect(url + LINK_PATH, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0)
         socket = AiohttpSocket(ws)
@@ -103,6 +118,7 @@ class Agent:
                 agent_version=__version__,
                 rng=self._rng,
             )
+            self._has_joined = True
             self._tell(f"joined {url} as {self._key.address}")
             await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
         finally:
@@ -137,7 +153,6 @@ class Agent:
         while True:
             if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
-            await self._inventory.refresh_load(self._jobs.count)
             link.send_load(self._jobs.load())
             await asyncio.sleep(heartbeat_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
+from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
@@ -51,6 +53,8 @@ class Inventory:
         self._slots = 1
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
+        self.count_mine: Callable[[], int] = lambda: 0
+        self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
         self._look = asyncio.Event()
         self._measure_not_before_s: dict[str, float] = {}
@@ -66,11 +70,11 @@ class Inventory:
         """Something failed: ask the server now instead of at the next round."""
         self._look.set()
 
-    async def refresh_load(self, count_mine: Callable[[], int]) -> None:
+    async def _refresh_load(self) -> None:
         """Count the requests on the server that did not come from here; jobs may start and end while it answers."""
-        mine_before = count_mine()
+        mine_before = self.count_mine()
         load = await self._backend.load()
-        mine = max(mine_before, count_mine())
+        mine = max(mine_before, self.count_mine())
         self.foreign_requests = max(0, load.running - mine) if load else 0
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
 
@@ -96,10 +100,12 @@ class Inventory:
         try:
             self._models = [model for model in await self._backend.models() if self._can_be_reported(model)]
             self._slots = await self._backend.slots()
+            await self._refresh_load()
         except BackendError as error:
             if self._models:
-                _log.warning("backend_lost", why=str(error))
+                self._tell(f"the model server does not answer ({error})")
             self._models = []
+            self.on_lost(str(error))
         self._publish()
         for model in self._models:
             await self._measure_if_new(model)
@@ -156,7 +162,7 @@ class Inventory:
 
     def _make_specs(self) -> NodeSpecs:
         return NodeSpecs(
-            name=self._settings.name or "node",
+            name=self._settings.name or (socket.gethostname()[:NAME_CHARS_MAX] or "node"),
             region=self._settings.region,
             gpu=self._hardware.gpu,
             gpu_count=self._hardware.gpu_count,

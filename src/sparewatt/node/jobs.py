@@ -38,6 +38,8 @@ class Jobs:
         self._turns: dict[IncomingJob, Turn] = {}
         self._writing = Writing()
         self._reading = ReadingShare()
+        inventory.count_mine = self.count
+        inventory.on_lost = self.give_up_waiting
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -73,6 +75,14 @@ class Jobs:
     def cancel(self, job: IncomingJob) -> None:
         task = self._tasks.get(job)
         if task is not None:
+            task.cancel()
+
+    def give_up_waiting(self, why: str) -> None:
+        """The model server does not answer any more: what has not begun can still be done elsewhere."""
+        for job in [job for job, turn in self._turns.items() if turn.first_token_s is None]:
+            task = self._tasks[job]
+            self._forget(job)
+            job.fail(Fail(code="backend_timeout", message=why[:500], load=self.load()))
             task.cancel()
 
     async def wait_until_idle(self, timeout_s: float) -> bool:
@@ -176,7 +186,8 @@ class Jobs:
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
-                first_byte_s = self._clock.now_s() - began_s if first_byte_s is None else first_byte_s
+                if first_byte_s is None:
+                    first_byte_s = self._clock.now_s() - began_s
                 if not has_spoken and (has_spoken := _speaks(chunk)):
                     self._note_first_token(job)
                 if assembler is None:

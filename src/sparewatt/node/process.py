@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import JoinRefused, StartupError
 from sparewatt.core.rng import SystemRng
 from sparewatt.node.agent import Agent
+from sparewatt.node.backends.model import BackendError
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import detect_hardware
 from sparewatt.node.identity import load_or_create_key
@@ -21,12 +23,22 @@ from sparewatt.node.jobs import Jobs
 from sparewatt.node.measure import FILE, MeasuredFile
 from sparewatt.node.serving import model_server
 from sparewatt.node.settings import NodeSettings
+from sparewatt.supervisor.data_dir import DataDir
 from sparewatt.supervisor.signals import stop_event
+
+SERVER_TRIES, SERVER_PAUSE_S = 20, 0.5
+TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 
 
 async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
     """Serve until stopped. Raises StartupError or JoinRefused."""
     check_gateway_url(settings.gateway_url, insecure=settings.insecure)
+    os.environ.pop(TOKEN_ENV, None)  # read by now; the model server that we may start has no business with it
+    with DataDir(settings.data_dir):  # two agents with one key would take the link from each other for ever
+        await _run_in_data_dir(settings, tell=tell)
+
+
+async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
     clock, rng = SystemClock(), SystemRng()
     key = load_or_create_key(settings.data_dir, rng=rng)
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
@@ -37,12 +49,26 @@ async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> No
         backend = OpenAIBackend(backend_url, session)
         measured = MeasuredFile(settings.data_dir / FILE)
         inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
+        await _wait_for_server(backend, backend_url)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
         agent = Agent(
             settings, key=key, inventory=inventory, jobs=jobs, session=session, clock=clock, rng=rng, tell=tell
         )
         await _run_until_stopped(agent, inventory)
         await jobs.close()
+
+
+async def _wait_for_server(backend: OpenAIBackend, url: str) -> None:
+    """A server that is just starting gets a moment; none at all is told before a join token is spent on it."""
+    for _ in range(SERVER_TRIES):
+        try:
+            await backend.models()
+        except BackendError as error:
+            why = str(error)
+            await asyncio.sleep(SERVER_PAUSE_S)
+        else:
+            return
+    raise StartupError(f"No model server answers at {url} ({why}). Start it first, or name another with --backend.")
 
 
 async def _run_until_stopped(agent: Agent, inventory: Inventory) -> None:
@@ -56,7 +82,7 @@ async def _run_until_stopped(agent: Agent, inventory: Inventory) -> None:
                 await agent.drain()
             await joined
             looking.cancel()
-    except* JoinRefused as group:
+    except* (JoinRefused, StartupError) as group:
         raise group.exceptions[0] from None
 
 

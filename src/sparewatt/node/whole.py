@@ -27,6 +27,7 @@ class Assembler:
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._done = False
+        self._written = 0
 
     def feed(self, data: bytes) -> None:
         self._size += len(data)
@@ -53,12 +54,21 @@ class Assembler:
             raise BackendBroke("the model server streams something that is no chunk") from None
         if chunk.get("error") is not None:
             raise BackendBroke("the model server reported an error in its stream")
+        choices = chunk.pop("choices", None) or ()
         try:
-            for choice in chunk.pop("choices", None) or ():
+            for choice in choices:
                 self._read_choice(choice)
-        except (AttributeError, TypeError):  # numbers where objects should be, and the like
+            if chunk.get("usage") is not None and not choices:
+                chunk["usage"] = self._add_usage(chunk["usage"])
+        except (AttributeError, KeyError, TypeError):  # numbers where objects should be, and the like
             raise BackendBroke("the model server streams something that is no chunk") from None
         self._top |= {name: value for name, value in chunk.items() if value is not None}
+
+    def _add_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """With `n` answers some servers count each by itself."""
+        self._written += usage["completion_tokens"]
+        total = usage["prompt_tokens"] + self._written
+        return usage | {"completion_tokens": self._written, "total_tokens": total}
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         index = choice.get("index", 0)

@@ -139,6 +139,18 @@ def read_chunk(data: bytes) -> Chunk | None:
         return None
 
 
+def with_usage(chunk: bytes, usage: Usage) -> bytes:
+    """The same chunk with these counts."""
+    fields = _fields_decoder.decode(chunk)
+    counts = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+    fields["usage"] = msgspec.Raw(msgspec.json.encode(counts))
+    return msgspec.json.encode(fields)
+
+
 def read_completion(body: bytes) -> Completion | None:
     try:
         return _completion_decoder.decode(body)

@@ -1,4 +1,4 @@
-"""How our processes are asked to stop: the first SIGINT or SIGTERM asks for a clean end, the second does not wait."""
+"""How our processes are asked to stop: the first SIGINT, SIGTERM or SIGHUP ends cleanly, the second does not wait."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def stop_event() -> asyncio.Event:
             os._exit(EXIT_INTERRUPTED)  # children are tied to our life and end with it
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, received)
     return stop

@@ -8,6 +8,7 @@ import pytest
 
 from sparewatt.cli import chat as talk
 from sparewatt.cli import output
+from sparewatt.cli.answer import Answer, Choice, Chunk, Delta, NodeNames, Origin
 from sparewatt.cli.client import Client
 from sparewatt.cli.context import Network
 from sparewatt.cli.errors import ApiError
@@ -99,11 +100,18 @@ def test_a_pipe_without_end_is_refused(network: FakeNetwork, run: Run, monkeypat
 
 def test_json_prints_the_completion(network: FakeNetwork, run: Run) -> None:
     completion = {"object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "Hi"}}]}
-    network.on("POST /v1/chat/completions", completion)
+    network.on("POST /v1/chat/completions", completion, headers=HEADERS)
     result = run("chat", "m", "Hello", "--json")
-    assert json.loads(result.stdout) == completion
+    told = {"node": BERLIN, "region": "eu", "attempts": 1, "match_id": "match_1", "first_token_ms": None}
+    assert json.loads(result.stdout) == completion | {"sparewatt": told}
     assert result.stderr == ""
     assert network.seen[0].body["stream"] is False
+
+
+def test_json_of_a_network_that_tells_nothing_of_itself(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/chat/completions", {}, headers={"x-sparewatt-attempts": "many", "x-sparewatt-node": ""})
+    told = json.loads(run("chat", "m", "Hello", "--json").stdout)["sparewatt"]
+    assert set(told.values()) == {None}
 
 
 def test_json_in_a_conversation_is_a_usage_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +163,9 @@ def test_a_refused_question(network: FakeNetwork, run: Run, status: int, code: s
 
 
 def test_summary_mentions_what_is_unusual() -> None:
-    answer = talk.Answer(0.0, headers={"attempts": "2"})
-    answer.add(talk.Chunk([talk.Choice(talk.Delta("a"))]), now_s=0.5)
-    answer.add(talk.Chunk([talk.Choice(talk.Delta("b"), "length")]), now_s=1.0)
+    answer = Answer(0.0, origin=Origin(attempts=2))
+    answer.add(Chunk([Choice(Delta("a"))]), now_s=0.5)
+    answer.add(Chunk([Choice(Delta("b"), "length")]), now_s=1.0)
     assert answer.summary() == (
         "unknown node · unknown region · first token 500 ms · 2.0 tokens/s · 2 tokens · 2 attempts · "
         "cut at the token limit · no match id"
@@ -165,7 +173,7 @@ def test_summary_mentions_what_is_unusual() -> None:
 
 
 def test_summary_of_an_empty_answer() -> None:
-    assert "first token - · - tokens/s · 0 tokens" in talk.Answer(0.0).summary()
+    assert "first token - · - tokens/s · 0 tokens" in Answer(0.0).summary()
 
 
 def test_a_conversation_remembers(network: FakeNetwork, converse: Callable[..., None]) -> None:
@@ -178,6 +186,54 @@ def test_a_conversation_remembers(network: FakeNetwork, converse: Callable[..., 
 def test_ctrl_c_at_the_prompt_does_not_leave(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse(KeyboardInterrupt(), "One")
+    assert len(network.seen) == 1
+
+
+def test_ctrl_c_twice_in_a_row_leaves(network: FakeNetwork, converse: Callable[..., None]) -> None:
+    network.streams(HELLO)
+    converse(KeyboardInterrupt(), "One", KeyboardInterrupt(), KeyboardInterrupt(), "Two")
+    assert len(network.seen) == 1
+
+
+@pytest.mark.parametrize("word", ["/exit", "/quit", "exit", "quit", " Exit "])
+def test_a_word_leaves_the_conversation(network: FakeNetwork, converse: Callable[..., None], word: str) -> None:
+    converse(word, "One")
+    assert network.seen == []
+
+
+def test_a_question_that_begins_with_such_a_word_is_asked(network: FakeNetwork, converse: Callable[..., None]) -> None:
+    network.streams(HELLO)
+    converse("exit codes of bash?", "/help me")
+    assert len(network.seen) == 2
+
+
+def test_help_is_told_and_not_asked(
+    network: FakeNetwork, converse: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    converse("/help")
+    assert "/exit or /quit leaves" in capsys.readouterr().err
+    assert network.seen == []
+
+
+def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
+    network: FakeNetwork,
+    converse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    network.streams(HELLO, headers=HEADERS)
+    network.on(f"GET /v1/nodes/{BERLIN}", {"id": BERLIN, "name": "berlin"})
+    converse("One", "Two")
+    assert capsys.readouterr().err.count("berlin · eu · ") == 2
+    assert [seen.method for seen in network.seen] == ["POST", "GET", "POST"]
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, {}), (200, []), (200, {"name": None})])
+def test_a_node_without_a_known_name_is_no_failure(network: FakeNetwork, status: int, body: object) -> None:
+    network.on(f"GET /v1/nodes/{BERLIN}", body, status=status)
+    names = NodeNames(Client(Network(network.base_url, KEY)))
+    assert [names.name_of(BERLIN), names.name_of(BERLIN)] == [None, None]
     assert len(network.seen) == 1
 
 

@@ -84,6 +84,34 @@ def test_an_error_object_becomes_an_exception(
     assert (error.message, error.http_status, error.api_code, error.exit_code) == ("Because.", status, code, exit_code)
 
 
+@pytest.mark.parametrize(
+    ("path", "scope"),
+    [("/models", "inference"), ("/keys", "admin"), ("/keys/key_1", "admin"), ("/join-tokens", "node")],
+)
+def test_a_key_without_the_scope_is_sent_to_the_operator(
+    network: FakeNetwork, client: Client, path: str, scope: str
+) -> None:
+    network.fail(f"GET /v1{path}", 403, "permission_denied")
+    with pytest.raises(ApiError) as caught:
+        client.get(path)
+    assert caught.value.next_step == f"Ask the operator for a key with the scope '{scope}'."
+
+
+def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: Client) -> None:
+    network.fail("GET /v1/models", 401, "invalid_api_key")
+    with pytest.raises(ApiError) as caught:
+        client.get("/models")
+    assert "keys create" not in caught.value.next_step
+    assert "SPAREWATT_API_KEY" in caught.value.next_step
+
+
+def test_what_the_network_says_already_is_not_said_again(network: FakeNetwork, client: Client) -> None:
+    network.fail("GET /v1/models", 503, "no_capacity", "No node can take it. Try again in a moment.")
+    with pytest.raises(ApiError) as caught:
+        client.get("/models")
+    assert "Try again" not in caught.value.next_step
+
+
 def test_retry_after_becomes_the_next_step(network: FakeNetwork, client: Client) -> None:
     network.on("GET /v1/models", {"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "7"})
     with pytest.raises(ApiError) as caught:

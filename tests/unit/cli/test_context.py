@@ -89,8 +89,61 @@ def test_an_unreadable_pointer_is_reported() -> None:
 def test_pointer_holds_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     remember_network(Path("ready.json"))
-    assert json.loads(pointer_file().read_text()) == {"ready_file": str(tmp_path / "ready.json")}
+    assert json.loads(pointer_file().read_text()) == {"ready_files": [str(tmp_path / "ready.json")]}
     assert list(pointer_file().parent.iterdir()) == [pointer_file()]
+
+
+def start(folder: Path, *, port: int) -> Path:
+    folder.mkdir()
+    ready_file = folder / "ready.json"
+    ready_file.write_text(json.dumps({"base_url": f"http://127.0.0.1:{port}/v1", "api_key": f"key-{port}"}))
+    remember_network(ready_file)
+    return ready_file
+
+
+def test_an_earlier_network_is_found_again_when_the_later_one_is_gone(started: Path, tmp_path: Path) -> None:
+    later = start(tmp_path / "later", port=1)
+    assert resolve_network().api_key == "key-1"
+    later.unlink()
+    assert resolve_network().api_key == "last-key"
+
+
+def test_each_address_gets_the_key_of_its_own_network(started: Path, tmp_path: Path) -> None:
+    start(tmp_path / "later", port=1)
+    assert resolve_network(base_url=HERE).api_key == "last-key"
+    assert resolve_network(base_url="http://127.0.0.1:1").api_key == "key-1"
+    with pytest.raises(CliError, match="no API key"):
+        resolve_network(base_url="http://127.0.0.1:2")
+
+
+def test_the_last_five_networks_are_remembered_each_once(tmp_path: Path) -> None:
+    files = [start(tmp_path / str(port), port=port) for port in range(1, 8)]
+    remember_network(files[4])
+    kept = [files[i] for i in (4, 6, 5, 3, 2)]
+    assert json.loads(pointer_file().read_text()) == {"ready_files": [str(path) for path in kept]}
+
+
+def test_a_pointer_of_the_first_version_is_read_and_taken_over(started: Path, tmp_path: Path) -> None:
+    pointer_file().write_text(json.dumps({"ready_file": str(started)}))
+    assert resolve_network().api_key == "last-key"
+    start(tmp_path / "later", port=1)
+    assert resolve_network(base_url=HERE).api_key == "last-key"
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"ready_files": "x"}', '{"ready_files": [5]}', '{"ready_file": ""}'])
+def test_a_damaged_pointer_is_reported_and_written_anew(started: Path, text: str) -> None:
+    pointer_file().write_text(text)
+    with pytest.raises(CliError, match="is damaged"):
+        resolve_network()
+    remember_network(started)
+    assert resolve_network().api_key == "last-key"
+
+
+def test_a_remembered_network_is_not_spoken_to_unencrypted(started: Path) -> None:
+    started.write_text(json.dumps({"base_url": "http://10.0.0.2/v1", "api_key": "k"}))
+    with pytest.raises(CliError, match="unencrypted"):
+        resolve_network()
+    assert resolve_network(insecure=True).api_key == "k"
 
 
 def test_pointer_lies_in_the_home_folder_without_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+from sparewatt.accounts import keys as accounts
+from sparewatt.cli.context import SCOPES
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -43,7 +45,18 @@ def test_create_without_permission_is_an_error_of_its_own(network: FakeNetwork, 
     network.fail("POST /v1/keys", 403, "permission_denied")
     result = run("keys", "create")
     assert result.exit_code == 3
-    assert "scopes" in result.stderr
+    assert result.stderr.endswith("Ask the operator for a key with the scope 'admin'.\n")
+
+
+def test_a_scope_that_does_not_exist_is_a_usage_error(network: FakeNetwork, run: Run) -> None:
+    result = run("keys", "create", "--scope", "root")
+    assert result.exit_code == 2
+    assert all(scope in result.stderr for scope in SCOPES)
+    assert network.seen == []
+
+
+def test_the_scopes_offered_are_those_of_the_network() -> None:
+    assert SCOPES == accounts.SCOPES
 
 
 def test_keys_are_listed_with_their_state(network: FakeNetwork, run: Run) -> None:

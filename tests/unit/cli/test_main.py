@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
 
 from sparewatt.cli import main as program
-from sparewatt.cli.errors import CliError, exit_code_of
+from sparewatt.cli.errors import CliError, exit_code_of, redact
 from sparewatt.cli.groups import Lazy
 from sparewatt.core.errors import (
     KeyNotFound,
@@ -22,8 +24,9 @@ from sparewatt.core.errors import (
     SparewattError,
     StartupError,
 )
+from tests.unit.cli.canned import BARE_MODEL, MODEL, model_list
 from tests.unit.cli.conftest import Run, run_alone
-from tests.unit.cli.fake_network import KEY, FakeNetwork
+from tests.unit.cli.fake_network import KEY, FakeNetwork, piece, sse
 
 COMMANDS = [
     ["models"],
@@ -181,6 +184,16 @@ def test_an_error_that_quotes_a_key_hides_it(added: list[click.Command]) -> None
     assert "sk-sw-…" in result.stderr
 
 
+@pytest.mark.parametrize("text", ["The key sk-sw-4b31f0… was revoked.", "sk-sw-4…", "Bearer sk-sw-…"])
+def test_the_start_of_a_key_is_shown(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("key", ["sk-sw-" + "4b" * 32, "sk-sw-4b31f0", "sk-sw-4b31f01…", "sk-sw-secret…", "sk-sw-a-b…"])
+def test_more_than_the_start_of_a_key_is_hidden(key: str) -> None:
+    assert redact(f"key {key}").rstrip("…") == "key sk-sw-"
+
+
 def test_a_key_in_the_wrong_place_is_not_repeated() -> None:
     result = run_alone("models", "list", KEY)
     assert result.exit_code == 2
@@ -230,6 +243,44 @@ def test_a_reader_that_goes_away_is_no_error(network: FakeNetwork, run: Run) -> 
     assert process.returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("chars", [10, 200_000])
+def test_a_full_disk_is_one_line(
+    network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch, chars: int, unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    network.on("GET /v1/models", {"object": "list", "data": [{"id": "m" * chars}]})
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "sparewatt", "models", "-q"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: The output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_an_answer_that_cannot_be_written_is_one_line(network: FakeNetwork, run: Run) -> None:
+    network.streams(sse(piece("Hello"), "[DONE]"))
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "sparewatt", "chat", "m", "Hello"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: The output cannot be written: No space left on device.\n"
+
+
+def test_another_error_of_the_system_is_a_bug_and_not_hidden(added: list[click.Command]) -> None:
+    added.append(fails_with(PermissionError(13, "Permission denied")))
+    with pytest.raises(PermissionError):
+        run_alone("extra")
+
+
+def test_a_node_fronts_a_server_or_serves_a_file_but_not_both() -> None:
+    result = run_alone("node", "join", "http://127.0.0.1:1", "--backend", "http://127.0.0.1:2", "--serve", "m.gguf")
+    assert result.exit_code == 2
+    assert "--backend" in result.stderr
+    assert "--serve" in result.stderr
+
+
 def test_an_ascii_terminal_gets_question_marks(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/models", {"object": "list", "data": [{"id": "modèle"}]})
     done = subprocess.run(
@@ -260,11 +311,45 @@ def test_completion_of_an_unknown_shell_is_a_usage_error() -> None:
     ("typed", "offered"), [("sparewatt mo", "models"), ("sparewatt models ", "show"), ("sparewatt match ", "explain")]
 )
 def test_completion_offers_commands(typed: str, offered: str) -> None:
+    assert f"plain,{offered}" in completed(typed).stdout.splitlines()
+
+
+def completed(typed: str) -> subprocess.CompletedProcess[str]:
+    """What bash is offered for what was typed."""
     words = typed.split(" ")
     env = os.environ | {
         "_SPAREWATT_COMPLETE": "bash_complete",
         "COMP_WORDS": typed,
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run([sys.executable, "-m", "sparewatt"], env=env, capture_output=True, text=True, check=False)
-    assert f"plain,{offered}" in done.stdout.splitlines()
+    return subprocess.run([sys.executable, "-m", "sparewatt"], env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("typed", ["sparewatt chat ", "sparewatt chat org/s", "sparewatt models show org/"])
+def test_completion_offers_models(network: FakeNetwork, run: Run, typed: str) -> None:
+    network.on("GET /v1/models", model_list(MODEL, BARE_MODEL))
+    offered = completed(typed).stdout.splitlines()
+    assert "plain,org/small-model" in offered
+    assert ("plain,bare" in offered) is typed.endswith("chat ")
+
+
+def test_completion_asks_the_network_that_was_named(network: FakeNetwork) -> None:
+    network.on("GET /v1/models", model_list(MODEL))
+    typed = f"sparewatt chat --base-url {network.base_url} --api-key {KEY} "
+    assert completed(typed).stdout.splitlines() == ["plain,org/small-model"]
+
+
+def test_completion_without_a_network_is_silent() -> None:
+    done = completed("sparewatt chat ")
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_completion_does_not_wait_for_a_silent_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("SPAREWATT_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+        monkeypatch.setenv("SPAREWATT_API_KEY", KEY)
+        started_s = time.monotonic()
+        done = completed("sparewatt chat ")
+        took_s = time.monotonic() - started_s
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert took_s < 5  # 1 s and the start of the process; a minute is what a command would wait

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparewatt.cli.match import Attempt, time_line
-from tests.unit.cli.canned import BERLIN, LIMA, NEURALGRID, NOBODY, OSLO, PAST, explanation
+from tests.unit.cli.canned import BERLIN, LIMA, NEURALGRID, NOBODY, OSLO, PAST, candidate, explanation
 from tests.unit.cli.conftest import Run, run_alone
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -27,13 +27,27 @@ def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run:
     result = run("match", "org/small-model")
     assert result.exit_code == 0
     assert line_with("all nodes", result.stdout)[2] == "4"
-    assert line_with("online ", result.stdout)[1:3] == ["-1", "3"]
+    assert line_with("online ", result.stdout)[1:3] == ["1", "3"]
     assert "not online  last seen 90 s ago" in result.stdout
-    assert line_with("COST", result.stdout) == ["NODE", "REGION", "COST", "NETWORK", "PREFILL", "DECODE", "PRICE"]
+    assert line_with("COST", result.stdout) == ["NODE", "REGION", "COST", "NETWORK", "PREFILL", "DECODE", "USD"]
     assert line_with("→", result.stdout) == ["→", "berlin", "eu", "1,234", "12", "222", "1,000", "$0.0000012"]
     assert line_with("oslo", result.stdout) == ["oslo", "eu", "2,500", "40", "60", "2,400", "$0.0000012"]
     assert "Zero for all: queue, cold_load, price, suspect, jitter" in result.stdout
     assert f"Would go to berlin ({BERLIN})." in result.stdout
+
+
+def test_money_and_its_weight_have_names_of_their_own(network: FakeNetwork, run: Run) -> None:
+    ranked = [candidate(BERLIN, "berlin", 1.5, price=0.5, jitter=0.25, cold_load=0.75)]
+    network.on("POST /v1/match", explanation(ranked=ranked))
+    shown = run("match", "org/small-model").stdout
+    assert "COST  COLD LOAD  PRICED  JITTER         USD\n" in shown
+    assert "priced is the price, counted as time\n" in shown
+    assert "jitter spreads near ties: a fixed hash of match and node\n" in shown
+
+
+def test_parts_that_are_zero_are_not_explained(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", explanation())
+    assert "near ties" not in run("match", "org/small-model").stdout
 
 
 def test_scores_have_no_unit(network: FakeNetwork, run: Run) -> None:
@@ -48,6 +62,13 @@ def test_a_dry_run_without_a_candidate_has_its_own_exit_code(network: FakeNetwor
     assert result.exit_code == 5
     assert "No node can take this job." in result.stdout
     assert "  - Wait for a node of org/small-model to come back." in result.stdout
+
+
+def test_a_dry_run_says_why_nobody_can(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NOBODY | {"why_nobody": "The model 'x' is not served by this network."})
+    shown = run("match", "org/small-model").stdout
+    assert "\nThe model 'x' is not served by this network.\nWhat would help most:\n" in shown
+    assert "No node can take" not in shown
 
 
 def test_a_dry_run_without_a_candidate_as_json(network: FakeNetwork, run: Run) -> None:
@@ -77,6 +98,16 @@ def test_explain_shows_the_attempts_on_a_time_line(network: FakeNetwork, run: Ru
     assert "no first token" in lines[2]
     assert lines[3].split() == ["oslo", "done", "1,000", "1,500", "2,000", "42", "░" * 6 + "█" * 6]
     assert f"Went to oslo ({OSLO})." in result.stdout
+
+
+@pytest.mark.parametrize(("tokens", "verdict"), [(0, "Nobody answered."), (7, "Nobody answered to the end.")])
+def test_explain_of_a_failed_match_names_no_winner(network: FakeNetwork, run: Run, tokens: int, verdict: str) -> None:
+    attempt = {"node": BERLIN, "name": "berlin", "outcome": "failed", "tokens": tokens}
+    failed = explanation(match_id="match_1", dry_run=False, outcome="failed", attempts=[attempt])
+    network.on("GET /v1/matches/match_1", failed)
+    result = run("match", "explain", "match_1")
+    assert result.stdout.endswith(f"\n{verdict}\n")
+    assert "Went to" not in result.stdout
 
 
 def test_explain_as_json(network: FakeNetwork, run: Run) -> None:
@@ -119,7 +150,15 @@ def test_match_alone_shows_its_help() -> None:
 
 @pytest.mark.parametrize("words", [["--max-tokens", "0"], ["--policy", "best"], ["second-model"]])
 def test_a_wrong_option_is_a_usage_error(words: list[str]) -> None:
-    assert run_alone("match", "m", *words).exit_code == 2
+    result = run_alone("match", "m", *words)
+    assert result.exit_code == 2
+    assert "preview" not in result.stderr
+    assert "Usage: sparewatt match [OPTIONS] MODEL\nTry 'sparewatt match --help'." in result.stderr
+
+
+def test_an_option_before_explain_belongs_to_it(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", PAST)
+    assert json.loads(run("match", "--json", "explain", "match_1").stdout) == PAST
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_no_models_says_what_to_do(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/models", model_list())
     result = run("models")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "sparewatt node" in result.stderr
+    assert "'sparewatt node join'" in result.stderr
 
 
 def test_show_asks_for_an_id_with_slashes(network: FakeNetwork, run: Run) -> None:
@@ -50,6 +50,20 @@ def test_show_asks_for_an_id_with_slashes(network: FakeNetwork, run: Run) -> Non
 def test_show_as_json(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/models/org/small-model", MODEL)
     assert json.loads(run("models", "show", "org/small-model", "--json").stdout) == MODEL
+
+
+@pytest.mark.parametrize(
+    "before", [["--json"], ["--api-key", "show", "--json"], ["--api-key=x", "--json"]], ids=" ".join
+)
+def test_options_may_stand_before_show(network: FakeNetwork, run: Run, before: list[str]) -> None:
+    network.on("GET /v1/models/org/small-model", MODEL)
+    assert json.loads(run("models", *before, "show", "org/small-model").stdout) == MODEL
+
+
+def test_a_word_after_two_dashes_is_no_command(run: Run) -> None:
+    result = run("models", "--", "show")
+    assert result.exit_code == 2
+    assert "Usage: sparewatt models list" in result.stderr
 
 
 def test_show_of_an_unknown_model_is_not_found(network: FakeNetwork, run: Run) -> None:

@@ -48,7 +48,7 @@ def test_json_prints_the_answer_of_the_api(network: FakeNetwork, run: Run) -> No
 
 def test_no_nodes_says_what_to_do(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/nodes", node_list())
-    assert "sparewatt node" in run("nodes").stderr
+    assert "'sparewatt node join'" in run("nodes").stderr
 
 
 def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: Run) -> None:
@@ -64,6 +64,36 @@ def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: R
     assert ["org/small-model", "decode", "tokens/s", "120", "98.7"] in rows
     assert ["org/small-model", "first", "token", "-", "250", "ms"] in rows
     assert ["org/small-model", "on", "disk", "8,192", "Q8_0", "$0.02", "$0.04"] in rows
+
+
+def test_show_keeps_the_digits_of_a_small_number(network: FakeNetwork, run: Run) -> None:
+    network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin", measured={"tflops": 0.024}))
+    rows = [line.split() for line in run("nodes", "show", BERLIN).stdout.splitlines()]
+    assert ["hardware", "TFLOPS", "82.6", "0.024"] in rows
+
+
+@pytest.mark.parametrize(
+    ("columns", "headers"),
+    [
+        (200, "STATE NAME ID REGION HARDWARE MODELS RUNNING QUEUED RTT SEEN"),
+        (80, "STATE NAME ID REGION HARDWARE MODELS RUNNING QUEUED"),
+        (50, "STATE NAME ID REGION RUNNING"),
+        (20, "STATE NAME ID"),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_in_whole_rows(
+    network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch, columns: int, headers: str
+) -> None:
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    network.on("GET /v1/nodes", node_list(node(BERLIN, "cellar"), node(OSLO, "oslo")))
+    header, *rows = run("nodes").stdout.splitlines()
+    assert header.split() == headers.split()
+    assert [row.split()[:4] for row in rows] == [
+        ["●", "online", "cellar", BERLIN[:10]],
+        ["●", "online", "oslo", OSLO[:10]],
+    ]
 
 
 def test_show_of_a_node_that_was_never_measured(network: FakeNetwork, run: Run) -> None:

@@ -35,8 +35,59 @@ def test_a_terminal_gets_colour_and_names_as_they_are(capsys: pytest.CaptureFixt
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     output.print_table(TABLE, ROWS)
+    output.print_title("Bold")
     output.print_facts([("State", output.state_cell("online"))])
-    assert "\x1b[3" not in capsys.readouterr().out
+    assert "\x1b" not in capsys.readouterr().out
+
+
+WIDE: list[output.Column] = [*output.left("ID"), *output.prose("WHY"), *output.right("A", "B")]
+WIDE_ROWS: list[output.Row] = [["key_" + "x" * 30, "words that may go to another line", "1,000", "2,000"]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "left_out", "lines"), [(100, None, 2), (70, None, 3), (60, "B", 3), (55, "B, A", 3), (20, "B, A", 4)]
+)
+@pytest.mark.usefixtures("terminal")
+def test_a_narrow_terminal_leaves_out_the_least_important_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    columns: int,
+    left_out: str | None,
+    lines: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.print_table(WIDE, WIDE_ROWS, may_drop=("B", "A"))
+    shown = capsys.readouterr()
+    assert "key_" + "x" * 30 in shown.out
+    assert shown.err == (f"{columns} columns: left out {left_out}; --json shows all\n" if left_out else "")
+    assert len(shown.out.splitlines()) == lines
+
+
+def test_a_pipe_gets_every_column(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    output.print_table(WIDE, WIDE_ROWS, may_drop=("B", "A"))
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0].split() == ["ID", "WHY", "A", "B"]
+    assert shown.err == ""
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_column_without_a_header_is_left_out_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    output.print_table(output.left("NAME", ""), [["x", "█" * 24]], may_drop=("",))
+    shown = capsys.readouterr()
+    assert "█" not in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_fact_is_not_broken_into_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    output.print_facts([("ID", "0x" + "a" * 40)])
+    assert capsys.readouterr().out == f"ID  0x{'a' * 40}\n"
 
 
 @pytest.mark.usefixtures("terminal")
@@ -119,7 +170,19 @@ def test_age_of_what_never_was() -> None:
     assert output.ago(None, now_s=1.0) == "never"
 
 
-@pytest.mark.parametrize(("rate", "text"), [(None, "-"), (9.87, "9.9"), (99.94, "99.9"), (7654.3, "7,654")])
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (0.00001, "0.00001"),
+        (0.024, "0.024"),
+        (0.98765, "0.988"),
+        (9.87, "9.9"),
+        (99.94, "99.9"),
+        (7654.3, "7,654"),
+    ],
+)
 def test_rate(rate: float | None, text: str) -> None:
     assert output.format_rate(rate) == text
 

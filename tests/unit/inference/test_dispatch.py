@@ -912,3 +912,46 @@ def test_the_last_records_come_latest_first() -> None:
         stage.sink = RecordingSink()
         stage.dispatch(match=a_job(id=MatchId(f"match_{n}")))
     assert [record.id for record in stage.dispatcher.last_records(2)] == ["match_4", "match_3"]
+
+
+# whose fault an error is
+
+
+NO_IMAGES = b'{"error":{"message":"image input is not supported"}}'
+
+
+def _failures(stage: Stage) -> list[int]:
+    return [row.jobs_failed for row in stage.table]
+
+
+def test_an_error_that_two_servers_answer_alike_is_the_requests_own() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).answer(NO_IMAGES, status=500)
+    stage.turn(run).answer(NO_IMAGES, status=500)
+    assert stage.sink.error is not None
+    assert (stage.sink.error.status, stage.sink.error.message) == (400, "image input is not supported")
+    assert len(run.record.attempts) == 2
+    assert _failures(stage) == [0] * 5
+    stage.assert_nothing_left()
+
+
+def test_an_error_that_another_node_does_not_make_is_the_nodes_own() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    guilty = stage.turn(run)
+    guilty.answer(NO_IMAGES, status=500)
+    stage.turn(run).answer(ANSWER)
+    row = stage.table.get(guilty.id)
+    assert row is not None
+    assert (row.jobs_failed, sum(_failures(stage))) == (1, 1)
+    assert row.suspect_until_s > stage.clock.now_s()
+
+
+def test_different_errors_are_nobodys_word_against_the_request() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    for number in range(3):
+        stage.turn(run).answer(b'{"error":{"message":"broke %d"}}' % number, status=500)
+    assert stage.sink.error is not None
+    assert stage.sink.error.status == 502

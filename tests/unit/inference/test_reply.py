@@ -203,3 +203,25 @@ def test_error_messages_are_read_in_many_shapes(body: bytes, message: str | None
     reply = WholeReply()
     reply.feed(body)
     assert reply.error_message() == message
+
+
+# counts
+
+
+def usage_event(prompt: int, written: int) -> bytes:
+    return b'data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}\n\n' % (prompt, written)
+
+
+def test_counts_of_several_answers_become_one_at_the_end() -> None:
+    reply = a_reply(wants_usage=True)
+    passed = reply.feed(ROLE + text_event("a") + usage_event(31, 4) + text_event("b") + usage_event(31, 5) + DONE)
+    events = passed.data.split(b"\n\n")
+    assert [b"usage" in event for event in events[:-1]] == [False, False, False, True, False]
+    assert b'"completion_tokens":9' in events[3]
+    assert b'"total_tokens":40' in events[3]
+    assert reply.tokens == 9
+
+
+def test_one_count_passes_as_it_is() -> None:
+    reply = a_reply(wants_usage=True)
+    assert usage_event(3, 4) in reply.feed(ROLE + text_event("a") + usage_event(3, 4) + DONE).data

@@ -230,7 +230,7 @@ async def test_the_load_that_goes_with_a_failure_does_not_count_the_job_that_fai
 
 async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -> None:
     await occupy(rig, 1)
-    await rig.inventory.refresh_load(rig.jobs.count)
+    await rig.inventory.refresh()
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
     rig.link.receive(encode_frame(Op.CANCEL, 1))
     await until(lambda: rig.jobs.count() == 0)
@@ -240,14 +240,14 @@ async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -
 async def test_work_that_did_not_come_from_here_is_strangers(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=1)
     async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
-        await rig.inventory.refresh_load(rig.jobs.count)
+        await rig.inventory.refresh()
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 1)
 
 
 async def test_the_memory_for_contexts_is_told_where_the_server_tells_it(tmp_path: Path) -> None:
     async with looked(tmp_path, engine=Settings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)) as rig:
         assert rig.jobs.load().kv_capacity_bytes is None
-        await rig.inventory.refresh_load(rig.jobs.count)
+        await rig.inventory.refresh()
         per_token = rig.inventory.specs.models[0].kv_bytes_per_token
         assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * per_token > 0
 
@@ -255,7 +255,7 @@ async def test_the_memory_for_contexts_is_told_where_the_server_tells_it(tmp_pat
 @pytest.mark.parametrize("engine", [Settings(models=("a", "b")), Settings(models=("a",), n_params=0)])
 async def test_memory_that_cannot_be_told_apart_is_not_told(tmp_path: Path, engine: Settings) -> None:
     async with looked(tmp_path, engine=engine) as rig:
-        await rig.inventory.refresh_load(rig.jobs.count)
+        await rig.inventory.refresh()
         assert rig.jobs.load().kv_capacity_bytes is None
 
 
@@ -388,3 +388,19 @@ async def test_idle_is_when_the_last_job_ended(rig: Rig) -> None:
     assert not await rig.jobs.wait_until_idle(0.01)
     await rig.jobs.close()
     assert await rig.jobs.wait_until_idle(0)
+
+
+async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(rig: Rig) -> None:
+    await rig.fault("stall_after_tokens", after_tokens=0)
+    await occupy(rig, 1)
+    rig.jobs.give_up_waiting("the model server does not answer")
+    assert (await rig.failed(1)).code == "backend_timeout"
+    assert rig.jobs.count() == 0
+
+
+async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
+    await rig.fault("stall_after_tokens", after_tokens=3)
+    await occupy(rig, 1)
+    await until(lambda: all(turn.first_token_s is not None for turn in rig.jobs._turns.values()))
+    rig.jobs.give_up_waiting("the model server does not answer")
+    assert rig.jobs.count() == 1

@@ -1,7 +1,8 @@
 """One node's turn at a job: the listener of one stream on one link.
 
-It reads the reply, keeps the deadlines, and tells the job's run one of four things: output, done, failed, or that the
-request itself was at fault. After that it is silent, whatever the node still sends.
+It reads the reply, keeps the deadlines, and tells the job's run one of five things: output, done, failed, an error that
+the model server answered with, or that the request itself was at fault. After that it is silent, whatever the node
+still sends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from sparewatt.protocol.link import End, Fail, Head, Open
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
 """Statuses of a model server that another node would only repeat. All others are the node's own trouble."""
+_NOT_NOW = (429, 503)
+"""The model server is full or still loading."""
 
 _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
@@ -32,6 +35,8 @@ class AttemptOwner(Protocol):
     def on_done(self, data: bytes) -> None: ...
 
     def on_bad_request(self, status: int, message: str) -> None: ...
+
+    def on_server_error(self, status: int, message: str) -> None: ...
 
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
 
@@ -191,9 +196,10 @@ class Attempt:
         self._finish()
         if self._status in _CLIENTS_FAULT:
             self._owner.on_bad_request(self._status, message)
+        elif self._status in _NOT_NOW:
+            self._owner.on_failed(Outcome.REFUSED, f"status {self._status}: {message}")
         else:
-            outcome = Outcome.REFUSED if self._status in (429, 503) else Outcome.FAILED
-            self._owner.on_failed(outcome, f"status {self._status}: {message}")
+            self._owner.on_server_error(self._status, message)
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
         """The node is done for. A client that has its [DONE] has lost nothing by that."""

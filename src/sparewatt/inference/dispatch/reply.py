@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
-from sparewatt.protocol.openai import Usage, read_chunk, read_completion, read_error_message
+from sparewatt.protocol.openai import Usage, read_chunk, read_completion, read_error_message, with_usage
 
 
 class ReplyBroken(Exception):
@@ -34,6 +34,7 @@ class StreamReply:
         self.done = False
         self.chunks = 0
         self.usage: Usage | None = None
+        self._usage_events: list[bytes] = []
 
     @property
     def tokens(self) -> int:
@@ -56,9 +57,9 @@ class StreamReply:
 
     def _take(self, data: bytes) -> None:
         for event in self._splitter.feed(data):
-            if self._keep(event):
-                self._held.append(event)
-                self._held_bytes += len(event)
+            for passed in self._read(event):
+                self._held.append(passed)
+                self._held_bytes += len(passed)
         if not self.started and self._held_bytes > SSE_EVENT_BYTES_MAX:
             raise ReplyBroken("the stream goes on and on without saying anything")
 
@@ -68,24 +69,42 @@ class StreamReply:
         held, self._held = self._held, []
         return b"".join(held)
 
-    def _keep(self, event: bytes) -> bool:
+    def _read(self, event: bytes) -> tuple[bytes, ...]:
+        """What of an event is for the client."""
         data = event_data(event)
         if data is None:
-            return False  # comments keep connections alive; ours has its own
+            return ()  # comments keep connections alive; ours has its own
         if data == DONE:
             self.done = True
-            return True
+            return (*self._closing_usage(), event)
         chunk = read_chunk(data)
         if chunk is not None and chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
-        if chunk.usage is not None:
-            self.usage = chunk.usage
+        if chunk.usage is not None and not chunk.choices:
+            self._add_usage(event, chunk.usage)
+            return ()
+        self.usage = chunk.usage or self.usage
         if chunk.carries_output():
             self.started = True
             self.chunks += 1
-        return self._wants_usage or bool(chunk.choices) or chunk.usage is None
+        return (event,)
+
+    def _add_usage(self, event: bytes, usage: Usage) -> None:
+        """With `n` answers some servers count each by itself; the client expects one count, at the end."""
+        earlier = self.usage if self._usage_events else None
+        self._usage_events.append(event)
+        written = usage.completion_tokens + (earlier.completion_tokens if earlier else 0)
+        self.usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written)
+
+    def _closing_usage(self) -> tuple[bytes, ...]:
+        if not self._wants_usage or not self._usage_events or self.usage is None:
+            return ()
+        if len(self._usage_events) == 1:
+            return (self._usage_events[0],)
+        data = event_data(self._usage_events[-1]) or b"{}"
+        return (b"data: " + with_usage(data, self.usage) + b"\n\n",)
 
 
 class WholeReply:

@@ -81,6 +81,8 @@ class JobRun:
         self._tried: set[NodeId] = set()
         self._late: set[NodeId] = set()
         """Nodes that would not have kept what was promised; they may have the job if nobody else can."""
+        self._said_before: dict[NodeId, str] = {}
+        """Errors that model servers answered with, by node."""
         self._attempt: Attempt | None = None
         self._held: Reservation | None = None
         self._step_s = 0.0
@@ -120,6 +122,8 @@ class JobRun:
         self._learn_speed()
         record = self._close_attempt(Outcome.DONE, None)
         self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=record.tokens or None)
+        for node_id in self._said_before:  # the job could be done: the error was theirs
+            self._table.note_failure(node_id, now_s=self._clock.now_s())
         self._sink.finish()
         self._end(Outcome.DONE)
 
@@ -133,6 +137,19 @@ class JobRun:
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
             self._table.note_failure(record.node_id, now_s=self._clock.now_s())
+        self._go_on(reason)
+
+    def on_server_error(self, status: int, message: str) -> None:
+        """A model server answered with an error of its own. Whose fault that was shows when another node has tried."""
+        reason = f"status {status}: {message}"
+        record = self._close_attempt(Outcome.FAILED, reason)
+        if reason in self._said_before.values():
+            self._fail(Refused(message))
+            return
+        self._said_before[record.node_id] = reason
+        self._go_on(reason)
+
+    def _go_on(self, reason: str) -> None:
         if self._replying:
             self._break_reply(reason)
         elif self._attempts_left():

@@ -6,6 +6,7 @@ Run as `python -m sparewatt.node.backends.llama_server …`. One thread: its spi
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 from pathlib import Path
@@ -38,8 +39,17 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     server = xllamacpp.Server(params)  # returns when the model is loaded; lives until it is collected
+    _say_nothing_more()
     stop.wait()
     del server
+
+
+def _say_nothing_more() -> None:
+    """From here on llama.cpp would log what clients send (a grammar that does not parse, say)."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def main() -> None:
@@ -51,7 +61,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()
     die_with_parent()
-    serve(given.model, alias=given.alias, slots=given.slots, context=given.context, port=given.port)
+    try:
+        serve(given.model, alias=given.alias, slots=given.slots, context=given.context, port=given.port)
+    except (StartupError, RuntimeError, ValueError) as error:
+        raise SystemExit(f"llama.cpp cannot serve {given.model}: {error}") from None
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""A whole answer from a stream: what the server would have said in one piece."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sparewatt.node.backends.model import BackendBroke
+from sparewatt.node.whole import Assembler
+
+
+def chunk(index: int = 0, **delta: Any) -> bytes:
+    return b"data: " + json.dumps({"id": "x", "choices": [{"index": index, "delta": delta}]}).encode() + b"\n\n"
+
+
+def usage(prompt: int, written: int) -> bytes:
+    counts = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+    return b"data: " + json.dumps({"choices": [], "usage": counts}).encode() + b"\n\n"
+
+
+def assembled(*pieces: bytes) -> dict[str, Any]:
+    assembler = Assembler()
+    for byte in b"".join(pieces):  # however the network cuts it
+        assembler.feed(bytes([byte]))
+    found: dict[str, Any] = json.loads(assembler.body())
+    return found
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def test_the_pieces_of_an_answer_are_joined() -> None:
+    whole = assembled(chunk(role="assistant"), chunk(content="Hel"), chunk(content="lo"), usage(3, 2), DONE)
+    assert whole["object"] == "chat.completion"
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "Hello"}
+    assert whole["usage"]["total_tokens"] == 5
+
+
+def test_several_answers_are_kept_apart_and_counted_together() -> None:
+    whole = assembled(chunk(1, content="b"), chunk(0, content="a"), usage(31, 4), usage(31, 5), DONE)
+    assert [choice["message"]["content"] for choice in whole["choices"]] == ["a", "b"]
+    assert whole["usage"] == {"prompt_tokens": 31, "completion_tokens": 9, "total_tokens": 40}
+
+
+def test_a_tool_call_is_put_together_from_its_pieces() -> None:
+    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+    pieces = [{"index": 0, "function": {"arguments": text}} for text in ('{"city"', ':"Rome"}')]
+    whole = assembled(*(chunk(tool_calls=[piece]) for piece in (first, *pieces)), DONE)
+    call = whole["choices"][0]["message"]["tool_calls"][0]
+    assert call == {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "weather", "arguments": '{"city":"Rome"}'},
+    }
+
+
+@pytest.mark.parametrize("pieces", [(chunk(content="a"),), (b"data: nonsense\n\n",), (b'data: {"error": {}}\n\n',)])
+def test_what_is_no_whole_answer_is_not_made_one(pieces: tuple[bytes, ...]) -> None:
+    with pytest.raises(BackendBroke):
+        assembled(*pieces)
