@@ -117,7 +117,8 @@ def insert(found: int, cost: float, e: int, parts: Any, highs: Any, best: Any) -
         at -= 1
     costs[at], places[at] = cost, e
     kept[at] = parts
-    return min(k, found + 1)
+    n_found: int = min(k, found + 1)
+    return n_found
 
 
 @jit
