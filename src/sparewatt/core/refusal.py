@@ -11,8 +11,6 @@ REFUSE_FACTOR = 1.5
 """An estimate this much longer than promised is no longer noise in the prediction."""
 REFUSE_SLACK_S = 0.75
 """A refusal costs a round trip and a second choice; below this much extra waiting it is not worth it."""
-REFUSALS_PER_JOB_MAX = 2
-"""When everybody is late, somebody has to take the job: after this many refusals it is taken anywhere."""
 
 
 def would_refuse(*, own_ttft_s: float, promised_ttft_s: float) -> bool:

@@ -25,6 +25,7 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.handshake import host_of
@@ -36,6 +37,8 @@ _log = Log("sparewatt.gateway")
 KEY_SYNC_S = 1.0
 NODE_SAVE_S = 2.0
 HEALTH_CHECK_S = 0.5
+COMPILE_CHECK_S = 10.0
+COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
@@ -145,6 +148,7 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
         background = [
             tasks.create_task(_every(KEY_SYNC_S, services.keys.sync, name="keys_sync")),
             tasks.create_task(_every(NODE_SAVE_S, lambda: _save_nodes(services), name="nodes_save")),
+            tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
@@ -186,6 +190,12 @@ def _last_seen(row: NodeRow, services: Services) -> float:
     """In Unix seconds."""
     now = services.clock.unix_s()
     return now if row.connected else row.last_seen_unix_s or now
+
+
+async def _compile_matcher(services: Services) -> None:
+    """Worth its seconds only for many nodes, and done beside the event loop; until then numpy does the same."""
+    if len(services.table) > COMPILE_FROM_NODES and not kernel.ready():
+        await asyncio.to_thread(kernel.prepare)
 
 
 async def _check_health(services: Services) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from sparewatt.core.refusal import REFUSALS_PER_JOB_MAX, would_refuse
+from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.core.refusal import would_refuse
 from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob
 from sparewatt.sim.scenario import MTTR_S, Scenario
 
@@ -142,7 +143,7 @@ class World:
 
     def _refuses(self, machine: Machine, job: SimJob) -> bool:
         """The rule of the product's node, on what this machine knows about itself."""
-        if job.promised_ttft_s == NEVER or job.refusals >= REFUSALS_PER_JOB_MAX:
+        if job.promised_ttft_s == NEVER or job.refusals >= REFUSALS_MAX:
             return False
         own_s = machine.own_ttft_s(job, self.now_s)
         return would_refuse(own_ttft_s=own_s, promised_ttft_s=job.promised_ttft_s)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.core.refusal import REFUSALS_PER_JOB_MAX
+from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.sim.scenario import Faults
 from sparewatt.sim.study import NAMES, Case, Question, Run, make_case, run_oracle, run_policy, study
 
@@ -55,7 +55,7 @@ def test_no_job_ends_before_it_could_and_none_is_dropped() -> None:
 def test_nodes_refuse_late_jobs_and_never_more_often_than_allowed() -> None:
     run = run_policy(make(rate=25.0, gateways=4, heartbeat_s=10.0), "balanced")
     assert run.world.outcomes["refused"] > 0
-    assert max(job.refusals for job in run.jobs) <= REFUSALS_PER_JOB_MAX
+    assert max(job.refusals for job in run.jobs) <= REFUSALS_MAX
 
 
 def test_baselines_promise_nothing_and_are_refused_nothing() -> None:
