@@ -171,6 +171,8 @@ async def _once(work: Callable[[], Awaitable[None]], *, name: str) -> None:
         await work()
     except StoreUnavailable:
         _log.warning("background_work_postponed", work=name)
+    except Exception:  # noqa: BLE001 (a process boundary: answers must not end because a chore stumbled)
+        _log.crash("background_work_crashed", work=name)
 
 
 async def _save_nodes(services: Services) -> None:

@@ -24,6 +24,7 @@ _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.InternalClientError,
 )
 """Refused, timed out, closed under our hands, starting up, shutting down, out of connections or of disk."""
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.errors import StartupError, StoreUnavailable
-from sparewatt.gateway.process import _drain, _save_nodes, own_hosts, refuse_public_bind
+from sparewatt.gateway.process import _drain, _once, _save_nodes, own_hosts, refuse_public_bind
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from tests.unit.gateway.small_gateway import ListDatabase, make_services
@@ -83,3 +83,16 @@ def test_a_gateway_answers_to_its_address_localhost_and_its_public_name() -> Non
     public = GatewaySettings(database_url="x", public_url="https://gpu.example")
     assert own_hosts(plain, port=8484) == {"127.0.0.1:8484", "localhost:8484"}
     assert own_hosts(public, port=8484) > own_hosts(plain, port=8484)
+
+
+async def test_a_chore_that_stumbles_ends_neither_the_gateway_nor_itself() -> None:
+    runs = 0
+
+    async def stumble() -> None:
+        nonlocal runs
+        runs += 1
+        raise RuntimeError("nobody foresaw this")
+
+    await _once(stumble, name="stumble")
+    await _once(stumble, name="stumble")
+    assert runs == 2
