@@ -13,10 +13,10 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.filters import vram_needed_bytes
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
+from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
 from tests.unit.inference.nodes import (
     MODEL,

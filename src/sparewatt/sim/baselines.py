@@ -11,11 +11,11 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.entries import Entries, Field
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.hashing import fractions, hash_text
 from sparewatt.inference.matcher.model import Candidate, MatchJob
 from sparewatt.inference.matcher.policies import NEURALGRID
 from sparewatt.inference.matcher.scan import eligible, neuralgrid_parts
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.prices import Floats

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.sim.physics import NEVER, SimJob
 from sparewatt.sim.reports import Report, Reporter, node_id

@@ -9,11 +9,11 @@ import time
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.inference.matcher import kernel
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.match import SCAN_MAX, match
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.inference.matcher.shortlist import sort_out
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
 

@@ -9,8 +9,8 @@ import msgspec
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.matcher.entries import Field
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, NodeRow
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 

@@ -4,10 +4,10 @@ import pytest
 
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
-from sparewatt.inference.matcher.filters import vram_needed_bytes
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import MatchJob, NodeRow, Rejected, Rejection
 from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
 from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs, table_of

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.formula import PARTS, SUSPECT_S
 from sparewatt.inference.matcher.health import is_offline, is_suspect, state_of
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import HealthRules, NodeState, Rejection
 from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.protocol.node import NodeLoad
 from tests.unit.inference.nodes import NOW_S, a_job, a_row, table_of
 

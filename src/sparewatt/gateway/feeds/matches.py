@@ -24,8 +24,8 @@ from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
 from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.filters import vram_needed_bytes
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
+from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.store.database import StoredMatch
 
 _MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")

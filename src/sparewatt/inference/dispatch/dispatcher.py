@@ -12,10 +12,10 @@ from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.run import JobRun
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 

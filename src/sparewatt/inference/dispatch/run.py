@@ -30,10 +30,10 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Sink
 from sparewatt.inference.matcher.explain import nearest_models
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, Rejection
 from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai import error_body

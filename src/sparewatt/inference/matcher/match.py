@@ -15,13 +15,13 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.formula import JobNumbers
 from sparewatt.inference.matcher.hashing import fractions, hash_text, start_of
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, Rejected, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.scan import balanced_parts, best_places, eligible
 from sparewatt.inference.matcher.shortlist import shortlisted
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 
 NANO = 1e9

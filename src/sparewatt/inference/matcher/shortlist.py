@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.entries import Entries, Field
-from sparewatt.inference.matcher.filters import Situation
 from sparewatt.inference.matcher.formula import JobNumbers
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.matcher.scan import balanced_parts, eligible
+from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 
 REFRESH_S = 0.25
