@@ -955,3 +955,16 @@ def test_different_errors_are_nobodys_word_against_the_request() -> None:
         stage.turn(run).answer(b'{"error":{"message":"broke %d"}}' % number, status=500)
     assert stage.sink.error is not None
     assert stage.sink.error.status == 502
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 0.2, 0.3, 0.7, 1 / 3, 1e-9, 59.999])
+def test_silence_ends_an_answer_whatever_the_floats_say(pause_s: float) -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    node = stage.turn(run)
+    node.begin(ROLE, text_event("a"))
+    stage.clock.advance(pause_s)
+    node.data(text_event("b"))
+    stage.clock.advance(stage.rules.idle_s + 1)
+    assert run.record.outcome is Outcome.FAILED
+    stage.assert_nothing_left()

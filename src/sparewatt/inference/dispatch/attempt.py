@@ -20,6 +20,8 @@ from sparewatt.protocol.link import End, Fail, Head, Open
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
 """Statuses of a model server that another node would only repeat. All others are the node's own trouble."""
+CLOCK_SLACK_S = 1e-3
+"""Closer to its deadline than this, an alarm is not set again: floats would let it ring for ever."""
 _NOT_NOW = (429, 503)
 """The model server is full or still loading."""
 
@@ -223,7 +225,7 @@ class Attempt:
     def _check_silence(self) -> None:
         # Without credit it cannot speak: then the client is the slow one.
         quiet_s = 0.0 if self._has_no_credit() else self._clock.now_s() - self._heard_at_s
-        if quiet_s >= self._rules.idle_s:
+        if quiet_s >= self._rules.idle_s - CLOCK_SLACK_S:
             self._time_out("went silent in the middle of the answer")
         else:
             self._timer = self._clock.call_later(self._rules.idle_s - quiet_s, self._check_silence)
