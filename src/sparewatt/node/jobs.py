@@ -16,7 +16,7 @@ from sparewatt.core.refusal import would_refuse
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
 from sparewatt.node.inventory import Inventory
-from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, loading_s, reading_s
+from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
 from sparewatt.node.pacing import paced
 from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import End, Fail, FailCode, Head
@@ -130,7 +130,7 @@ class Jobs:
         promised_s = job.meta.promised_ttft_s
         if promised_s <= 0 or model.measured is None:
             return None
-        own_s = loading_s(model) + first_token_s(
+        own_s = model.load_s + first_token_s(
             reading_s(model.measured, job.meta.prompt_tokens),
             self._turn(job),
             list(self._turns.values()),

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparewatt.node.measure import SHORT_PROMPT_TOKENS
-from sparewatt.protocol.node import ModelReport, Speed
+from sparewatt.protocol.node import Speed
 
-LOADING_S = 10.0
-LOAD_S_MIN, LOAD_S_MAX, LOAD_FIXED_S, LOAD_BYTES_S = 10.0, 30.0, 8.0, 1.5e9
 OUTPUT_TOKENS_DEFAULT = 256
 """The length of an answer until some were seen."""
 WRITING_EWMA = 0.2
@@ -38,17 +36,6 @@ def reading_s(speed: Speed, prompt_tokens: int) -> float:
     """Seconds to the first token on a node that does nothing else, by the same rule as the gateway's."""
     short_s = max(speed.ttft_s, SHORT_PROMPT_TOKENS / speed.prefill_tps)
     return short_s + max(0.0, prompt_tokens - SHORT_PROMPT_TOKENS) / speed.prefill_tps
-
-
-def loading_s(model: ModelReport) -> float:
-    """Seconds until the model can start, by the same rule as the gateway's."""
-    match model.state:
-        case "warm":
-            return 0.0
-        case "loading":
-            return LOADING_S
-        case "on_disk":
-            return min(LOAD_S_MAX, max(LOAD_S_MIN, LOAD_FIXED_S + model.weights_bytes / LOAD_BYTES_S))
 
 
 def first_token_s(alone_s: float, new: Turn, turns: Sequence[Turn], *, slots: int, foreign: int) -> float:

@@ -19,7 +19,6 @@ from sparewatt.inference.matcher.table import (
     SUSPECT_AFTER_FAILURE_S,
     UNKNOWN_LARGE,
     NodeTable,
-    cold_s,
 )
 from sparewatt.protocol.node import NodeLoad, Speed
 from tests.unit.inference.nodes import (
@@ -308,7 +307,7 @@ def test_a_model_that_nobody_has_any_more_is_forgotten() -> None:
 def test_a_cold_start_takes_10_to_30_seconds_and_a_warm_one_none(
     state: str, weights_bytes: int, seconds: float
 ) -> None:
-    assert cold_s(a_model(state=state, weights_bytes=weights_bytes)) == seconds
+    assert a_model(state=state, weights_bytes=weights_bytes).load_s == seconds
 
 
 # what observation teaches

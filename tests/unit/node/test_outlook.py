@@ -4,10 +4,9 @@ import pytest
 
 from sparewatt.inference.matcher.entries import Field
 from sparewatt.inference.matcher.formula import JobNumbers, reading
-from sparewatt.inference.matcher.table import cold_s
-from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, loading_s, reading_s
-from sparewatt.protocol.node import ModelState, Speed
-from tests.unit.inference.nodes import GIB, MODEL, a_model, a_table, some_specs
+from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
+from sparewatt.protocol.node import Speed
+from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
 
 NOW_S = 100.0
 SPEED = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.8)
@@ -62,13 +61,6 @@ def test_more_work_never_means_less_waiting() -> None:
 
 
 # the same figures at both ends
-
-
-@pytest.mark.parametrize("state", ["warm", "loading", "on_disk"])
-@pytest.mark.parametrize("weights_gib", [0, 5, 20, 200])
-def test_node_and_gateway_expect_the_same_of_a_cold_model(state: ModelState, weights_gib: int) -> None:
-    model = a_model(state=state, weights_bytes=weights_gib * GIB)
-    assert loading_s(model) == cold_s(model)
 
 
 def test_node_and_gateway_expect_the_same_reading_time() -> None:

@@ -44,7 +44,6 @@ STEP_PER_JOB_SHARE = 0.5
 """What a further job adds to a step, as a share of the step alone, on servers that were not measured under load."""
 UNKNOWN_LARGE = 1e18
 BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
-LOADING_S, COLD_S_MIN, COLD_S_MAX, COLD_FIXED_S, COLD_BYTES_S = 10.0, 10.0, 30.0, 8.0, 1.5e9
 BACKLOG_S_MAX = 1e6
 SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
 TOKENS_PER_PRICE = 1e6
@@ -325,17 +324,6 @@ def _count_down(counts: dict[str, int], name: str) -> None:
         counts.pop(name, None)
 
 
-def cold_s(model: ModelReport) -> float:
-    """Seconds until the model can start: 8 s and 1.5 GB/s of reading, within the 10-30 s that are seen in practice."""
-    match model.state:
-        case "warm":
-            return 0.0
-        case "loading":
-            return LOADING_S
-        case "on_disk":
-            return min(COLD_S_MAX, max(COLD_S_MIN, COLD_FIXED_S + model.weights_bytes / COLD_BYTES_S))
-
-
 def fixed_values(specs: NodeSpecs, model: ModelReport) -> tuple[float, ...]:
     """The columns that follow from specs alone, in the order of `Field`."""
     speed = model.measured if model.measured and _is_possible(model.measured) else None
@@ -349,7 +337,7 @@ def fixed_values(specs: NodeSpecs, model: ModelReport) -> tuple[float, ...]:
         min(bandwidth, UNKNOWN_LARGE),
         specs.tflops,
         specs.hourly_price_nano / NANO_PER_USD,
-        cold_s(model),
+        model.load_s,
         prefill_tps,
         max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
         step_s,
