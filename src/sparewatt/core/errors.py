@@ -7,7 +7,9 @@ SparewattError                      code                     status  retry
 │   ├── InvalidAmount               invalid_amount             400    no
 │   └── UnsupportedParameter        unsupported_parameter      400    no
 ├── NotAuthenticated                invalid_api_key            401    no
+├── InsufficientCredits             insufficient_credits       402    no
 ├── NotAllowed                      permission_denied          403    no
+│   └── KeyBudgetExceeded           key_budget_exceeded        403    no
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
@@ -20,6 +22,7 @@ SparewattError                      code                     status  retry
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
 ├── Internal                        internal_error             500    yes
+├── UnbalancedEntry                 unbalanced_entry           500    no     (a bug: nothing is posted)
 ├── JobFailed                       node_failed                502    yes
 ├── NoMatch
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
@@ -91,10 +94,22 @@ class NotAuthenticated(SparewattError):
     kind = "authentication_error"
 
 
+class InsufficientCredits(SparewattError):
+    """402 and not 429: client libraries try a 429 again, in vain."""
+
+    code = "insufficient_credits"
+    status = 402
+    kind = "insufficient_quota"
+
+
 class NotAllowed(SparewattError):
     code = "permission_denied"
     status = 403
     kind = "permission_error"
+
+
+class KeyBudgetExceeded(NotAllowed):
+    code = "key_budget_exceeded"
 
 
 class NotFound(SparewattError):
@@ -167,6 +182,10 @@ class JobShed(SparewattError):
 
 class Internal(SparewattError):
     retryable = True
+
+
+class UnbalancedEntry(SparewattError):
+    code = "unbalanced_entry"
 
 
 class JobFailed(SparewattError):

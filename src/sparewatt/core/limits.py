@@ -118,3 +118,21 @@ WAITING_BYTES_MAX = 256 * MIB
 
 WAITING_S_MAX = 60.0
 """Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
+
+JOBS_TO_POST_MAX = 100_000
+"""Settled jobs that wait for Postgres (about 1 kB each); when it is away for longer, new jobs are refused."""
+
+JOBS_POSTED_AT_ONCE = 500
+"""Jobs in one transaction: a few milliseconds of Postgres."""
+
+PURSES_MAX = 100_000
+"""Accounts that spend at one gateway at a time (about 500 bytes each)."""
+
+PURSE_IDLE_S = 60.0
+"""After this long without a job, what a gateway has reserved of an account's balance goes back."""
+
+RECEIPTS_WAITING_MAX = 50_000
+"""Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
+
+RECEIPT_WAIT_S = 30.0
+"""A receipt follows its job at once; one that comes later than this belongs to nothing any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -25,6 +25,7 @@ from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.receipts import Countersigned, SignedReceipt
 
 _log = Log("sparewatt.links")
 
@@ -61,6 +62,7 @@ class LinkDesk:
         self.links: dict[NodeId, NodeLink] = {}
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
+        self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The WebSocket route."""
@@ -194,3 +196,11 @@ class LinkDesk:
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())
+
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None:
+        self.take_receipt(node_id, signed)
+
+    def countersign(self, node_id: NodeId, message: Countersigned) -> None:
+        """A node that has left in the meantime sends its receipts again, and is answered then."""
+        if (link := self.links.get(node_id)) is not None:
+            link.countersign(message)

@@ -28,6 +28,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.receipts import Countersigned, SignedReceipt
 
 _STREAM_MAX = (1 << 32) - 1
 _STAMP = struct.Struct(">d")
@@ -53,6 +54,8 @@ class LinkObserver(Protocol):
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None: ...
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
+
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None: ...
 
 
 class Stream:
@@ -120,6 +123,9 @@ class NodeLink:
     def ping(self) -> None:
         self.send(encode_frame(Op.PING, 0, _STAMP.pack(self._clock.now_s())))
 
+    def countersign(self, message: Countersigned) -> None:
+        self.send(encode_message(Op.COUNTERSIGNED, message))
+
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
 
@@ -148,6 +154,8 @@ class NodeLink:
                 self._observer.on_specs(self.node_id, decode_message(frame.payload, NodeSpecs))
             case Op.PONG:
                 self._receive_pong(frame.payload)
+            case Op.RECEIPT:
+                self._observer.on_receipt(self.node_id, decode_message(frame.payload, SignedReceipt))
             case Op.GOODBYE:
                 decode_message(frame.payload, Goodbye)  # the socket's end follows and says the rest
             case _:

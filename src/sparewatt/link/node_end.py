@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
@@ -24,6 +25,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.receipts import Countersigned, SignedReceipt
 
 
 class JobRunner(Protocol):
@@ -76,10 +78,18 @@ class IncomingJob:
 class GatewayLink:
     """An accepted link to one gateway."""
 
-    def __init__(self, *, outbox: Outbox, runner: JobRunner, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        outbox: Outbox,
+        runner: JobRunner,
+        clock: Clock,
+        on_countersigned: Callable[[Countersigned], None] = lambda _: None,
+    ) -> None:
         self._outbox = outbox
         self._runner = runner
         self._clock = clock
+        self._on_countersigned = on_countersigned
         self._jobs: dict[int, IncomingJob] = {}
         self.last_heard_s = clock.now_s()
         self.farewell: str | None = None
@@ -92,6 +102,9 @@ class GatewayLink:
 
     def send_load(self, load: NodeLoad) -> None:
         self.send(encode_message(Op.LOAD, load))
+
+    def send_receipt(self, signed: SignedReceipt) -> None:
+        self.send(encode_message(Op.RECEIPT, signed))
 
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
@@ -119,6 +132,8 @@ class GatewayLink:
                 self.send(encode_frame(Op.PONG, 0, frame.payload))
             case Op.GOODBYE:
                 self.farewell = decode_message(frame.payload, Goodbye).reason
+            case Op.COUNTERSIGNED:
+                self._on_countersigned(decode_message(frame.payload, Countersigned))
             case Op.OPEN:
                 self._open(frame)
             case Op.BODY | Op.CREDIT | Op.CANCEL:

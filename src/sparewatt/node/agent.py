@@ -18,6 +18,7 @@ from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
+from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.signing import SigningKey
@@ -42,6 +43,7 @@ class Agent:
         key: SigningKey,
         inventory: Inventory,
         jobs: Jobs,
+        receipts: ReceiptBook,
         session: aiohttp.ClientSession,
         clock: Clock,
         rng: Rng,
@@ -51,6 +53,7 @@ class Agent:
         self._key = key
         self._inventory = inventory
         self._jobs = jobs
+        self._receipts = receipts
         self._session = session
         self._clock = clock
         self._rng = rng
@@ -126,7 +129,10 @@ class Agent:
 
     async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
         outbox = Outbox()
-        link = self._link = GatewayLink(outbox=outbox, runner=self._jobs, clock=self._clock)
+        link = self._link = GatewayLink(
+            outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
+        )
+        self._receipts.on_link(link.send_receipt)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
@@ -142,6 +148,7 @@ class Agent:
             raise LinkLost(link.farewell or str(group.exceptions[0])) from None
         finally:
             self._link = None
+            self._receipts.on_link(None)
             link.lost()
 
     async def _listen(self, link: GatewayLink, socket: Socket) -> None:

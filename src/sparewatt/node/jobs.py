@@ -15,13 +15,16 @@ from sparewatt.core.log import Log
 from sparewatt.core.refusal import would_refuse
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
+from sparewatt.node.counting import AnswerCount
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
 from sparewatt.node.pacing import paced
+from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import End, Fail, FailCode, Head
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
-from sparewatt.protocol.openai import as_stream, read_chunk
+from sparewatt.protocol.openai import as_stream
+from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
 
@@ -29,9 +32,18 @@ _log = Log("sparewatt.node")
 class Jobs:
     """Implements JobRunner."""
 
-    def __init__(self, backend: Backend, inventory: Inventory, *, limit_tps: float | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        inventory: Inventory,
+        *,
+        limit_tps: float | None,
+        clock: Clock,
+        receipts: ReceiptBook | None = None,
+    ) -> None:
         self._backend = backend
         self._inventory = inventory
+        self._receipts = receipts
         self._limit_tps = limit_tps
         self._clock = clock
         self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
@@ -163,8 +175,9 @@ class Jobs:
 
     async def _run(self, job: IncomingJob) -> None:
         began_s = self._clock.now_s()
+        count = AnswerCount()
         try:
-            first_byte_s = await self._relay(job, began_s)
+            first_byte_s = await self._relay(job, began_s, count)
         except (BackendError, msgspec.DecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._forget(job)  # the report that goes with it must not count this job any more
@@ -174,38 +187,56 @@ class Jobs:
             self._forget(job)
             duration_s = self._clock.now_s() - began_s
             job.end(End(load=self.load(), first_byte_s=first_byte_s, duration_s=duration_s))
+        finally:  # also of an answer that was cancelled half-way
+            self._sign(job, count, began_s)
 
-    async def _relay(self, job: IncomingJob, began_s: float) -> float | None:
+    async def _relay(self, job: IncomingJob, began_s: float, count: AnswerCount) -> float | None:
         """Pass the reply on, chunk by chunk; tells when the first one came."""
         assembler = None if job.meta.stream or self._backend.stops_whole_answers else Assembler()
         body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
         first_byte_s: float | None = None
-        has_spoken = False
         async with self._backend.post(job.meta.path, body) as reply:
             assembler = assembler if _is_stream(reply) else None
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
+            if not _is_stream(reply):
+                count.expect_whole()
             async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
                 if first_byte_s is None:
                     first_byte_s = self._clock.now_s() - began_s
-                if not has_spoken and (has_spoken := _speaks(chunk)):
-                    self._note_first_token(job)
+                self._count(job, count, chunk)
                 if assembler is None:
                     await job.data(chunk)
                 else:
                     assembler.feed(chunk)
         if assembler is not None:
             await job.data(assembler.body())
+        count.end()
         return first_byte_s
 
+    def _count(self, job: IncomingJob, count: AnswerCount, chunk: bytes) -> None:
+        had_begun = count.has_begun
+        count.feed(chunk)
+        if count.has_begun and not had_begun:
+            count.begun_at_s = self._clock.now_s()
+            self._note_first_token(job)
 
-def _speaks(data: bytes) -> bool:
-    """Whether a token is in it; one that the network cut in two is noticed with the next."""
-    for line in data.split(b"\n"):
-        chunk = read_chunk(line.removeprefix(b"data:").strip()) if line.startswith(b"data:") else None
-        if chunk is not None and chunk.carries_output():
-            return True
-    return False
+    def _sign(self, job: IncomingJob, count: AnswerCount, began_s: float) -> None:
+        """A receipt for what was delivered; nothing delivered needs none."""
+        if self._receipts is None or not job.meta.job or not count.completion_tokens:
+            return
+        now_s, first_s = self._clock.now_s(), count.begun_at_s
+        self._receipts.write(
+            Receipt(
+                job=job.meta.job,
+                node=self._receipts.node,
+                model=job.meta.model,
+                prompt_tokens=count.prompt_tokens,
+                completion_tokens=count.completion_tokens,
+                first_token_ms=round(1000 * ((first_s or now_s) - began_s)),
+                duration_ms=round(1000 * (now_s - began_s)),
+            )
+        )
 
 
 def _is_stream(reply: BackendReply) -> bool:

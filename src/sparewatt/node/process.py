@@ -21,6 +21,7 @@ from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.measure import FILE, MeasuredFile
+from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.serving import model_server
 from sparewatt.node.settings import NodeSettings
 from sparewatt.supervisor.data_dir import DataDir
@@ -50,9 +51,18 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
         measured = MeasuredFile(settings.data_dir / FILE)
         inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
         await _wait_for_server(backend, backend_url)
-        jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
+        receipts = ReceiptBook(settings.data_dir, key)
+        jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
         agent = Agent(
-            settings, key=key, inventory=inventory, jobs=jobs, session=session, clock=clock, rng=rng, tell=tell
+            settings,
+            key=key,
+            inventory=inventory,
+            jobs=jobs,
+            receipts=receipts,
+            session=session,
+            clock=clock,
+            rng=rng,
+            tell=tell,
         )
         await _run_until_stopped(agent, inventory)
         await jobs.close()

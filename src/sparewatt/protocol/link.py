@@ -3,8 +3,8 @@
 A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4), length (4), payload`. Stream 0 is the
 link itself; every job has a stream of its own, numbered by the gateway. Control payloads are JSON.
 
-    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, GOODBYE        HEAD, DATA, END, FAIL        (per job)
-    gateway → node   CHALLENGE, WELCOME, REJECT, PING, GOODBYE       OPEN, BODY, CREDIT, CANCEL   (per job)
+    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, GOODBYE            HEAD, DATA, END, FAIL       (per job)
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, GOODBYE     OPEN, BODY, CREDIT, CANCEL  (per job)
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Op(enum.IntEnum):
     PING = 8
     PONG = 9
     GOODBYE = 10
+    RECEIPT = 11
+    COUNTERSIGNED = 12
     OPEN = 16
     BODY = 17
     CREDIT = 18
@@ -111,6 +113,8 @@ class Open(msgspec.Struct, frozen=True):
     """What the gateway counts on; 0 is no promise, and no reason to refuse."""
     prompt_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
     """By the gateway's guess, which the promise was made with."""
+    job: Annotated[str, Meta(max_length=64)] = ""
+    """Its id, which the node's receipt names. An older gateway says none, and wants no receipt."""
 
 
 class Credit(msgspec.Struct, frozen=True):

@@ -47,15 +47,18 @@ class Usage(msgspec.Struct, frozen=True):
 
 _NULL = msgspec.Raw(b"null")
 _NOTHING = (b"null", b'""', b"[]", b"{}")
+_QUOTES = 2
 
 
 class _Choice(msgspec.Struct, frozen=True):
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
 
-    def says_something(self) -> bool:
-        """Whatever the field: servers differ in where they put reasoning, refusals and calls."""
-        return any(name != "role" and bytes(part) not in _NOTHING for name, part in (self.delta or {}).items())
+    def output_bytes(self) -> int | None:
+        """How much it says, None if nothing. Whatever the field: servers differ in where they put things."""
+        said = [bytes(part) for name, part in (self.delta or {}).items() if name != "role"]
+        sizes = [len(part) - _QUOTES for part in said if part not in _NOTHING]
+        return sum(sizes) if sizes else None
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -70,17 +73,33 @@ class Chunk(msgspec.Struct, frozen=True):
 
     def carries_output(self) -> bool:
         """True once there is something a client would lose if another node started over."""
-        return any(choice.says_something() for choice in self.choices or ())
+        return self.output_bytes() is not None
+
+    def output_bytes(self) -> int | None:
+        """How much text it carries, None if there is nothing that a client would miss."""
+        sizes = [size for choice in self.choices or () if (size := choice.output_bytes()) is not None]
+        return sum(sizes) if sizes else None
 
     def finishes(self) -> bool:
         return any(choice.finish_reason for choice in self.choices or ())
 
 
+class _WholeChoice(msgspec.Struct, frozen=True):
+    message: dict[str, msgspec.Raw] | None = None
+
+    def output_bytes(self) -> int:
+        said = [bytes(part) for name, part in (self.message or {}).items() if name != "role"]
+        return sum(len(part) - _QUOTES for part in said if part not in _NOTHING)
+
+
 class Completion(msgspec.Struct, frozen=True):
     """A whole reply, as far as the gateway looks into it."""
 
-    choices: list[msgspec.Raw]
+    choices: list[_WholeChoice]
     usage: Usage | None = None
+
+    def output_bytes(self) -> int:
+        return sum(choice.output_bytes() for choice in self.choices)
 
 
 _chat_decoder = msgspec.json.Decoder(ChatRequest)
@@ -112,10 +131,15 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
     return InvalidField(f"{text}.", param=field)
 
 
-def with_usage_forced(body: bytes) -> bytes:
-    """The same request with `stream_options.include_usage` on, so that every stream ends in its token counts."""
+def for_node(body: bytes, *, stream: bool, output_limit: int | None = None) -> bytes:
+    """The request as a node gets it: every stream ends in its token counts, and writes no more than it may."""
+    if not stream and output_limit is None:
+        return body
     fields = _fields_decoder.decode(body)
-    fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
+    if stream:
+        fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
+    if output_limit is not None:
+        fields["max_tokens"] = msgspec.Raw(b"%d" % output_limit)
     return msgspec.json.encode(fields)
 
 
@@ -126,7 +150,7 @@ def _usage_included(options: msgspec.Raw) -> msgspec.Raw:
 
 def as_stream(body: bytes) -> bytes:
     """The same request, asking for a stream that ends in its token counts."""
-    fields = _fields_decoder.decode(with_usage_forced(body))
+    fields = _fields_decoder.decode(for_node(body, stream=True))
     fields["stream"] = msgspec.Raw(b"true")
     return msgspec.json.encode(fields)
 
@@ -139,16 +163,22 @@ def read_chunk(data: bytes) -> Chunk | None:
         return None
 
 
-def with_usage(chunk: bytes, usage: Usage) -> bytes:
-    """The same chunk with these counts."""
-    fields = _fields_decoder.decode(chunk)
-    counts = {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
-    fields["usage"] = msgspec.Raw(msgspec.json.encode(counts))
+def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = None) -> bytes:
+    """The same chunk or whole reply with these counts (None: its own), and what they cost."""
+    fields = _fields_decoder.decode(reply)
+    usage = msgspec.json.decode(fields.get("usage", _NULL), type=dict[str, msgspec.Raw] | None) or {}
+    if counts is not None:
+        total = counts.prompt_tokens + counts.completion_tokens
+        usage |= {"prompt_tokens": _raw(counts.prompt_tokens), "completion_tokens": _raw(counts.completion_tokens)}
+        usage["total_tokens"] = _raw(total)
+    if cost_usd is not None:
+        usage["cost"] = _raw(cost_usd)
+    fields["usage"] = msgspec.Raw(msgspec.json.encode(usage))
     return msgspec.json.encode(fields)
+
+
+def _raw(number: float) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(number))
 
 
 def read_completion(body: bytes) -> Completion | None:

@@ -13,6 +13,7 @@ import msgspec
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import KEYS_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
+from sparewatt.store.books import Books
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 
@@ -52,6 +53,7 @@ class StoredMatch:
 class Database:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.books = Books(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:

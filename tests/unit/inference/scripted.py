@@ -33,6 +33,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.receipts import SignedReceipt
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
 
@@ -80,6 +81,8 @@ class Nobody:
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None: ...
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
+
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None: ...
 
 
 class ScriptedNode:

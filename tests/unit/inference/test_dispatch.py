@@ -106,6 +106,7 @@ def test_the_node_gets_the_body_and_what_it_was_chosen_by() -> None:
             window_bytes=LINK_STREAM_WINDOW_BYTES,
             promised_ttft_s=best.predicted_ttft_s,
             prompt_tokens=500,
+            job=run.job.match.id,
         )
     ]
 

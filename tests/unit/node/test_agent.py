@@ -19,6 +19,7 @@ from sparewatt.link.handshake import host_of, identify
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.node import agent as agent_module
 from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s
+from sparewatt.node.receipts import ReceiptBook
 from sparewatt.protocol.link import (
     Frame,
     Goodbye,
@@ -122,6 +123,7 @@ async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = No
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
+            receipts=ReceiptBook(data_dir, KEY),
             session=rig.session,
             clock=clock or SystemClock(),
             rng=FixedRng(0.0),

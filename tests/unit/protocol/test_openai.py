@@ -9,11 +9,11 @@ from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
 from sparewatt.protocol.openai import (
     as_stream,
     error_body,
+    for_node,
     parse_chat,
     read_chunk,
     read_completion,
     read_error_message,
-    with_usage_forced,
 )
 
 CHAT: dict[str, Any] = {"model": "llama", "messages": [{"role": "user", "content": "hi"}]}
@@ -140,12 +140,12 @@ RICH = body_of(
 )
 def test_forcing_usage_changes_nothing_else(options: dict[str, Any] | None) -> None:
     before = json.loads(RICH) | {"stream_options": options}
-    after = json.loads(with_usage_forced(json.dumps(before).encode()))
+    after = json.loads(for_node(json.dumps(before).encode(), stream=True))
     assert after == before | {"stream_options": (options or {}) | {"include_usage": True}}
 
 
 def test_forcing_usage_adds_the_field_where_it_is_absent() -> None:
-    after = json.loads(with_usage_forced(RICH))
+    after = json.loads(for_node(RICH, stream=True))
     assert after == json.loads(RICH) | {"stream_options": {"include_usage": True}}
 
 
@@ -155,7 +155,7 @@ def test_values_that_are_not_looked_at_keep_their_bytes() -> None:
         .replace(b'"hi"', b'"h\\u0069 \\/ 1.0"')
         .replace(b"{", b'{"big":1e400,"precise":0.10000000000000000001,', 1)
     )
-    forced = with_usage_forced(body)
+    forced = for_node(body, stream=True)
     assert all(kept in forced for kept in (b'"h\\u0069 \\/ 1.0"', b"1e400", b"0.10000000000000000001"))
 
 

@@ -30,7 +30,7 @@ def test_a_query_file_is_a_list_of_named_statements(file: Traversable) -> None:
     assert text.count("-- name:") == len(names_in(text)) > 0
     for name in names_in(text):
         statement = re.sub(r"^--.*\n?", "", sql(name), flags=re.MULTILINE).strip()
-        assert re.match(r"(SELECT|INSERT|UPDATE|DELETE)\b", statement), name
+        assert re.match(r"(SELECT|WITH|INSERT|UPDATE|DELETE|LOCK)\b", statement), name
         assert ";" not in statement, f"{name} is more than one statement"
 
 

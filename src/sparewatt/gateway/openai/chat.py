@@ -21,7 +21,7 @@ from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
-from sparewatt.protocol.openai import ChatRequest, error_body, parse_chat, with_usage_forced
+from sparewatt.protocol.openai import ChatRequest, error_body, for_node, parse_chat
 from sparewatt.store.database import KeyRow
 
 POLICY_HEADER = "x-sparewatt-policy"
@@ -121,15 +121,15 @@ def make_job(chat: ChatRequest, body: bytes, *, key: KeyRow, services: Services)
     return Job(
         match=match,
         key_id=key.id,
-        body=_with_usage(body) if streams else body,
+        body=_for_node(body, stream=streams),
         stream=streams,
         wants_usage=chat.wants_usage,
     )
 
 
-def _with_usage(body: bytes) -> bytes:
+def _for_node(body: bytes, *, stream: bool) -> bytes:
     """A few bytes longer: a body that just fitted must not break the link to the node by that."""
-    forced = with_usage_forced(body)
+    forced = for_node(body, stream=stream)
     if len(forced) > REQUEST_BODY_BYTES_MAX:
         raise BodyTooLarge("The body is too large by a few bytes.")
     return forced

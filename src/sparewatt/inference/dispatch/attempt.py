@@ -12,7 +12,7 @@ from typing import Protocol
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import NodeLink, Stream
@@ -42,6 +42,10 @@ class AttemptOwner(Protocol):
 
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
 
+    def price_usd(self, seen: Seen) -> float:
+        """What the client will pay for the whole answer, if it ends with this."""
+        ...
+
 
 class Attempt:
     def __init__(
@@ -62,7 +66,10 @@ class Attempt:
         self._clock = clock
         self._candidate = candidate
         self.record = record
-        self._reply: StreamReply | WholeReply = StreamReply(wants_usage=job.wants_usage) if job.stream else WholeReply()
+        price = owner.price_usd if job.tab is not None else None
+        self._reply: StreamReply | WholeReply = (
+            StreamReply(wants_usage=job.wants_usage, price=price) if job.stream else WholeReply(price=price)
+        )
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
@@ -84,10 +91,15 @@ class Attempt:
     def tokens(self) -> int:
         return self._reply.tokens
 
+    @property
+    def seen(self) -> Seen:
+        return self._reply.seen
+
     def start(self, link: NodeLink) -> None:
         self._timer = self._clock.call_later(self._deadline_s(), lambda: self._time_out("no first token in time"))
         meta = Open(
             path="/v1/chat/completions",
+            job=self._job.match.id,
             model=self._job.match.model,
             body_bytes=len(self._job.body),
             stream=self._job.stream,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, MatchId, NodeId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import JOB_TIMEOUT_S
+from sparewatt.core.money import Nano
 from sparewatt.inference.matcher.model import Decision, MatchJob
 
 
@@ -36,15 +37,28 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
 
 
+class Tab(Protocol):
+    """What a job costs whoever asked for it. Dispatch says what was delivered; the rest is not its business."""
+
+    def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
+        """Of what these have delivered so far."""
+        ...
+
+    def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
+        """The job is over. Called once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request that was admitted: what to send to a node, and how its reply is to be read."""
+    """A request that was admitted: what to send to a node, how its reply is to be read, and who pays."""
 
     match: MatchJob
     key_id: KeyId
     body: bytes
     stream: bool
     wants_usage: bool
+    tab: Tab | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,16 @@ class DispatchRules:
 
 
 @dataclass(slots=True)
+class Seen:
+    """An answer as the gateway counted it, beside what the node says of it."""
+
+    chunks: int = 0
+    text_bytes: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(slots=True)
 class AttemptRecord:
     """One node's turn at a job. Times are milliseconds after the job arrived."""
 
@@ -69,6 +93,13 @@ class AttemptRecord:
     first_token_ms: float | None = None
     ended_ms: float | None = None
     tokens: int = 0
+    """By the node's own word, else by the chunks that were counted."""
+    owner: AccountId | None = None
+    prompt_price_nano: int = 0
+    completion_price_nano: int = 0
+    """Nano-USD per million tokens, as the node asked for them when it was chosen."""
+    seen: Seen | None = None
+    """What of it was passed on to the client."""
 
 
 @dataclass(slots=True)

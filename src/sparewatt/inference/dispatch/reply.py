@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.inference.dispatch.model import Seen
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.protocol.openai import Usage, read_chunk, read_completion, read_error_message, with_usage
 
@@ -25,21 +27,22 @@ class Passed:
 class StreamReply:
     """A streamed reply. `started`: it holds something that a client would lose if another node took over."""
 
-    def __init__(self, *, wants_usage: bool) -> None:
+    def __init__(self, *, wants_usage: bool, price: Callable[[Seen], float] | None = None) -> None:
         self._wants_usage = wants_usage
+        self._price = price
         self._splitter = EventSplitter()
         self._held: list[bytes] = []
         self._held_bytes = 0
         self.started = False
         self.done = False
-        self.chunks = 0
         self.usage: Usage | None = None
+        self.seen = Seen()
         self._usage_events: list[bytes] = []
 
     @property
     def tokens(self) -> int:
         """What the node says it made, but never more than one token per chunk unless it said so at the end."""
-        return self.usage.completion_tokens if self.usage else self.chunks
+        return self.usage.completion_tokens if self.usage else self.seen.chunks
 
     def feed(self, data: bytes) -> Passed:
         """What may go to the client now. Until the reply has started, that is nothing."""
@@ -85,34 +88,44 @@ class StreamReply:
         if chunk.usage is not None and not chunk.choices:
             self._add_usage(event, chunk.usage)
             return ()
-        self.usage = chunk.usage or self.usage
-        if chunk.carries_output():
+        if chunk.usage is not None:
+            self._note_usage(chunk.usage)
+        if (text_bytes := chunk.output_bytes()) is not None:
             self.started = True
-            self.chunks += 1
+            self.seen.chunks += 1
+            self.seen.text_bytes += text_bytes
         return (event,)
+
+    def _note_usage(self, usage: Usage) -> None:
+        self.usage = usage
+        self.seen.prompt_tokens, self.seen.completion_tokens = usage.prompt_tokens, usage.completion_tokens
 
     def _add_usage(self, event: bytes, usage: Usage) -> None:
         """With `n` answers some servers count each by itself; the client expects one count, at the end."""
         earlier = self.usage if self._usage_events else None
         self._usage_events.append(event)
         written = usage.completion_tokens + (earlier.completion_tokens if earlier else 0)
-        self.usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written)
+        self._note_usage(Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written))
 
     def _closing_usage(self) -> tuple[bytes, ...]:
         if not self._wants_usage or not self._usage_events or self.usage is None:
             return ()
-        if len(self._usage_events) == 1:
+        if len(self._usage_events) == 1 and self._price is None:
             return (self._usage_events[0],)
         data = event_data(self._usage_events[-1]) or b"{}"
-        return (b"data: " + with_usage(data, self.usage) + b"\n\n",)
+        counts = self.usage if len(self._usage_events) > 1 else None
+        cost_usd = self._price(self.seen) if self._price is not None else None
+        return (b"data: " + with_usage(data, counts, cost_usd=cost_usd) + b"\n\n",)
 
 
 class WholeReply:
     """A reply in one piece, held until it is complete and known to be one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, price: Callable[[Seen], float] | None = None) -> None:
         self._body = bytearray()
+        self._price = price
         self.usage: Usage | None = None
+        self.seen = Seen()
 
     @property
     def tokens(self) -> int:
@@ -129,7 +142,11 @@ class WholeReply:
         if completion is None:
             raise ReplyBroken("the reply is not a chat completion")
         self.usage = completion.usage
-        return body
+        self.seen.text_bytes = completion.output_bytes()
+        if completion.usage is not None:
+            self.seen.prompt_tokens = completion.usage.prompt_tokens
+            self.seen.completion_tokens = completion.usage.completion_tokens
+        return body if self._price is None else with_usage(body, None, cost_usd=self._price(self.seen))
 
     def error_message(self) -> str | None:
         return read_error_message(bytes(self._body))

@@ -26,12 +26,13 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, REFUSALS_MAX
+from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Sink
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, Rejection
+from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, NodeRow, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
@@ -114,6 +115,10 @@ class JobRun:
             self._begin_reply("text/event-stream")
         self._sink.data(data)
 
+    def price_usd(self, seen: Seen) -> float:
+        self.record.attempts[-1].seen = seen
+        return (self.job.tab.cost(self.record.attempts) if self.job.tab is not None else 0) / NANO_PER_USD
+
     def on_done(self, data: bytes) -> None:
         if not self._replying:
             self._begin_reply("text/event-stream" if self.job.stream else "application/json")
@@ -184,6 +189,8 @@ class JobRun:
         row = self._table.get(candidate.node_id)
         self._step_s = predicted_step_s(candidate, self.job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
+        if row is not None:
+            self._note_price(record, row)
         self.record.attempts.append(record)
         self._attempt = Attempt(
             self.job,
@@ -199,6 +206,13 @@ class JobRun:
             self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
         else:
             self._attempt.start(link)
+
+    def _note_price(self, record: AttemptRecord, row: NodeRow) -> None:
+        """As the node asks now; what it asks for later counts for later jobs."""
+        model = row.models[self.job.match.model]
+        record.owner = row.owner
+        record.prompt_price_nano = model.prompt_price_nano
+        record.completion_price_nano = model.completion_price_nano
 
     def _promise_s(self, candidate: Candidate) -> float:
         """What the node is held to. After two refusals, or when it is asked again, nothing: somebody has to take it."""
@@ -220,6 +234,7 @@ class JobRun:
         self._replying = True
         record = self.record.attempts[-1]
         record.first_token_ms = self._elapsed_ms()
+        record.seen = self._attempt.seen if self._attempt is not None else None
         if self._held is not None:
             self._table.prompt_read(self._held)
         self._sink.start({"content-type": content_type} | self._headers())
@@ -230,6 +245,8 @@ class JobRun:
             node_id = self.record.attempts[-1].node_id
             row = self._table.get(node_id)
             headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
+        if self.job.tab is not None and not self.job.stream:
+            headers["x-sparewatt-cost"] = format_usd(self.job.tab.cost(self.record.attempts))
         return headers
 
     def _close_attempt(self, outcome: Outcome, reason: str | None) -> AttemptRecord:
@@ -293,6 +310,8 @@ class JobRun:
         self._over = True
         self._timer.cancel()
         self.record.outcome = outcome
+        if self.job.tab is not None:
+            self.job.tab.close(outcome, self.record.attempts)
         self._on_over(self)
 
     def _elapsed_ms(self) -> float:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 
@@ -70,6 +70,7 @@ class NodeRow:
 
     id: NodeId
     specs: NodeSpecs
+    owner: AccountId | None = None
     index: int = 0
     hash: int = 0
     models: dict[str, ModelReport] = field(default_factory=dict)

@@ -236,6 +236,20 @@ class NodeTable:
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
 
+    # prices
+
+    def median_price(self, model: ModelId) -> tuple[int, int]:
+        """Nano-USD per million tokens of prompt and of completion, over the nodes that are there and measured."""
+        entries = self._entries.get(model)
+        if entries is None:
+            return 0, 0
+        data = entries.data
+        there = (data[Field.CONNECTED] != 0) & (data[Field.MEASURED] != 0)
+        there = there if there.any() else np.ones(len(entries), bool)
+        per_nano = NANO_PER_USD * TOKENS_PER_PRICE
+        prompt, completion = (float(np.median(data[at][there])) for at in (Field.PROMPT_USD, Field.COMPLETION_USD))
+        return math.ceil(prompt * per_nano), math.ceil(completion * per_nano)
+
     # demand
 
     def strain_of(self, model: str) -> float:

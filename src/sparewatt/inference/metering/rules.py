@@ -1,0 +1,94 @@
+"""How much was delivered, as pure functions. The node says, the gateway has seen; the smaller count is paid.
+
+Nearly every server sends one token per chunk. One that sends several is believed as far as its text could hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
+from sparewatt.ledger.model import Delivery, JobState, TokenPrice
+
+BYTES_PER_TOKEN_AT_LEAST = 2
+"""Prose and code lie near 4 bytes a token. Who claims more than one token per 2 bytes is not believed."""
+
+PROMPT_SLACK, PROMPT_EXTRA_TOKENS = 1.5, 64
+"""How far a prompt may exceed the guess by its bytes, and what a chat template adds."""
+
+TOLERANCE, TOLERANCE_TOKENS = 0.1, 8
+"""Counts that differ by less are the same: a last token without text, a chunk cut off by a cancellation."""
+
+PRICE_CAP_MEDIANS = 4
+"""A request that names no price goes to no node that asks more than this many times the model's median."""
+
+NOBODY = AccountId("acc_unknown")
+"""Owner of a node that was registered before nodes had owners."""
+
+
+def seen_tokens(seen: Seen) -> int:
+    """The most that can have been in what was passed on."""
+    return max(seen.chunks, -(-seen.text_bytes // BYTES_PER_TOKEN_AT_LEAST))
+
+
+def claimed_tokens(seen: Seen) -> int:
+    return seen.chunks if seen.completion_tokens is None else seen.completion_tokens
+
+
+def prompt_bound(estimate: int) -> int:
+    """What a prompt of this size, guessed, can count at most."""
+    return int(estimate * PROMPT_SLACK) + PROMPT_EXTRA_TOKENS
+
+
+def disagrees(claimed: int, seen: int) -> bool:
+    """Whether a node claims more than was seen of it, beyond what counting can explain."""
+    return claimed > seen * (1 + TOLERANCE) + TOLERANCE_TOKENS
+
+
+def deliveries_of(
+    attempts: Sequence[AttemptRecord], *, prompt_estimate: int, output_bound: int, now_ms: float | None = None
+) -> tuple[Delivery, ...]:
+    """What each attempt brought the client. Those that brought nothing are left out."""
+    found = []
+    for attempt in attempts:
+        delivery = _delivery(attempt, prompt_estimate, output_bound, now_ms)
+        if delivery is not None:
+            found.append(delivery)
+    return tuple(found)
+
+
+def _delivery(attempt: AttemptRecord, prompt_estimate: int, output_bound: int, now_ms: float | None) -> Delivery | None:
+    seen = attempt.seen
+    claimed = claimed_tokens(seen) if seen is not None else 0
+    written = min(claimed, seen_tokens(seen), output_bound) if seen is not None else 0
+    if seen is None or written <= 0:
+        return None
+    said = prompt_estimate if seen.prompt_tokens is None else seen.prompt_tokens
+    ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms
+    return Delivery(
+        node_id=attempt.node_id,
+        owner=attempt.owner or NOBODY,
+        price=TokenPrice(Nano(attempt.prompt_price_nano), Nano(attempt.completion_price_nano)),
+        prompt_tokens=min(said, prompt_bound(prompt_estimate)),
+        completion_tokens=written,
+        claimed_tokens=claimed,
+        outcome=attempt.outcome.value,
+        first_token_ms=None if attempt.first_token_ms is None else attempt.first_token_ms - attempt.started_ms,
+        duration_ms=0.0 if ended_ms is None else ended_ms - attempt.started_ms,
+    )
+
+
+def state_of(outcome: Outcome) -> JobState:
+    match outcome:
+        case Outcome.DONE:
+            return JobState.DONE
+        case Outcome.CANCELLED:
+            return JobState.CANCELLED
+        case _:
+            return JobState.FAILED
+
+
+def cap_of(median: TokenPrice) -> TokenPrice:
+    return TokenPrice(Nano(median.prompt * PRICE_CAP_MEDIANS), Nano(median.completion * PRICE_CAP_MEDIANS))

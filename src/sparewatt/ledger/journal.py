@@ -1,0 +1,122 @@
+"""The write-ahead file: what was held, delivered and closed, until Postgres has it.
+
+One line a record, appended with one write and no fsync: it survives the death of any process, a power cut may cost the
+last second. A torn or damaged line ends what can be read of its file; everything before it counts. Records are
+idempotent, so a file that is read twice, or that overlaps with the next, changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import MatchId
+from sparewatt.ledger.model import ClosedJob, Delivery, JobState, JournalRecord, OpenedJob, Progress
+
+FILE = "jobs.journal"
+COMPACT_AT_BYTES = 8 << 20
+"""A few thousand jobs. Rewriting what is still open takes milliseconds."""
+_CRC_CHARS = 8
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | Progress)
+
+
+class Journal:
+    """The journal of one gateway process. The directory is locked by whoever opens this."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises StartupError if the file cannot be opened."""
+        self._path = directory / FILE
+        try:
+            self._fd = _open(self._path)
+        except OSError as error:
+            raise StartupError(f"Cannot open the journal {self._path}: {error.strerror}.") from None
+        self._size = os.fstat(self._fd).st_size
+
+    def append(self, record: JournalRecord) -> None:
+        """One write. Raises OSError (a full disk, say): then the job must not be sent."""
+        line = _line(record)
+        written = os.write(self._fd, line)
+        if written != len(line):
+            os.ftruncate(self._fd, self._size)  # half a line would hide what comes after it
+            raise OSError(28, "the journal's disk is full")
+        self._size += written
+
+    @property
+    def is_long(self) -> bool:
+        return self._size > COMPACT_AT_BYTES
+
+    def rewrite(self, records: Iterable[JournalRecord]) -> None:
+        """Keep these alone. A crash in the middle leaves the old file."""
+        fresh = self._path.with_suffix(".fresh")
+        fresh.unlink(missing_ok=True)
+        fd = _open(fresh)
+        size = 0
+        for record in records:
+            size += os.write(fd, _line(record))
+        fresh.replace(self._path)
+        os.close(self._fd)
+        self._fd, self._size = fd, size
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _line(record: JournalRecord) -> bytes:
+    text = _encoder.encode(record)
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def read_journal(directory: Path) -> Iterator[JournalRecord]:
+    """Every record up to the first damaged line."""
+    path = directory / FILE
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            record = _read(line)
+            if record is None:
+                return
+            yield record
+
+
+def _read(line: bytes) -> JournalRecord | None:
+    crc, _, text = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or len(crc) != _CRC_CHARS or crc != b"%08x" % zlib.crc32(text):
+        return None
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def left_over(records: Iterable[JournalRecord], *, now_unix_s: float) -> list[ClosedJob]:
+    """What a process that died still has to settle: closed jobs as they are, open ones at their last known count."""
+    opened: dict[MatchId, OpenedJob] = {}
+    closed: dict[MatchId, ClosedJob] = {}
+    delivered: dict[MatchId, tuple[Delivery, ...]] = {}
+    for record in records:
+        match record:
+            case OpenedJob():
+                opened[record.id] = record
+            case ClosedJob():
+                closed[record.job.id] = record
+            case Progress():
+                delivered |= record.deliveries
+    for job_id, job in opened.items():
+        if job_id not in closed:
+            closed[job_id] = _cut_short(job, delivered.get(job_id, ()), now_unix_s=now_unix_s)
+    return list(closed.values())
+
+
+def _cut_short(job: OpenedJob, deliveries: tuple[Delivery, ...], *, now_unix_s: float) -> ClosedJob:
+    return ClosedJob(job, JobState.FAILED, now_unix_s, deliveries, "the gateway stopped in the middle")

@@ -1,0 +1,47 @@
+"""From a closed job to the rows that Postgres keeps of it."""
+
+from __future__ import annotations
+
+from sparewatt.ledger.model import ClosedJob, Delivery, Part
+from sparewatt.ledger.rules import bill, postings_of
+from sparewatt.store.books import AttemptRow, JobRow
+
+
+def job_row(closed: ClosedJob) -> JobRow:
+    """Raises UnbalancedEntry."""
+    job, billed = closed.job, bill(closed.deliveries, closed.job.hold)
+    return JobRow(
+        id=job.id,
+        opened_unix_s=job.opened_unix_s,
+        closed_unix_s=closed.closed_unix_s,
+        account_id=job.account,
+        key_id=job.key,
+        model=job.model,
+        state=closed.state.value,
+        reason=closed.reason,
+        stream=job.stream,
+        prompt_tokens=max((delivery.prompt_tokens for delivery in closed.deliveries), default=0),
+        completion_tokens=sum(delivery.completion_tokens for delivery in closed.deliveries),
+        cost_nano=billed.cost.total,
+        promo_nano=billed.cost.promo,
+        attempts=tuple(map(_attempt_row, closed.deliveries, billed.parts)),
+        lines=tuple(postings_of(closed, billed)),
+    )
+
+
+def _attempt_row(delivery: Delivery, part: Part) -> AttemptRow:
+    return AttemptRow(
+        node_id=delivery.node_id,
+        owner_id=delivery.owner,
+        outcome=delivery.outcome,
+        prompt_tokens=delivery.prompt_tokens,
+        completion_tokens=delivery.completion_tokens,
+        claimed_tokens=delivery.claimed_tokens,
+        prompt_price=delivery.price.prompt,
+        completion_price=delivery.price.completion,
+        net_nano=part.net.paid,
+        net_promo_nano=part.net.promo,
+        fee_nano=part.fee.total,
+        first_token_ms=delivery.first_token_ms,
+        duration_ms=delivery.duration_ms,
+    )

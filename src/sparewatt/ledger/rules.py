@@ -1,0 +1,129 @@
+"""Every decision about money, as pure functions: what a job costs, who gets what, and the postings that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+
+from sparewatt.core.errors import UnbalancedEntry
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.ledger import chart
+from sparewatt.ledger.fees import inference_fee
+from sparewatt.ledger.model import (
+    Amount,
+    Bill,
+    ClosedJob,
+    Delivery,
+    Part,
+    Posting,
+    TokenPrice,
+)
+
+TOKENS_PER_PRICE = 1_000_000
+OUTPUT_TOKENS_UNASKED = 4_096
+"""What is held, and at most written, for a request that sets no limit of its own."""
+
+
+def hold_for(price: TokenPrice, *, prompt_tokens: int, output_tokens: int) -> Nano:
+    """What a job can cost at most. Rounded up: a hold must never fall short."""
+    return Nano(-(-(prompt_tokens * price.prompt + output_tokens * price.completion) // TOKENS_PER_PRICE))
+
+
+def affordable_output(price: TokenPrice, *, prompt_tokens: int, nano: int) -> int | None:
+    """How many tokens of output `nano` pays for; None if there is no bound, as for a free model."""
+    left = nano * TOKENS_PER_PRICE - prompt_tokens * price.prompt
+    if left < 0:
+        return 0
+    return left // price.completion if price.completion else None
+
+
+def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
+    """What was delivered, in money: rounded once, down, never more than was held. No output costs nothing.
+
+    The prompt is paid once for the whole answer. Nodes that shared the answer share it by the tokens each wrote.
+    """
+    written = sum(delivery.completion_tokens for delivery in deliveries)
+    worth = accumulate((_worth(delivery, written) for delivery in deliveries), initial=0)
+    # A sum of floors would lose a bit at every seam: the parts are the steps of one rounded sum.
+    marks = [min(step // (TOKENS_PER_PRICE * max(1, written)), hold.total) for step in worth]
+    left, parts = hold, []
+    for before, after in pairwise(marks):
+        gross, left = left.take(after - before)
+        parts.append(Part(gross, Amount(inference_fee(gross.promo), inference_fee(gross.paid))))
+    return Bill(hold - left, tuple(parts))
+
+
+def _worth(delivery: Delivery, written: int) -> int:
+    """In nano-USD times a million times `written`, so that nothing is rounded yet."""
+    own, price = delivery.completion_tokens, delivery.price
+    return own * price.completion * written + delivery.prompt_tokens * price.prompt * own
+
+
+def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
+    """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing."""
+    job = closed.job
+    lines = [
+        Posting(chart.promo_of(job.account), -billed.cost.promo),
+        Posting(chart.credits_of(job.account), -billed.cost.paid),
+        Posting(chart.clearing_of(job.id), billed.cost.total),
+        Posting(chart.clearing_of(job.id), -sum(part.gross.total for part in billed.parts)),
+    ]
+    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
+        lines += _earning(delivery.owner, part)
+    return balanced(line for line in lines if line.nano)
+
+
+def _earning(owner: AccountId, part: Part) -> list[Posting]:
+    return [
+        Posting(chart.earned_by(owner), part.net.paid),
+        Posting(chart.promo_earned_by(owner), part.net.promo),
+        Posting(chart.FEES, part.fee.paid),
+        Posting(chart.FEES_PROMO, part.fee.promo),
+    ]
+
+
+def balanced(lines: Iterable[Posting]) -> list[Posting]:
+    """The same lines, if they sum to zero. Raises UnbalancedEntry: then there is a bug, and nothing may be posted."""
+    found = list(lines)
+    if sum(line.nano for line in found) != 0:
+        raise UnbalancedEntry(f"{len(found)} postings do not sum to zero")
+    return found
+
+
+def grant(account: AccountId, nano: Nano) -> list[Posting]:
+    """Free credits come from the network's own generosity."""
+    return balanced([Posting(chart.promo_of(account), nano), Posting(chart.GRANTS, -nano)])
+
+
+def expire(account: AccountId, nano: Nano) -> list[Posting]:
+    return balanced([Posting(chart.promo_of(account), -nano), Posting(chart.GRANTS, nano)])
+
+
+def deposit(account: AccountId, nano: Nano) -> list[Posting]:
+    return balanced([Posting(chart.credits_of(account), nano), Posting(chart.DEPOSITS, -nano)])
+
+
+def fund_treasury(nano: Nano) -> list[Posting]:
+    return balanced([Posting(chart.TREASURY, nano), Posting(chart.DEPOSITS, -nano)])
+
+
+def redeem_promo_income(owner: AccountId, nano: Nano) -> list[Posting]:
+    """Promo income becomes payable, out of the treasury; the free credits behind it are thereby used up."""
+    return balanced(
+        [
+            Posting(chart.promo_earned_by(owner), -nano),
+            Posting(chart.GRANTS, nano),
+            Posting(chart.TREASURY, -nano),
+            Posting(chart.earned_by(owner), nano),
+        ]
+    )
+
+
+def pay_out(owner: AccountId, nano: Nano) -> list[Posting]:
+    return balanced([Posting(chart.earned_by(owner), -nano), Posting(chart.PAYOUTS, nano)])
+
+
+def expired_promo(balance: int, unexpired_grants: Iterable[int]) -> Nano:
+    """What is left of grants that have run out: the oldest credits are spent first, so the newest remain."""
+    return Nano(max(0, balance - sum(unexpired_grants)))

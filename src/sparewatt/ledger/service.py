@@ -1,0 +1,202 @@
+"""The ledger of one gateway: opens and closes jobs in memory and journal, and brings them to Postgres afterwards.
+
+1 a hold is taken from the account's purse → 2 the job is journalled, and may then be sent → 3 it closes: billed, its
+hold settled, journalled → 4 within a second it is posted, once. Steps 1 to 3 never wait for the database; only an
+account that is new here, or that has run through its slice, does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
+from sparewatt.core.ids import AccountId, MatchId
+from sparewatt.core.limits import JOBS_POSTED_AT_ONCE, JOBS_TO_POST_MAX, PURSE_IDLE_S, PURSES_MAX
+from sparewatt.core.log import Log
+from sparewatt.core.money import Nano
+from sparewatt.ledger import chart
+from sparewatt.ledger.holds import Hold, Purse, slice_for
+from sparewatt.ledger.journal import Journal
+from sparewatt.ledger.model import NOTHING, Amount, Bill, ClosedJob, Delivery, JournalRecord, OpenedJob, Progress
+from sparewatt.ledger.rows import job_row
+from sparewatt.ledger.rules import bill
+from sparewatt.store.books import Books
+
+_log = Log("sparewatt.ledger")
+RETRY_AFTER_S = 5.0
+
+
+class Ledger:
+    def __init__(self, books: Books, journal: Journal, *, instance: str, clock: Clock) -> None:
+        self._books = books
+        self._journal = journal
+        self._instance = instance
+        self._clock = clock
+        self._purses: dict[AccountId, Purse] = {}
+        self._filling: dict[AccountId, asyncio.Lock] = {}
+        self._open: dict[MatchId, OpenedJob] = {}
+        self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
+        self._closed: deque[ClosedJob] = deque()
+        self._posting: list[ClosedJob] = []
+        self._broken: str | None = None
+
+    @property
+    def unposted(self) -> int:
+        return len(self._closed) + len(self._posting)
+
+    # holds
+
+    def free_here(self, account: AccountId) -> Nano:
+        purse = self._purses.get(account)
+        return purse.free.total if purse else Nano(0)
+
+    async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
+        """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
+        purse = self._purse(account)
+        held = purse.hold(nano, now_s=self._clock.now_s())
+        if held is None:
+            await self.reserve(account, slice_for(nano))
+            held = purse.hold(nano, now_s=self._clock.now_s())
+        return held
+
+    async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
+        """Have at least `wanted_nano` free here, if the account has it. Tells what is free now."""
+        purse = self._purse(account)
+        async with self._filling.setdefault(account, asyncio.Lock()):
+            missing = wanted_nano - purse.free.total
+            if missing > 0:
+                promo = await self._take(chart.promo_of(account), missing)
+                purse.reserve(Amount(promo=promo))
+                paid = await self._take(chart.credits_of(account), missing - promo) if promo < missing else Nano(0)
+                purse.reserve(Amount(paid=paid))
+        return purse.free.total
+
+    async def _take(self, name: str, wanted: int) -> Nano:
+        return await self._books.take_slice(name, instance=self._instance, wanted=wanted)
+
+    def _purse(self, account: AccountId) -> Purse:
+        purse = self._purses.get(account)
+        if purse is None:
+            if len(self._purses) >= PURSES_MAX:
+                raise StoreUnavailable("Too many accounts are active here. Try again.", retry_after_s=RETRY_AFTER_S)
+            purse = self._purses[account] = Purse(account)
+        return purse
+
+    # jobs
+
+    def open(self, job: OpenedJob) -> None:
+        """From here on the job will be settled, whatever happens. Raises when it cannot be: then it must not start."""
+        if self._broken is not None:
+            raise Internal("The books of this gateway are stopped because something in them is wrong.")
+        if self.unposted >= JOBS_TO_POST_MAX:
+            raise StoreUnavailable("The books are behind. Try again.", retry_after_s=RETRY_AFTER_S)
+        try:
+            self._journal.append(job)
+        except OSError as error:
+            _log.warning("journal_unwritable", error=error.strerror)
+            raise StoreUnavailable(
+                "This gateway cannot write its journal. Try again.", retry_after_s=RETRY_AFTER_S
+            ) from None
+        self._open[job.id] = job
+
+    def close(self, closed: ClosedJob, hold: Hold) -> Bill:
+        """Settle what was delivered and free the rest. A second time changes nothing more."""
+        billed = bill(closed.deliveries, closed.job.hold)
+        if self._open.pop(closed.job.id, None) is None:
+            return billed
+        self._delivered.pop(closed.job.id, None)
+        hold.settle(billed.cost)
+        self._closed.append(closed)
+        try:
+            self._journal.append(closed)
+        except OSError as error:  # it is settled in memory; a crash now would settle it at its last known count
+            _log.warning("journal_unwritable", error=error.strerror)
+        return billed
+
+    def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
+        """What running jobs have delivered by now, as far as that is news."""
+        news = {job_id: now for job_id, now in delivered.items() if job_id in self._open}
+        if not news:
+            return
+        self._delivered |= news
+        try:
+            self._journal.append(Progress(news))
+        except OSError as error:
+            _log.warning("journal_unwritable", error=error.strerror)
+
+    # in the background
+
+    async def flush(self) -> None:
+        """Post all that is closed. What cannot be posted now is posted the next time."""
+        while self._posting or self._closed:
+            while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
+                self._posting.append(self._closed.popleft())
+            await self._post()
+        if self._journal.is_long:
+            self._journal.rewrite(self._worth_keeping())
+
+    async def _post(self) -> None:
+        try:
+            rows = [job_row(closed) for closed in self._posting]
+        except UnbalancedEntry:
+            self._broken = "unbalanced"
+            _log.crash("books_stopped", jobs=[closed.job.id for closed in self._posting])
+            raise
+        await self._books.post_jobs(rows, instance=self._instance)
+        for closed, row in zip(self._posting, rows, strict=True):
+            purse = self._purses.get(closed.job.account)
+            if purse is not None:
+                purse.posted(Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)))
+        self._posting.clear()
+
+    def _worth_keeping(self) -> list[JournalRecord]:
+        kept: list[JournalRecord] = [*self._open.values(), *self._posting, *self._closed]
+        return [*kept, Progress(dict(self._delivered))] if self._delivered else kept
+
+    async def tend_purses(self) -> None:
+        """Reserve more for who will need it, give back what nobody uses."""
+        now_s = self._clock.now_s()
+        for purse in list(self._purses.values()):
+            if purse.thirsty_nano:
+                await self.reserve(purse.account, purse.thirsty_nano)
+            elif purse.is_idle and now_s - purse.used_at_s > PURSE_IDLE_S:
+                await self._put_away(purse)
+
+    async def _put_away(self, purse: Purse) -> None:
+        async with self._filling.setdefault(purse.account, asyncio.Lock()):
+            if not purse.is_idle:
+                return
+            back = purse.give_back()
+            try:
+                await self._return(chart.promo_of(purse.account), back.promo)
+                await self._return(chart.credits_of(purse.account), back.paid)
+            except BaseException:
+                purse.reserve(back)
+                raise
+            if purse.is_idle and purse.reserved == NOTHING:
+                self._purses.pop(purse.account, None)
+                self._filling.pop(purse.account, None)
+
+    async def _return(self, name: str, nano: Nano) -> None:
+        if nano:
+            await self._books.return_slice(name, instance=self._instance, nano=nano)
+
+    async def recover(self, left: list[ClosedJob]) -> int:
+        """Settle what a process that died with this journal had not. Tells how many jobs were new to the books."""
+        settled = 0
+        for at in range(0, len(left), JOBS_POSTED_AT_ONCE):
+            rows = [job_row(closed) for closed in left[at : at + JOBS_POSTED_AT_ONCE]]
+            settled += await self._books.post_jobs(rows, instance=self._instance)
+        await self._books.drop_slices(self._instance)
+        self._journal.rewrite([])
+        return settled
+
+    async def close_down(self) -> None:
+        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it."""
+        await self.flush()
+        if not self._open:
+            await self._books.drop_slices(self._instance)
+            self._journal.rewrite([])

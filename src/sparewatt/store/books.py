@@ -1,0 +1,271 @@
+"""The books in Postgres: settled jobs, transfers, balances, slices. One transaction per batch, each cause once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
+from sparewatt.core.money import Nano
+from sparewatt.store.migrate import Connection
+from sparewatt.store.pool import Pool
+from sparewatt.store.queries import sql
+
+Line = tuple[str, int]
+"""An account of the ledger and what it gains."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    node_id: NodeId
+    owner_id: AccountId
+    outcome: str
+    prompt_tokens: int
+    completion_tokens: int
+    claimed_tokens: int
+    prompt_price: int
+    completion_price: int
+    net_nano: int
+    net_promo_nano: int
+    fee_nano: int
+    first_token_ms: float | None
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A settled job with all its lines."""
+
+    id: MatchId
+    opened_unix_s: float
+    closed_unix_s: float
+    account_id: AccountId
+    key_id: KeyId
+    model: str
+    state: str
+    reason: str | None
+    stream: bool
+    prompt_tokens: int
+    completion_tokens: int
+    cost_nano: int
+    promo_nano: int
+    attempts: tuple[AttemptRow, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def cause(self) -> str:
+        return f"job:{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    job_id: MatchId
+    node_id: NodeId
+    unix_s: float
+    prompt_tokens: int
+    completion_tokens: int
+    seen_tokens: int
+    disputed: bool
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Money that moves for another reason than a job. `cause` makes it happen once, however often it is asked for."""
+
+    cause: str
+    kind: str
+    account_id: AccountId
+    nano: Nano
+    lines: tuple[Line, ...]
+    unix_s: float
+    expires_unix_s: float | None = None
+    memo: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What must be zero in books that are in order."""
+
+    total: int
+    unbalanced_causes: int
+    open_clearing_accounts: int
+    wrong_balances: int
+    overdrawn: int
+
+    @property
+    def is_clean(self) -> bool:
+        return not any((self.total, self.unbalanced_causes, self.open_clearing_accounts, self.wrong_balances))
+
+
+class Books:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._months: set[dt.date] = set()
+
+    # jobs
+
+    async def post_jobs(self, jobs: Sequence[JobRow], *, instance: str) -> int:
+        """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
+        await self._ensure_months(job.opened_unix_s for job in jobs)
+        async with self._pool.transaction() as connection:
+            rows = await connection.fetch(sql("insert_jobs"), *_columns(map(_job_values, jobs), width=13))
+            new = {str(row["id"]) for row in rows}
+            fresh = [job for job in jobs if job.id in new]
+            await self._post_fresh(connection, fresh, instance=instance)
+        return len(fresh)
+
+    async def _post_fresh(self, connection: Connection, jobs: Sequence[JobRow], *, instance: str) -> None:
+        attempts = [_attempt_values(job, at, row) for job in jobs for at, row in enumerate(job.attempts)]
+        lines = [(job.cause, job.opened_unix_s, *line) for job in jobs for line in job.lines]
+        sums = _sums(line for job in jobs for line in job.lines)
+        if attempts:
+            await connection.execute(sql("insert_attempts"), *_columns(attempts, width=17))
+        if lines:
+            await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
+            await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
+            used = {account: -nano for account, nano in sums.items() if nano < 0}
+            await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
+
+    async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
+        await self._ensure_months(receipt.unix_s for receipt in receipts)
+        await self._pool.do("insert_receipts", *_columns(map(_receipt_values, receipts), width=8))
+
+    # transfers
+
+    async def post_transfer(self, transfer: Transfer) -> bool:
+        """False if its cause was posted before. Raises InsufficientCredits if it would overdraw an account."""
+        await self._ensure_months([transfer.unix_s])
+        async with self._pool.transaction() as connection:
+            if await connection.fetchrow(sql("insert_transfer"), *_transfer_values(transfer)) is None:
+                return False
+            lines = [(transfer.cause, transfer.unix_s, *line) for line in transfer.lines]
+            await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
+            sums = _sums(transfer.lines)
+            await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
+            debited = [name for name, nano in sums.items() if nano < 0 and not _may_go_negative(name)]
+            if await connection.fetchrow(sql("overdrawn"), debited) is not None:
+                raise InsufficientCredits("There is not that much left to take.")
+        return True
+
+    # slices
+
+    async def take_slice(self, account: str, *, instance: str, wanted: int) -> Nano:
+        """Reserve up to `wanted` of what no gateway has reserved yet; tells how much it was."""
+        async with self._pool.transaction() as connection:
+            balance = await connection.fetchval(sql("lock_balance"), account)
+            if balance is None:
+                return Nano(0)
+            taken = max(0, min(wanted, balance - await connection.fetchval(sql("sliced"), account)))
+            if taken:
+                await connection.execute(sql("add_slice"), account, instance, taken)
+        return Nano(taken)
+
+    async def return_slice(self, account: str, *, instance: str, nano: int) -> None:
+        await self._pool.do("return_slice", account, instance, nano)
+
+    async def drop_slices(self, instance: str) -> None:
+        """Everything that this gateway had reserved; after its journal was settled."""
+        await self._pool.do("drop_slices", instance)
+
+    # looking
+
+    async def balances(self, accounts: Sequence[str]) -> dict[str, Nano]:
+        """Zero for an account that never moved."""
+        rows = await self._pool.rows("balances_of", list(accounts))
+        found = {str(row["account"]): Nano(row["nano"]) for row in rows}
+        return {account: found.get(account, Nano(0)) for account in accounts}
+
+    async def spent_by_key(self, key_id: KeyId, *, since_unix_s: float) -> Nano:
+        return Nano(await self._pool.value("spent_by_key", key_id, since_unix_s))
+
+    async def promo_to_expire(self, *, now_unix_s: float) -> list[tuple[str, int, int, int]]:
+        """Account, balance, what live grants cover, what is reserved."""
+        rows = await self._pool.rows("promo_to_expire", now_unix_s)
+        return [(row["account"], row["nano"], row["unexpired"], row["sliced"]) for row in rows]
+
+    async def audit(self) -> Audit:
+        row = await self._pool.row("audit")
+        if row is None:
+            raise StoreUnavailable("The books could not be read.")
+        return Audit(**{name: int(value) for name, value in row.items()})
+
+    async def rebuild_balances(self) -> None:
+        """Balances are a projection: this makes them anew from the postings."""
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_books"))
+            await connection.execute(sql("empty_balances"))
+            await connection.execute(sql("rebuild_balances"))
+
+    # months
+
+    async def _ensure_months(self, moments: Iterable[float]) -> None:
+        for month in {_month_of(unix_s) for unix_s in moments} - self._months:
+            await self._pool.do("ensure_month", month)
+            self._months.add(month)
+
+    async def forget_months(self, *, before_unix_s: float) -> list[dt.date]:
+        """Drop whole months that ended before a moment; their sums are carried over. Tells which."""
+        kept: list[dt.date] = [row["month"] for row in await self._pool.rows("kept_months")]
+        old = [month for month in kept if month < _month_of(before_unix_s)]
+        for month in old:
+            await self._pool.do("drop_month", month)
+            self._months.discard(month)
+        return old
+
+
+def _month_of(unix_s: float) -> dt.date:
+    return dt.datetime.fromtimestamp(unix_s, dt.UTC).date().replace(day=1)
+
+
+def _may_go_negative(account: str) -> bool:
+    """Where money comes from goes negative by what came."""
+    return account in ("network:deposits", "network:grants")
+
+
+def _sums(lines: Iterable[Line]) -> dict[str, int]:
+    """By account, without clearing accounts, which are never looked up."""
+    sums: dict[str, int] = defaultdict(int)
+    for account, nano in lines:
+        if not account.startswith("job:"):
+            sums[account] += nano
+    return {account: sums[account] for account in sorted(sums)}
+
+
+def _columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
+    """What `unnest` takes: one array per column."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return columns or [[] for _ in range(width)]
+
+
+def _job_values(job: JobRow) -> tuple[Any, ...]:
+    return (
+        *(job.id, job.opened_unix_s, job.closed_unix_s, job.account_id, job.key_id, job.model, job.state),
+        *(job.reason, job.stream, job.prompt_tokens, job.completion_tokens, job.cost_nano, job.promo_nano),
+    )
+
+
+def _attempt_values(job: JobRow, at: int, row: AttemptRow) -> tuple[Any, ...]:
+    return (
+        *(job.id, job.opened_unix_s, at, row.node_id, row.owner_id, job.model, row.outcome),
+        *(row.prompt_tokens, row.completion_tokens, row.claimed_tokens, row.prompt_price, row.completion_price),
+        *(row.net_nano, row.net_promo_nano, row.fee_nano, row.first_token_ms, row.duration_ms),
+    )
+
+
+def _receipt_values(row: ReceiptRow) -> tuple[Any, ...]:
+    return (
+        *(row.job_id, row.node_id, row.unix_s, row.prompt_tokens, row.completion_tokens),
+        *(row.seen_tokens, row.disputed, row.signature),
+    )
+
+
+def _transfer_values(transfer: Transfer) -> tuple[Any, ...]:
+    return (
+        *(transfer.cause, transfer.unix_s, transfer.kind, transfer.account_id, transfer.nano),
+        *(transfer.expires_unix_s, transfer.memo),
+    )

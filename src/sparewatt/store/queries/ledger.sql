@@ -1,0 +1,135 @@
+-- name: ensure_month
+SELECT ensure_month($1)
+
+-- name: drop_month
+SELECT drop_month($1)
+
+-- name: kept_months
+-- First days of the months that there are tables for.
+SELECT to_date(right(relid::text, 7), 'YYYY_MM') AS month FROM pg_partition_tree('postings') WHERE isleaf ORDER BY 1
+
+-- name: insert_jobs
+-- Tells which are new. One that is there already was settled before, and must not be settled again.
+INSERT INTO jobs (id, opened_at, closed_at, account_id, key_id, model, state, reason, stream,
+    prompt_tokens, completion_tokens, cost_nano, promo_nano)
+SELECT id, to_timestamp(opened), to_timestamp(closed), account_id, key_id, model, state, reason, stream,
+    prompt_tokens, completion_tokens, cost, promo
+FROM unnest($1::text[], $2::float8[], $3::float8[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+    $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+    AS new (id, opened, closed, account_id, key_id, model, state, reason, stream,
+        prompt_tokens, completion_tokens, cost, promo)
+ON CONFLICT (id, opened_at) DO NOTHING RETURNING id
+
+-- name: insert_attempts
+INSERT INTO attempts (job_id, opened_at, position, node_id, owner_id, model, outcome, prompt_tokens, completion_tokens,
+    claimed_tokens, prompt_price, completion_price, net_nano, net_promo_nano, fee_nano, first_token_ms, duration_ms)
+SELECT job_id, to_timestamp(opened), position, node_id, owner_id, model, outcome, prompt_tokens, completion_tokens,
+    claimed_tokens, prompt_price, completion_price, net, net_promo, fee, first_token_ms, duration_ms
+FROM unnest($1::text[], $2::float8[], $3::smallint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
+    $16::float8[], $17::float8[])
+    AS new (job_id, opened, position, node_id, owner_id, model, outcome, prompt_tokens, completion_tokens,
+        claimed_tokens, prompt_price, completion_price, net, net_promo, fee, first_token_ms, duration_ms)
+
+-- name: insert_postings
+INSERT INTO postings (cause, at, account, nano)
+SELECT cause, to_timestamp(at), account, nano
+FROM unnest($1::text[], $2::float8[], $3::text[], $4::bigint[]) AS new (cause, at, account, nano)
+
+-- name: add_to_balances
+-- In the order of their names, so that two gateways never wait for each other crosswise.
+INSERT INTO balances (account, nano)
+SELECT account, nano FROM unnest($1::text[], $2::bigint[]) AS new (account, nano) ORDER BY account
+ON CONFLICT (account) DO UPDATE SET nano = balances.nano + excluded.nano
+
+-- name: use_slices
+UPDATE slices SET nano = greatest(0, slices.nano - used.nano)
+FROM unnest($2::text[], $3::bigint[]) AS used (account, nano)
+WHERE slices.account = used.account AND slices.instance = $1
+
+-- name: lock_balance
+SELECT nano FROM balances WHERE account = $1 FOR UPDATE
+
+-- name: sliced
+SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = $1
+
+-- name: add_slice
+INSERT INTO slices (account, instance, nano) VALUES ($1, $2, $3)
+ON CONFLICT (account, instance) DO UPDATE SET nano = slices.nano + excluded.nano
+
+-- name: return_slice
+UPDATE slices SET nano = greatest(0, nano - $3) WHERE account = $1 AND instance = $2
+
+-- name: drop_slices
+DELETE FROM slices WHERE instance = $1
+
+-- name: insert_transfer
+INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
+VALUES ($1, to_timestamp($2::float8), $3, $4, $5, to_timestamp($6::float8), $7)
+ON CONFLICT (cause) DO NOTHING RETURNING cause
+
+-- name: overdrawn
+-- Accounts that hold less than gateways have reserved of them, or less than nothing.
+SELECT b.account FROM balances b
+WHERE b.account = ANY ($1::text[])
+  AND b.nano < (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)
+
+-- name: balances_of
+SELECT account, nano FROM balances WHERE account = ANY ($1::text[])
+
+-- name: spent_by_key
+SELECT coalesce(sum(cost_nano), 0)::bigint FROM jobs WHERE key_id = $1 AND opened_at >= to_timestamp($2::float8)
+
+-- name: promo_to_expire
+-- Accounts with a grant that has run out since they were last looked at, and what of their balance no live grant covers.
+SELECT b.account, b.nano,
+    coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND 'promo:' || t.account_id = b.account
+        AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
+    (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
+FROM balances b
+WHERE b.account LIKE 'promo:%' AND b.nano > 0 AND EXISTS (SELECT 1 FROM transfers t WHERE t.kind = 'grant'
+    AND 'promo:' || t.account_id = b.account AND t.expires_at <= to_timestamp($1::float8))
+LIMIT 1000
+
+-- name: rebuild_balances
+-- From the postings, and what was carried over from months that are gone.
+WITH truth AS (
+    SELECT account, sum(nano)::bigint AS nano
+    FROM (SELECT account, nano FROM postings WHERE account NOT LIKE 'job:%' UNION ALL SELECT account, nano FROM carried)
+        AS lines
+    GROUP BY account)
+INSERT INTO balances (account, nano) SELECT account, nano FROM truth ORDER BY account
+ON CONFLICT (account) DO UPDATE SET nano = excluded.nano WHERE balances.nano <> excluded.nano
+
+-- name: empty_balances
+UPDATE balances SET nano = 0 WHERE account NOT IN (
+    SELECT account FROM postings WHERE account NOT LIKE 'job:%' UNION SELECT account FROM carried)
+
+-- name: lock_books
+LOCK TABLE balances IN EXCLUSIVE MODE
+
+-- name: audit
+-- Everything that must be zero: the sum of all postings, causes that do not balance, clearing accounts that are not
+-- empty, balances that are not what their postings say.
+SELECT
+    (SELECT coalesce(sum(nano), 0) FROM postings)
+        + (SELECT coalesce(sum(nano), 0) FROM carried) AS total,
+    (SELECT count(*) FROM (SELECT 1 FROM postings GROUP BY cause HAVING sum(nano) <> 0) AS c) AS unbalanced_causes,
+    (SELECT count(*) FROM (SELECT 1 FROM postings WHERE account LIKE 'job:%' GROUP BY account HAVING sum(nano) <> 0)
+        AS c) AS open_clearing_accounts,
+    (SELECT count(*) FROM (
+        SELECT coalesce(t.account, b.account)
+        FROM (SELECT account, sum(nano)::bigint AS nano FROM (
+                SELECT account, nano FROM postings WHERE account NOT LIKE 'job:%'
+                UNION ALL SELECT account, nano FROM carried) AS lines GROUP BY account) AS t
+        FULL JOIN balances b ON b.account = t.account
+        WHERE coalesce(t.nano, 0) <> coalesce(b.nano, 0)) AS d) AS wrong_balances,
+    (SELECT count(*) FROM balances b WHERE (b.account LIKE 'promo:%' OR b.account LIKE 'credits:%')
+        AND b.nano < 0) AS overdrawn
+
+-- name: insert_receipts
+INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
+SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen_tokens, disputed, signature
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[])
+    AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
+ON CONFLICT (job_id, node_id, at) DO NOTHING
