@@ -7,13 +7,13 @@ burst would go to the same node. What observation teaches may only lower a node'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparewatt.core.ids import ModelId, NodeId
+from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT, NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.entries import Entries, Field
@@ -66,6 +66,7 @@ class NodeTable:
     def __init__(self, *, gateways: int = 1, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
         self._by_index: list[NodeRow] = []
+        self._by_owner: dict[AccountId, set[NodeId]] = {}
         self._open: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
         self._entries: dict[str, Entries] = {}
@@ -125,6 +126,16 @@ class NodeTable:
         self._rows[node_id] = row
         self._by_index.append(row)
         return row
+
+    def set_owner(self, node_id: NodeId, owner: AccountId) -> None:
+        row = self._rows[node_id]
+        if row.owner is not None:
+            self._by_owner[row.owner].discard(node_id)
+        row.owner = owner
+        self._by_owner.setdefault(owner, set()).add(node_id)
+
+    def nodes_of(self, owner: AccountId) -> Collection[NodeId]:
+        return self._by_owner.get(owner, ())
 
     # what they report
 

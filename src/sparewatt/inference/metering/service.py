@@ -129,6 +129,11 @@ class RunningTab:
         return self._order.output_limit is None
 
     @property
+    def is_short(self) -> bool:
+        """Whether there was not enough money for an answer of the usual length."""
+        return self.was_limited and self.output_limit < OUTPUT_TOKENS_UNASKED
+
+    @property
     def spends_promo(self) -> bool:
         return self.hold.amount.promo > 0
 
