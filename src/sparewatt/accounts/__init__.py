@@ -1,1 +1,1 @@
-"""Who may do what: API keys and join tokens. People, sessions and budgets come with accounts."""
+"""Who may do what: people and their sessions, API keys, budgets and rate limits, join tokens, chain keys held for them."""

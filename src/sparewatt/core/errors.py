@@ -7,16 +7,23 @@ SparewattError                      code                     status  retry
 │   ├── InvalidAmount               invalid_amount             400    no
 │   └── UnsupportedParameter        unsupported_parameter      400    no
 ├── NotAuthenticated                invalid_api_key            401    no
+│   ├── LoginFailed                 login_failed               401    no
+│   └── SessionEnded                session_ended              401    no
 ├── NotAllowed                      permission_denied          403    no
+│   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
+│   └── SignupRefused               signup_refused             403    no
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
-│   └── KeyNotFound                 key_not_found              404    no
+│   ├── KeyNotFound                 key_not_found              404    no
+│   └── AccountNotFound             account_not_found          404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── BodyTooSlow                     body_too_slow              408    yes
+├── EmailTaken                      email_taken                409    no
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
 ├── Internal                        internal_error             500    yes
@@ -91,10 +98,26 @@ class NotAuthenticated(SparewattError):
     kind = "authentication_error"
 
 
+class LoginFailed(NotAuthenticated):
+    code = "login_failed"
+
+
+class SessionEnded(NotAuthenticated):
+    code = "session_ended"
+
+
 class NotAllowed(SparewattError):
     code = "permission_denied"
     status = 403
     kind = "permission_error"
+
+
+class ForgeryRefused(NotAllowed):
+    code = "csrf_refused"
+
+
+class SignupRefused(NotAllowed):
+    code = "signup_refused"
 
 
 class NotFound(SparewattError):
@@ -120,6 +143,10 @@ class KeyNotFound(NotFound):
     code = "key_not_found"
 
 
+class AccountNotFound(NotFound):
+    code = "account_not_found"
+
+
 class MethodNotAllowed(SparewattError):
     code = "method_not_allowed"
     status = 405
@@ -131,6 +158,12 @@ class BodyTooSlow(SparewattError):
     status = 408
     kind = "invalid_request_error"
     retryable = True
+
+
+class EmailTaken(SparewattError):
+    code = "email_taken"
+    status = 409
+    kind = "invalid_request_error"
 
 
 class BodyTooLarge(SparewattError):
@@ -149,6 +182,13 @@ class Unprocessable(SparewattError):
     code = "unprocessable"
     status = 422
     kind = "invalid_request_error"
+
+
+class RateLimited(SparewattError):
+    code = "rate_limit_exceeded"
+    status = 429
+    kind = "rate_limit_error"
+    retryable = True
 
 
 class QueueFull(SparewattError):
