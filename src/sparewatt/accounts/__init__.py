@@ -1,1 +1,1 @@
-"""Who may do what: people and their sessions, API keys, budgets and rate limits, join tokens, chain keys held for them."""
+"""Who may do what: people, sessions, API keys, budgets, rate limits, join tokens, and chain keys held for accounts."""

@@ -7,6 +7,7 @@ key's policy means is decided elsewhere; here it is text that was looked at once
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 
@@ -22,6 +23,8 @@ KEY_PREFIX = "sk-sw-"
 SHOWN_CHARS = 12
 RATE_MAX = 2**31 - 1
 _WHERE = "Make one with 'sparewatt keys create', and send it as 'Authorization: Bearer sk-sw-…'."
+
+_KEY_ID = re.compile(r"key_[0-9a-z]{1,40}")
 
 CheckPolicy = Callable[[str], None]
 """Looks at a policy as JSON text; raises InvalidField for one that means nothing."""
@@ -127,9 +130,7 @@ class KeyService:
         """Of one account, or with None of all."""
         return await self._database.list_keys(account_id)
 
-    async def limit(
-        self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
-    ) -> KeyRow:
+    async def limit(self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]) -> KeyRow:
         """Change a key's terms. Raises KeyNotFound also for a key of another account, or InvalidField."""
 
         def checked(row: KeyRow) -> KeyTerms:
@@ -139,11 +140,15 @@ class KeyService:
             self._check(terms, scopes=row.scopes)
             return terms
 
-        return self._known(key_id, await self._database.change_key(KeyId(key_id), account_id=account_id, change=checked))
+        known = read_key_id(key_id)
+        row = await self._database.change_key(known, account_id=account_id, change=checked) if known else None
+        return self._known(key_id, row)
 
     async def revoke(self, key_id: str, *, account_id: AccountId | None) -> KeyRow:
         """Revoke a key; a second time changes nothing. Raises KeyNotFound also for a key of another account."""
-        return self._known(key_id, await self._database.revoke_key(KeyId(key_id), account_id=account_id))
+        known = read_key_id(key_id)
+        row = await self._database.revoke_key(known, account_id=account_id) if known else None
+        return self._known(key_id, row)
 
     async def sync(self) -> None:
         """Take over what other processes changed in keys, or in the accounts they belong to."""
@@ -183,6 +188,11 @@ class KeyService:
 def terms_of(row: KeyRow) -> KeyTerms:
     """The part of a key that can be changed."""
     return KeyTerms(**{field.name: getattr(row, field.name) for field in fields(KeyTerms)})
+
+
+def read_key_id(text: str) -> KeyId | None:
+    """None for what no key is called, and Postgres need not see."""
+    return KeyId(text) if _KEY_ID.fullmatch(text) else None
 
 
 def check_name(name: str) -> None:
