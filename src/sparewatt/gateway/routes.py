@@ -6,7 +6,7 @@ from aiohttp import web
 
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
-from sparewatt.gateway.http import add_request_id, answer_errors
+from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.openai import chat, models
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
@@ -15,7 +15,7 @@ from sparewatt.protocol.link import LINK_PATH
 def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[SERVICES] = services
-    app.on_response_prepare.append(add_request_id)
+    app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),

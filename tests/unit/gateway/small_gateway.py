@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret
+from sparewatt.accounts.limits import RateLimits
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.people import People
 from sparewatt.accounts.principal import SCOPES
@@ -30,6 +31,7 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
 from sparewatt.store.people import PeopleStore, Role
@@ -167,6 +169,13 @@ def make_services(table: NodeTable | None = None) -> Services:
         started_unix_s=1_700_000_000.0,
         root_url="http://127.0.0.1:1",
         origins=frozenset({"http://127.0.0.1:1"}),
+        limits=RateLimits(
+            requests_per_min=1_000_000,
+            tokens_per_min=1_000_000_000,
+            address_requests_per_min=1_000_000,
+            address_tokens_per_min=1_000_000_000,
+        ),
+        prices=PriceCaps(table.median_price, clock=clock),
     )
 
 
