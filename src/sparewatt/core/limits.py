@@ -118,3 +118,18 @@ WAITING_BYTES_MAX = 256 * MIB
 
 WAITING_S_MAX = 60.0
 """Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
+
+POLICY_TEXT_CHARS_MAX = 8 * KIB
+"""A policy in one line: no longer than a header may be."""
+
+POLICY_CONDITIONS_MAX = 64
+"""Conditions of one policy: twice as many as there are fields."""
+
+POLICY_LIST_MAX = 256
+"""Names in one list of a policy: every country of the world fits."""
+
+POLICY_FILE_CHARS_MAX = CONTROL_BODY_BYTES_MAX
+"""A policy file goes into the body of a request for a key."""
+
+POLICIES_COMPILED_MAX = 4_096
+"""Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
