@@ -163,6 +163,8 @@ def _suffix_policy(sign: str, suffix: str) -> Policy | None:
 def read_request(model: str, *, header: str | None = None, provider: object = None) -> Asked:
     """All that one request says. Its carriers narrow one another; for a preference the body has the last word."""
     name, by_suffix = split_model(model)
+    if not header and provider is None:
+        return Asked(name, by_suffix)
     by_header = read_line(header) if header else ANY
     by_body = read_object(provider)
     policy = settled(intersect(by_suffix, by_header, by_body.policy))

@@ -270,6 +270,10 @@ def _under(price: int | None, cap: int | None) -> bool:
 
 
 def _raised(cap: Prices, fact: tuple[int, int]) -> Prices:
+    """One ceiling for both directions stays one."""
+    if cap.prompt is not None and cap.prompt == cap.completion:
+        highest = max(cap.prompt, *fact)
+        return Prices(highest, highest)
     return Prices(
         None if cap.prompt is None else max(cap.prompt, fact[0]),
         None if cap.completion is None else max(cap.completion, fact[1]),
