@@ -103,6 +103,10 @@ class Compiled:
                 return Refused(name, value, fact(facts))
         return None
 
+    def failed(self, facts: NodeFacts) -> tuple[str, ...]:
+        """All the fields that rule a node out."""
+        return tuple(name for name, value, kind, fact in self.checks if not kind.admits(value, fact(facts)))
+
     def admits(self, facts: NodeFacts) -> bool:
         return all(kind.admits(value, fact(facts)) for _, value, kind, fact in self.checks)
 

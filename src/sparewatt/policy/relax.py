@@ -25,9 +25,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One field loosened, or dropped where `relaxed` is None, and the nodes that this alone would add."""
+    """One field loosened, or one or more dropped where `relaxed` is None, and the nodes that this alone would add."""
 
-    field: str
+    fields: tuple[str, ...]
     needed: Any
     relaxed: Any
     adds: int
@@ -58,11 +58,22 @@ def funnel(policy: Policy, nodes: Sequence[Sequence[NodeFacts]]) -> list[Step]:
 
 
 def relaxations(policy: Policy, nodes: Sequence[Sequence[NodeFacts]]) -> list[Relaxation]:
-    """What one changed field would add, the most nodes first."""
+    """What one changed field would add, the most nodes first; where none would, the fewest fields to drop together."""
     out = [models for models in nodes if judge(policy, models) is not None]
     fields = [name for name in FACT_OF if getattr(policy, name) is not None]
     found = [relaxed for name in fields if (relaxed := _relaxed(policy, name, out)) is not None]
+    found = found or _dropped_together(policy, out)
     return sorted(found, key=lambda relaxed: -relaxed.adds)[:RELAXATIONS_MAX]
+
+
+def _dropped_together(policy: Policy, out: Sequence[Sequence[NodeFacts]]) -> list[Relaxation]:
+    compiled = compile_policy(policy)
+    failed = [{compiled.failed(facts) for facts in models} for models in out]
+    if not failed:
+        return []
+    fewest = min(len(fields) for node in failed for fields in node)
+    counts = Counter(fields for node in failed for fields in node if len(fields) == fewest)
+    return [Relaxation(fields, None, None, count) for fields, count in counts.items()]
 
 
 def _relaxed(policy: Policy, name: str, out: Sequence[Sequence[NodeFacts]]) -> Relaxation | None:
@@ -75,6 +86,6 @@ def _relaxed(policy: Policy, name: str, out: Sequence[Sequence[NodeFacts]]) -> R
     value, kind, fact = getattr(policy, name), FIELDS[name], FACT_OF[name]
     nearest = kind.nearest(value, [fact(facts) for models in only_this for facts in models])
     if nearest is None:
-        return Relaxation(name, value, None, len(only_this))
+        return Relaxation((name,), value, None, len(only_this))
     looser = replace(policy, **{name: nearest})
-    return Relaxation(name, value, nearest, sum(judge(looser, models) is None for models in only_this))
+    return Relaxation((name,), value, nearest, sum(judge(looser, models) is None for models in only_this))

@@ -80,9 +80,9 @@ def explain_refusal(refused: Refused) -> str:
 
 
 def explain_relaxation(relaxed: Relaxation) -> str:
-    """`max_price 0.3→0.34 adds 3 nodes`."""
+    """`max_price 0.3→0.34 adds 3 nodes`, `without uptime and tier adds 1 node`."""
     nodes = "1 node" if relaxed.adds == 1 else f"{relaxed.adds} nodes"
     if relaxed.relaxed is None:
-        return f"without {relaxed.field} adds {nodes}"
-    before, after = (show(relaxed.field, value) for value in (relaxed.needed, relaxed.relaxed))
-    return f"{relaxed.field} {before}→{after} adds {nodes}"
+        return f"without {' and '.join(relaxed.fields)} adds {nodes}"
+    (field,) = relaxed.fields
+    return f"{field} {show(field, relaxed.needed)}→{show(field, relaxed.relaxed)} adds {nodes}"
