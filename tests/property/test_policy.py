@@ -12,7 +12,7 @@ from sparewatt.core.errors import BadRequest, KeyPolicyViolation
 from sparewatt.core.limits import POLICY_TEXT_CHARS_MAX
 from sparewatt.policy import carriers
 from sparewatt.policy.check import FACT_OF, NodeFacts, compile_policy, verdict
-from sparewatt.policy.compose import Level, contradictions, intersect, narrow
+from sparewatt.policy.compose import Level, contradictions, intersect, narrow, settled
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.model import ANY, Policy
 from sparewatt.policy.openrouter import TRANSLATIONS
@@ -67,13 +67,13 @@ def test_a_request_that_is_not_refused_gets_exactly_what_it_asked_for(name: str,
 
 @given(policies, policies)
 def test_what_was_narrowed_can_be_asked_for_again(key: Policy, request: Policy) -> None:
-    effective = intersect(key, request)
+    effective = settled(intersect(key, request))
     assert narrow([Level("key", key)], effective) == effective
 
 
 @given(policies)
 def test_json_reads_back_the_same(policy: Policy) -> None:
-    policy = carriers.settled(policy)
+    policy = settled(policy)
     if contradictions(policy):
         return
     assert carriers.read_object(json.loads(json.dumps(to_object(policy)))) == (policy, ())
@@ -81,7 +81,7 @@ def test_json_reads_back_the_same(policy: Policy) -> None:
 
 @given(policies)
 def test_a_line_reads_back_the_same_and_fits_a_header(policy: Policy) -> None:
-    policy = carriers.settled(policy)
+    policy = settled(policy)
     line = to_line(policy)
     assert line.isascii()
     assert line.isprintable()

@@ -133,3 +133,6 @@ POLICY_FILE_CHARS_MAX = CONTROL_BODY_BYTES_MAX
 
 POLICIES_COMPILED_MAX = 4_096
 """Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
+
+WORDS_REMEMBERED_MAX = 4_096
+"""Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.limits import POLICY_CONDITIONS_MAX
 from sparewatt.policy import regions
-from sparewatt.policy.compose import contradictions, intersect
+from sparewatt.policy.compose import contradictions, intersect, settled
 from sparewatt.policy.fields import FIELDS, kind_of
 from sparewatt.policy.kinds.base import Kind, bounded
 from sparewatt.policy.model import ANY, Policy
@@ -62,13 +62,6 @@ class _Draft:
 
 def _impossible(name: str, *, at: str) -> InvalidField:
     return InvalidField(f"No node can satisfy all conditions on '{name}'.", param=at)
-
-
-def settled(policy: Policy) -> Policy:
-    """Without fallbacks, an order is all there is: as `only`, it also holds for the levels below."""
-    if policy.allow_fallbacks is not False or policy.order is None:
-        return policy
-    return intersect(policy, Policy(only=frozenset(policy.order)))
 
 
 def read_object(value: object, *, at: str = BODY_FIELD) -> Parsed:

@@ -37,11 +37,18 @@ def _meet(general: Policy, specific: Policy) -> Policy:
     return Policy(**values)
 
 
+def settled(policy: Policy) -> Policy:
+    """Without fallbacks, an order is all there is: as `only`, it also holds for the levels below."""
+    if policy.allow_fallbacks is not False or policy.order is None:
+        return policy
+    return intersect(policy, Policy(only=frozenset(policy.order)))
+
+
 def narrow(levels: Sequence[Level], request: Policy) -> Policy:
     """The policy that holds for a request. Raises KeyPolicyViolation where it asks for more than a level allows."""
     for level in levels:
         refuse_widening(level, request)
-    return intersect(*(level.policy for level in levels), request)
+    return settled(intersect(*(level.policy for level in levels), request))
 
 
 def refuse_widening(level: Level, request: Policy) -> None:

@@ -10,7 +10,8 @@ from sparewatt.core.errors import UnknownField
 from sparewatt.policy.gpus import GPU_CLASSES
 from sparewatt.policy.kinds.base import Kind
 from sparewatt.policy.kinds.choices import Flag, Order, Place, StrictWord, Switch, WeightKind, Word
-from sparewatt.policy.kinds.numbers import Ceiling, Floor, Money, PriceCap, RangeKind, Wish
+from sparewatt.policy.kinds.money import Money, PriceCap
+from sparewatt.policy.kinds.numbers import Ceiling, Floor, RangeKind, Wish
 from sparewatt.policy.kinds.sets import AllOf, ClosedSet, GpuNames, NoneOf, OneOf, Places
 from sparewatt.policy.model import Policy
 from sparewatt.policy.quantization import QUANTIZATIONS

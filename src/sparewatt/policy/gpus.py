@@ -7,6 +7,9 @@ wish for one. Words for how a card is built in (SXM, PCIe, its memory) are no pa
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+from sparewatt.core.limits import WORDS_REMEMBERED_MAX
 
 GPU_CLASSES = ("rtx8", "rtx12", "rtx16", "rtx24", "rtx32", "l40s", "a100", "h100", "h200", "b200", "b300")
 """Weakest first."""
@@ -36,6 +39,7 @@ _ADA = frozenset({"rtx-2000", "rtx-4000", "rtx-4500", "rtx-5000", "rtx-6000"})
 """Names that mean another card without their generation."""
 
 
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def gpu_name(text: str) -> str:
     """A card's name as the vocabulary writes it: `NVIDIA GeForce RTX 4090` and `rtx_4090` are `rtx-4090`."""
     words = [word for word in _WORD.findall(_GLUED.sub(r"\1 ", text.lower())) if not _MAKERS.fullmatch(word)]

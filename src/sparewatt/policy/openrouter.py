@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sparewatt.core.errors import InvalidField, UnknownField, UnsupportedParameter
 from sparewatt.policy.kinds.choices import Flag
-from sparewatt.policy.kinds.numbers import Money
+from sparewatt.policy.kinds.money import Money
 from sparewatt.policy.kinds.sets import ClosedSet
 
 _PERCENTILES = ("p50", "p75", "p90", "p99")

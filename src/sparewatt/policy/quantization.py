@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+from sparewatt.core.limits import WORDS_REMEMBERED_MAX
 
 QUANTIZATIONS = (
     "int2 int3 int4 int5 int6 int8 fp4 mxfp4 nvfp4 fp6 fp8 fp16 bf16 fp32 unknown".split()  # noqa: SIM905 - reads as one line
@@ -14,6 +17,7 @@ _ALIASES = {"f16": "fp16", "half": "fp16", "f32": "fp32", "float16": "fp16", "fl
 _INTEGER_METHODS = {"awq": "int4", "gptq": "int4", "fp8_e4m3": "fp8", "mxfp4_moe": "mxfp4"}
 
 
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def quantization_of(name: str | None) -> str:
     """`Q4_K_M` is int4, `F16` is fp16; what is not known is `unknown`, which only a wish for `unknown` accepts."""
     lowered = (name or "").strip().lower()

@@ -7,6 +7,9 @@ covers, so that levels compose by intersection. Namibia is `NAM`, since `NA` is 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+from sparewatt.core.limits import WORDS_REMEMBERED_MAX
 
 _EU = "AT BE BG HR CY CZ DK EE FI FR DE GR HU IE IT LV LT LU MT NL PL PT RO SK SI ES SE"
 _EEA = f"{_EU} IS LI NO"
@@ -51,6 +54,7 @@ def code_of(word: str) -> str | None:
     return code if code in PLACES else None
 
 
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def place_of(region: str) -> str | None:
     """Where a node stands by its own words: `DE`, `de-berlin`, `eu-west`.
 

@@ -26,6 +26,7 @@ _BARE_CONDITION = re.compile(rf"\s*(?:{_SIGN}|(?P<word>notin|in)(?=[\s\[]))\s*{_
 _HEAD = re.compile(rf"{_FIELD}(?P<sign>[<>!])", re.ASCII)
 _PLAIN_LIST = re.compile(rf"{_LIST}|{_ITEM}(?:,{_ITEM})+")
 _ITEMS = re.compile(_ITEM)
+_NAME_SHOWN = 60
 _STARTS_AS_CONDITION = re.compile(r"\s*(?:[<>=!]|(?:notin|in)[\s\[])")
 _PLAIN = re.compile(r"[^\s,\[\]\"<>=!\\]+", re.ASCII)
 
@@ -64,7 +65,7 @@ def split_pair(name: str, value: str) -> list[Condition]:
         name, value = head["field"], f"{head['sign']}{rest}"
     if _PLAIN_LIST.fullmatch(value):
         value = f"={value}"
-    return [Condition(name, operator, items) for operator, items in split_bare(value, at=name)]
+    return [Condition(name, operator, items) for operator, items in split_bare(value, at=name[:_NAME_SHOWN])]
 
 
 def _matches(pattern: re.Pattern[str], text: str, *, at: str) -> Iterator[re.Match[str]]:

@@ -87,3 +87,9 @@ def test_levels_that_leave_nothing_are_told() -> None:
         "uptime",
     ]
     assert contradictions(read_line("region=EU")) == []
+
+
+def test_no_fallbacks_on_one_level_make_the_order_of_another_all_there_is() -> None:
+    effective = narrow([Level("key", read_line("order=a,b"))], read_line("allow_fallbacks=false"))
+    assert effective.only == frozenset({"a", "b"})
+    assert narrow([Level("key", read_line("order=a,b"))], ANY).only is None

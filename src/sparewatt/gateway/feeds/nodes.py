@@ -20,7 +20,7 @@ from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.policy.carriers import read_query
 from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
-from sparewatt.policy.relax import funnel, judge, relaxations
+from sparewatt.policy.relax import Step, funnel, judge, relaxations
 from sparewatt.policy.words import explain_relaxation, to_object
 from sparewatt.protocol.node import ModelReport, Speed
 
@@ -43,9 +43,13 @@ def _filtered(policy: Policy, rows: list[NodeRow], services: Services) -> dict[s
     return listing([describe_node(row, services) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
-        "funnel": [{"filter": s.field, "dropped": s.dropped, "left": s.left} for s in funnel(policy, nodes)],
+        "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
         "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, nodes)],
     }
+
+
+def _describe_step(step: Step) -> dict[str, Any]:
+    return {"filter": step.field, "dropped": step.dropped, "left": step.left}
 
 
 async def show_node(request: web.Request) -> web.StreamResponse:
