@@ -1,4 +1,7 @@
-"""GET /v1/nodes: every node, with what it claims and what was measured side by side."""
+"""GET /v1/nodes: every node, with what it claims and what was measured side by side.
+
+A query string in the words of a policy shows only the nodes it allows, in its order, and how many each word dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,16 @@ from aiohttp import web
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
+from sparewatt.gateway.feeds.facts import facts_of
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.policy.carriers import read_query
+from sparewatt.policy.model import Policy
+from sparewatt.policy.rank import sort_key
+from sparewatt.policy.relax import Step, funnel, judge, relaxations
+from sparewatt.policy.words import explain_relaxation, to_object
 from sparewatt.protocol.node import ModelReport, Speed
 
 
@@ -20,7 +29,27 @@ async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
-    return json_reply(listing([describe_node(row, services) for row in rows]))
+    if not request.query:
+        return json_reply(listing([describe_node(row, services) for row in rows]))
+    return json_reply(_filtered(read_query(request.query.items()), rows, services))
+
+
+def _filtered(policy: Policy, rows: list[NodeRow], services: Services) -> dict[str, Any]:
+    """The nodes that a policy allows, and why the others are not among them."""
+    facts = {row.id: facts_of(row) for row in rows}
+    left = [row for row in rows if judge(policy, facts[row.id]) is None]
+    left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
+    nodes = list(facts.values())
+    return listing([describe_node(row, services) for row in left]) | {
+        "policy": to_object(policy),
+        "total": len(rows),
+        "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
+        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, nodes)],
+    }
+
+
+def _describe_step(step: Step) -> dict[str, Any]:
+    return {"filter": step.field, "dropped": step.dropped, "left": step.left}
 
 
 async def show_node(request: web.Request) -> web.StreamResponse:
