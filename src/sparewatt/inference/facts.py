@@ -19,14 +19,14 @@ LOWEST_TIER = "community"
 
 
 def facts_of(row: NodeRow) -> list[NodeFacts]:
-    return [_facts(row, model) for model in row.models.values()] or [_facts(row, None)]
+    return [facts_with(row, model) for model in row.models.values()] or [facts_with(row, None)]
 
 
-def _facts(row: NodeRow, model: ModelReport | None) -> NodeFacts:
+def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
     specs, speed = row.specs, model.measured if model else None
     return NodeFacts(
         node_id=row.id,
-        names=bears((row.id, specs.name)),
+        names=bears((row.id, specs.name, *([row.owner] if row.owner else []))),
         place=place_of(specs.region),
         gpu=gpu_name(specs.gpu) or None,
         gpu_class=gpu_class_of(specs.gpu),
