@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from importlib import import_module
+from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from sparewatt.policy.carriers import Parsed, read_object
 
 _DEPTH_MAX = 4
 _NODES_MAX = 4096
+_BRACKETS_MAX = 32
 _ROOT = "policy"
 
 
@@ -57,6 +59,8 @@ def _yaml() -> ModuleType:
 
 def _load_yaml(text: str) -> Any:
     yaml = _yaml()
+    if _brackets_deep(text) > _BRACKETS_MAX:
+        raise BadRequest("The policy is nested too deeply.")
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -64,6 +68,12 @@ def _load_yaml(text: str) -> Any:
     except RecursionError:
         raise BadRequest("The policy is nested too deeply.") from None
     return _Reader(yaml).value(root, depth=0)
+
+
+def _brackets_deep(text: str) -> int:
+    """How deep brackets nest at most. PyYAML takes seconds to find out by itself."""
+    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(char, 0) for char in text)
+    return max(accumulate(steps), default=0)
 
 
 class _Reader:
