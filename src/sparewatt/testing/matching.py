@@ -9,7 +9,7 @@ import time
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.inference.matcher import kernel
-from sparewatt.inference.matcher.match import SCAN_MAX, match
+from sparewatt.inference.matcher.match import SCAN_MAX, match, question
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.inference.matcher.shortlist import sort_out
@@ -98,6 +98,8 @@ def _time_shortlist(table: NodeTable) -> float:
     if entries is None:
         return 0.0
     job = MatchJob(MatchId("match_0"), MODEL, prompt_tokens=500, output_tokens=200)
+    at = Situation(now_s=NOW_S, rules=HealthRules())
+    ask = question(job, table, at, policy=BALANCED, seed=1)
     began_s = time.perf_counter()
-    sort_out(job, table, entries, Situation(now_s=NOW_S, rules=HealthRules()))
+    sort_out(ask, entries, compiled=kernel.ready())
     return (time.perf_counter() - began_s) * 1e3

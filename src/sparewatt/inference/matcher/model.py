@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+
+if TYPE_CHECKING:
+    from sparewatt.inference.matcher.stopped import Stopped
+
+
+WEIGHT_MAX = 100.0
+"""A part that counts a hundred times decides alone; more would only drown the rounding."""
 
 
 class Rejection(enum.Enum):
@@ -52,6 +61,31 @@ class HealthRules:
         return self.heartbeat_s * self.offline_after_missed + self.grace_s
 
 
+Sort = Literal["price", "throughput", "latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What one request wants more, or less, than its tier. Raises InvalidField."""
+
+    sort: Sort | None = None
+    """Go by price (as `economy`), by tokens per second or by the first token (as `fast`, with those parts counting more)."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """What single parts of the cost count for, by name; 1 is as usual, 0 not at all."""
+
+    def __post_init__(self) -> None:
+        if self.sort is not None and self.sort not in get_args(Sort):
+            raise InvalidField(f"'sort' is one of {', '.join(get_args(Sort))}.", param="sort")
+        for name, weight in self.weights:
+            if name not in PARTS:
+                raise InvalidField(f"There is no cost {name[:40]!r}. Costs: {', '.join(PARTS)}.", param="weights")
+            if not 0.0 <= weight <= WEIGHT_MAX:
+                raise InvalidField(f"The weight of {name!r} is a number from 0 to {WEIGHT_MAX:.0f}.", param="weights")
+
+
+AS_USUAL = Preference()
+
+
 @dataclass(frozen=True, slots=True)
 class MatchJob:
     """A job as the matcher sees it: sizes and wishes, never content."""
@@ -62,6 +96,7 @@ class MatchJob:
     output_tokens: int
     prompt_tokens_floor: int = 0
     """What the prompt holds at the very least: a wrong estimate must not turn a good request away."""
+    preference: Preference = AS_USUAL
 
 
 @dataclass(slots=True)
@@ -93,11 +128,31 @@ class NodeRow:
     slowness: float = 0.0
     """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
+    figures: dict[str, Figures] = field(default_factory=dict)
+    """What each of its models does there, as measured."""
+    pace: float = 1.0
+    failure_odds: float = 0.0
+    own_active_bytes: int = 0
+    """These three follow from what is above; kept, because every report needs them."""
 
     @property
     def jobs_there(self) -> int:
         """Work on the node now: what we sent (exact, counted at pick time) and what others did (as last reported)."""
         return self.own_jobs + self.load.foreign
+
+
+class Figures(NamedTuple):
+    """What a model does on a node that does nothing else, as measured."""
+
+    is_measured: bool
+    weights_bytes: float
+    read_fixed_s: float
+    read_token_s: float
+    step_s: float
+    per_job_s: float
+    bandwidth: float
+    token_s: float
+    """What one token of context adds to a step."""
 
 
 class Candidate(NamedTuple):
@@ -127,8 +182,13 @@ class Decision:
     policy: str
     total: int
     ranked: tuple[Candidate, ...]
-    rejected: tuple[Rejected, ...]
     dropped: dict[Rejection, int]
+    stopped: Stopped | None = None
+    """Some of the nodes that have the model and cannot have the job."""
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        return self.stopped.described(self.job) if self.stopped else ()
 
     @property
     def best(self) -> Candidate | None:

@@ -1,87 +1,96 @@
 """For models with very many nodes: the best few, sorted anew four times a second, and some drawn by chance.
 
 A decision then looks at about ninety nodes instead of a hundred thousand. The draw keeps nodes in play that the last
-sorting could not know about: new ones, and those that have just become free.
+sorting could not know about: new ones, and those that have just become free. What is good for a short prompt or a low
+price is not good for all, so there is a list for each kind of job.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparewatt.inference.matcher import kernel
+from sparewatt.inference.matcher import kernel, scan
 from sparewatt.inference.matcher.entries import Entries, Field
-from sparewatt.inference.matcher.formula import JobNumbers
-from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.scan import balanced_parts, eligible
-from sparewatt.inference.matcher.situation import Situation
-from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.hashing import mixed
+from sparewatt.inference.matcher.policies import BALANCED, ECONOMY, FAST
+from sparewatt.inference.matcher.ranking import NOBODY, Places, Question
 
 REFRESH_S = 0.25
+NODES_PER_REFRESH = 100_000
+"""Sorting more nodes takes longer, so it is done less often: never more than about a hundredth of the time."""
+USES_MAX = 256
+"""Decisions after which it is sorted anew however young it is: they have changed what it was sorted by."""
 WARM_KEPT, COLD_KEPT, DRAWN = 64, 8, 16
-USD_WEIGHT = 1e4
-_ODD = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
+DRAWS = 64
+"""Different draws per sorting; each decision takes one of them."""
+_PRICE = PARTS.index("price")
+_TIERS_USD = tuple(policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
+
+
+class Kind(NamedTuple):
+    """Jobs that share a shortlist: within a factor of four in prompt length, and nearest to the same tier."""
+
+    prompt_class: int
+    usd_weight: float
 
 
 @dataclass(slots=True)
 class Shortlist:
-    """The best places of one model, as of `made_at_s`."""
+    """The best places of one model for one kind of job, as of `made_at_s`."""
 
-    places: NDArray[np.int64]
+    looks: Places
+    """A line per draw: the best places, then those drawn."""
     made_at_s: float
     n_places: int
+    uses: int = 0
+
+    def is_old(self, now_s: float, n_places: int) -> bool:
+        stays_s = REFRESH_S * max(1.0, n_places / NODES_PER_REFRESH)
+        return self.uses >= USES_MAX or now_s - self.made_at_s >= stays_s or self.n_places > n_places
 
 
-def shortlisted(job: MatchJob, table: NodeTable, entries: Entries, at: Situation, match_hash: int) -> NDArray[np.int64]:
-    """Places worth looking at for this job."""
-    kept = table.shortlists.get(job.model)
-    if kept is None or at.now_s - kept.made_at_s >= REFRESH_S or kept.n_places > len(entries):
-        kept = table.shortlists[job.model] = sort_out(job, table, entries, at)
-    drawn = [((match_hash + i * _ODD) & _MASK) % len(entries) for i in range(DRAWN)]
-    return np.unique(np.concatenate((kept.places, np.array(drawn, np.int64))))
+Shortlists = dict[Kind, Shortlist]
 
 
-def sort_out(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> Shortlist:
-    """Sort all nodes of the model for a job like this one."""
-    typical = JobNumbers(
-        float(job.prompt_tokens), float(table.typical_output_tokens(job.model)), table.strain_of(job.model), USD_WEIGHT
-    )
-    warm = entries.data[Field.WARM] != 0
-    places = np.concatenate(
-        [
-            _best(job, typical, entries, np.flatnonzero(chosen), at, k=k)
-            for chosen, k in ((warm, WARM_KEPT), (~warm, COLD_KEPT))
-        ]
-    )
-    return Shortlist(places, at.now_s, len(entries))
+def shortlisted(ask: Question, entries: Entries, kept: Shortlists, *, compiled: bool) -> Places:
+    """Places worth looking at for this job. Sorts them if the last sorting is too old."""
+    kind = kind_of(ask)
+    found = kept.get(kind)
+    if found is None or found.is_old(ask.moment.now_s, len(entries)):
+        found = kept[kind] = sort_out(ask, entries, compiled=compiled)
+    found.uses += 1
+    looks: Places = found.looks[ask.start % DRAWS]
+    return looks
 
 
-def _best(
-    job: MatchJob, typical: JobNumbers, entries: Entries, among: NDArray[np.intp], at: Situation, *, k: int
-) -> NDArray[np.int64]:
-    if not among.size:
-        return np.empty(0, np.int64)
-    if kernel.ready():
-        found, _, _ = kernel.best_places(
-            entries,
-            among.astype(np.int64),
-            typical,
-            floor=float(job.prompt_tokens_floor),
-            now_s=at.now_s,
-            away_s=at.rules.offline_after_s,
-            suspect_after_s=at.rules.suspect_after_s,
-            jitter=0.0,
-            start=0,
-            k=k,
-        )
-        return found
-    data = entries.data[:, among]
-    able = eligible(job, data, now_s=at.now_s, rules=at.rules).able
-    parts = balanced_parts(typical, data, now_s=at.now_s, rules=at.rules)
-    cost = np.where(able, sum(parts[1:], parts[0]), np.inf)
-    n = min(k, int(np.count_nonzero(able)))
-    chosen: NDArray[np.int64] = among[np.argpartition(cost, n - 1)[:n]].astype(np.int64) if n else np.empty(0, np.int64)
-    return chosen
+def kind_of(ask: Question) -> Kind:
+    wanted = ask.numbers.usd_weight * ask.numbers.weights[_PRICE]
+    nearest = min(_TIERS_USD, key=lambda usd: abs(usd - wanted))
+    return Kind(int(ask.numbers.prompt_tokens).bit_length() // 2, nearest)
+
+
+def sort_out(ask: Question, entries: Entries, *, compiled: bool) -> Shortlist:
+    """Sort all nodes of the model for a job like this one, without chance."""
+    numbers = ask.numbers._replace(usd_weight=kind_of(ask).usd_weight, weights=(1.0,) * len(PARTS))
+    like = ask._replace(numbers=numbers, jitter=0.0)
+    rank = kernel.rank if compiled else scan.rank
+    warm = entries.numbers[: len(entries), Field.WARM] != 0
+    best = [
+        rank(like._replace(k=k), entries, named, NOBODY).places
+        for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
+        if named.size
+    ]
+    return Shortlist(_looks(ask, np.concatenate(best), len(entries)), ask.moment.now_s, len(entries))
+
+
+def _looks(ask: Question, best: Places, n_places: int) -> Places:
+    """The best with DRAWS different draws from all the others; no place twice in a line."""
+    start = np.uint64(ask.start)
+    chance = mixed(np.arange(2 * DRAWS * DRAWN, dtype=np.uint64), start)
+    others = np.setdiff1d((chance * n_places).astype(np.int64), best)
+    drawn = others[np.argsort(mixed(others.astype(np.uint64), start))][: DRAWS * DRAWN]
+    return np.hstack((np.broadcast_to(best, (DRAWS, best.size)), drawn.reshape(DRAWS, DRAWN)))
