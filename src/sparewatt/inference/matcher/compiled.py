@@ -15,9 +15,9 @@ import numpy as np
 
 from sparewatt.inference.matcher import filters, formula, hashing
 
-N_LINE = len(formula.LINE)
+N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
 FULL, TRIED = filters.FULL, filters.TRIED
-jit = numba.njit(error_model="numpy", boundscheck=False)
+jit = numba.njit(error_model="numpy", boundscheck=False, forceinline=True)
 
 
 def _compiled(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
@@ -34,24 +34,24 @@ is_able, is_offline, is_draining = _rules["is_able"], _rules["is_offline"], _rul
 is_too_short, is_too_small, is_unmeasured = _rules["is_too_short"], _rules["is_too_small"], _rules["is_unmeasured"]
 
 _terms = _compiled(formula, formula.COMPILED)
-parts, total, at_least, to_us, line = (_terms[name] for name in ("parts", "total", "at_least", "to_us", "line"))
+parts, total, at_least, to_us, summary = (_terms[name] for name in ("parts", "total", "at_least", "to_us", "summary"))
 
 mixed = _compiled(hashing, [hashing.mixed])["mixed"]
 
 
 @jit
-def first_stop(demand: Any, x: Any) -> int:
+def first_stop(job: Any, numbers: Any, e: int) -> int:
     """As `filters.first_stops`."""
     stop = FULL
-    if is_offline(demand, x):
+    if is_offline(job, numbers[e]):
         stop = 0
-    elif is_draining(demand, x):
+    elif is_draining(job, numbers[e]):
         stop = 1
-    elif is_too_short(demand, x):
+    elif is_too_short(job, numbers[e]):
         stop = 2
-    elif is_too_small(demand, x):
+    elif is_too_small(job, numbers[e]):
         stop = 3
-    elif is_unmeasured(demand, x):
+    elif is_unmeasured(job, numbers[e]):
         stop = 4
     return stop
 
@@ -69,9 +69,8 @@ def goes_before(cost_us: float, id_: Any, other_us: float, other_id: Any) -> boo
 
 
 @jit
-def insert(found: int, cost_us: float, e: int, ids: Any, best: Any) -> int:
+def insert(found: int, cost_us: float, e: int, ids: Any, places: Any, costs_us: Any) -> int:  # noqa: PLR0917
     """Put a place into the best k, in order; returns how many there are now."""
-    places, costs_us = best
     at = found
     if found == places.size:
         at = found - 1
@@ -86,49 +85,53 @@ def insert(found: int, cost_us: float, e: int, ids: Any, best: Any) -> int:
 
 
 @jit
-def holds(places: Any, wanted: int) -> bool:
-    for place in places:
-        if place == wanted:
-            return True
-    return False
+def filter_out(job: Any, numbers: Any, n: int, named: Any, tried: Any, stops: Any, counts: Any) -> None:  # noqa: PLR0917
+    """Write down what stops each place. Nearly all are able, so that is all the first loop asks."""
+    for i in range(n):
+        stops[i] = -1 if is_able(job, numbers[named[i] if named.size else i]) else FULL
+    for i in range(n):
+        e = named[i] if named.size else i
+        if stops[i] == FULL:
+            stops[i] = first_stop(job, numbers, e)
+        for t in range(tried.size):
+            if tried[t] == e and stops[i] < 0:
+                stops[i] = TRIED
+        if stops[i] >= 0:
+            counts[stops[i]] += 1
 
 
 @jit
-def tell(  # noqa: PLR0917
-    numbers: Any, hashes: Any, job: Any, moment: Any, jitter: float, start: Any, places: Any, lines: Any
-) -> None:
-    for rank, e in enumerate(places):
-        p = parts(job, moment, numbers[e])
-        said = line(job, p, total(job, p) * jitter * mixed(hashes[e], start), numbers[e])
-        for i in range(N_LINE):
-            lines[rank, i] = said[i]
+def tell(job: Any, x: Any, jitter: float, line: Any) -> None:
+    """What is told about a candidate, into its line."""
+    p = parts(job, x)
+    said = summary(job, p, jitter, x)
+    for i in range(N_SUMMARY):
+        line[i] = said[i]
+    for i in range(N_PARTS):
+        line[N_SUMMARY + i] = job.weights[i] * p[i]
+    line[N_SUMMARY + N_PARTS] = jitter
 
 
 @jit
 def scan(  # noqa: PLR0917 (called by `kernel` alone)
-    numbers: Any, hashes: Any, ids: Any, n_places: int, named: Any, tried: Any,
-    job: Any, moment: Any, demand: Any, jitter: float, start: Any,
-    best: Any, lines: Any, stops: Any, counts: Any,
+    job: Any, numbers: Any, hashes: Any, ids: Any, n_places: int, named: Any, tried: Any,
+    places: Any, lines: Any, stops: Any, counts: Any,
 ) -> int:  # fmt: skip
     """Fill the last four and return how many were found; all places are looked at if none are named."""
-    costs_us = best[1]
+    costs_us = lines[:, 0]
     found, worst_us = 0, np.inf
-    n = named.size
-    for i in range(n or n_places):
-        e = named[i] if n else i
-        x = numbers[e]
-        stops[i] = -1
-        if not is_able(demand, x):
-            stops[i] = first_stop(demand, x)
-        elif holds(tried, e):
-            stops[i] = TRIED
-        if stops[i] >= 0:
-            counts[stops[i]] += 1
-        elif to_us(at_least(job, x)) <= worst_us:
-            base = total(job, parts(job, moment, x))
-            cost_us = to_us(base + base * jitter * mixed(hashes[e], start))
+    n = named.size or n_places
+    filter_out(job, numbers, n, named, tried, stops, counts)
+    for i in range(n):
+        e = named[i] if named.size else i
+        if stops[i] < 0 and to_us(at_least(job, numbers[e])) <= worst_us:
+            base = total(job, parts(job, numbers[e]))
+            cost_us = to_us(base + base * job.jitter * mixed(hashes[e], job.start))
             if cost_us <= worst_us:
-                found = insert(found, cost_us, e, ids, best)
-                worst_us = costs_us[found - 1] if found == costs_us.size else np.inf
-    tell(numbers, hashes, job, moment, jitter, start, best[0][:found], lines)
+                found = insert(found, cost_us, e, ids, places, costs_us)
+                worst_us = costs_us[found - 1] if found == places.size else np.inf
+    for rank in range(found):
+        e = places[rank]
+        base = total(job, parts(job, numbers[e]))
+        tell(job, numbers[e], base * job.jitter * mixed(hashes[e], job.start), lines[rank])
     return found

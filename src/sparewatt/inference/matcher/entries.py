@@ -23,29 +23,30 @@ ID_WORDS = 3
 
 
 class Field(enum.IntEnum):
-    """The numbers of a place. The first group changes with every report, the second when the node's specs do.
+    """The numbers of a place, in three groups: what every report changes, what is learned, what specs say.
 
     What follows from a report alone is worked out when it comes, not in every decision (`formula`, first part).
     """
 
     OPEN_S = 0
     """When it was last heard; minus infinity if it can take nothing, whatever the job."""
-    RTT_S = 1
-    QUEUE_S = 2
-    HALVING = 3
-    READ_FIXED_S = 4
-    READ_TOKEN_S = 5
-    STEP_S = 6
-    STEP_TOKEN_S = 7
-    JOBS = 8
-    KV_FREE_BYTES = 9
-    FAILURE_ODDS = 10
-    SUSPECT_UNTIL_S = 11
-    STRAIN_MAX = 12
-    ROOM_JOBS = 13
-    LAST_HEARD_S = 14
-    CONNECTED = 15
-    DRAINING = 16
+    QUEUE_S = 1
+    HALVING = 2
+    STEP_S = 3
+    STEP_TOKEN_S = 4
+    JOBS = 5
+    KV_FREE_BYTES = 6
+    ROOM_JOBS = 7
+    LAST_HEARD_S = 8
+    DRAINING = 9
+
+    CONNECTED = 10
+    RTT_S = 11
+    READ_FIXED_S = 12
+    READ_TOKEN_S = 13
+    FAILURE_ODDS = 14
+    SUSPECT_UNTIL_S = 15
+    STRAIN_MAX = 16
 
     COLD_S = 17
     STEP_PER_JOB_S = 18
@@ -65,11 +66,11 @@ class Field(enum.IntEnum):
     HOURLY_USD = 31
 
 
-LIVE = slice(Field.OPEN_S, Field.DRAINING + 1)
-FIXED = slice(Field.COLD_S, Field.HOURLY_USD + 1)
-_LIVE = struct.Struct(f"{LIVE.stop}d")
-_FIXED = struct.Struct(f"{FIXED.stop - FIXED.start}d")
-_ROW_BYTES, _FIXED_AT = 8 * len(Field), 8 * FIXED.start
+LOAD = slice(Field.OPEN_S, Field.DRAINING + 1)
+RECORD = slice(Field.CONNECTED, Field.STRAIN_MAX + 1)
+SPECS = slice(Field.COLD_S, Field.HOURLY_USD + 1)
+_LOAD, _RECORD, _SPECS = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS))
+_ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(Field), 8 * RECORD.start, 8 * SPECS.start
 
 
 class Entries:
@@ -149,12 +150,16 @@ class Entries:
         self._written.add(place)
         return moved
 
-    def write_live(self, place: int, values: tuple[float, ...]) -> None:
-        _LIVE.pack_into(self._buffer, place * _ROW_BYTES, *values)
+    def write_load(self, place: int, values: tuple[float, ...]) -> None:
+        _LOAD.pack_into(self._buffer, place * _ROW_BYTES, *values)
         self._written.add(place)
 
-    def write_fixed(self, place: int, values: tuple[float, ...]) -> None:
-        _FIXED.pack_into(self._buffer, place * _ROW_BYTES + _FIXED_AT, *values)
+    def write_record(self, place: int, values: tuple[float, ...]) -> None:
+        _RECORD.pack_into(self._buffer, place * _ROW_BYTES + _RECORD_AT, *values)
+        self._written.add(place)
+
+    def write_specs(self, place: int, values: tuple[float, ...]) -> None:
+        _SPECS.pack_into(self._buffer, place * _ROW_BYTES + _SPECS_AT, *values)
         self._written.add(place)
 
     def write_column(self, field: Field, values: Floats) -> None:

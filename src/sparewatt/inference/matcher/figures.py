@@ -10,7 +10,7 @@ import math
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS, company_step, halving, queue, slowed
-from sparewatt.inference.matcher.model import Figures, NodeRow
+from sparewatt.inference.matcher.model import Figures, NodeRow, Seat
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
@@ -39,37 +39,45 @@ def own_active_bytes_of(row: NodeRow) -> int:
     return sum(row.models[model].weights_bytes for model in row.own_active if model in row.models)
 
 
-def live_values(row: NodeRow, model: str, figures: Figures, unseen: float) -> tuple[float, ...]:
+def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
     """The first group of columns. `unseen`: jobs that other gateways may have sent since the last report."""
-    load, pace = row.load, row.pace
+    load, pace, figures = row.load, row.pace, seat.figures
     there = row.own_jobs + load.foreign
     jobs = there + unseen
     kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
-    active = load.foreign_active_bytes + row.own_active_bytes
-    others = active - figures.weights_bytes if model in row.own_active else active
+    read_bytes = kv_bytes + load.foreign_active_bytes + row.own_active_bytes
+    if seat.model in row.own_active:
+        read_bytes -= figures.weights_bytes
     room = row.specs.slots * _PER_SLOT
-    room = room if room < LINK_JOBS_MAX + load.foreign else LINK_JOBS_MAX + load.foreign
-    is_open = row.connected and not load.draining and figures.is_measured and there < room
+    if room > LINK_JOBS_MAX + load.foreign:
+        room = LINK_JOBS_MAX + load.foreign
+    is_open = there < room and row.connected and not load.draining and figures.is_measured
     halved = halving(jobs)
     slower = slowed(pace, _within(load.prefill_share, 1.0))
     return (
         row.last_heard_s if is_open else -math.inf,
-        row.rtt_s,
         queue(row.own_backlog_s + _within(load.foreign_backlog_s, BACKLOG_S_MAX), halved, pace),
         halved,
-        figures.read_fixed_s * pace,
-        figures.read_token_s * pace,
-        company_step(figures.step_s, figures.per_job_s, jobs, others + kv_bytes, figures.bandwidth) * slower,
+        company_step(figures.step_s, figures.per_job_s, jobs, read_bytes, figures.bandwidth) * slower,
         figures.token_s * slower,
         jobs,
         UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes - kv_bytes,
-        row.failure_odds,
-        row.suspect_until_s,
-        row.strain_max,
         room + unseen,
         row.last_heard_s,
-        row.connected,
         load.draining,
+    )
+
+
+def record_values(row: NodeRow, seat: Seat) -> tuple[float, ...]:
+    """The second group."""
+    return (
+        row.connected,
+        row.rtt_s,
+        seat.figures.read_fixed_s * row.pace,
+        seat.figures.read_token_s * row.pace,
+        failure_odds_of(row),
+        row.suspect_until_s,
+        row.strain_max,
     )
 
 
@@ -78,8 +86,8 @@ def _within(value: float, most: float) -> float:
     return value if 0.0 <= value <= most else most if value > most else 0.0
 
 
-def fixed_values(specs: NodeSpecs, model: ModelReport) -> tuple[Figures, tuple[float, ...]]:
-    """What follows from specs alone: figures, and the second group of columns."""
+def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[Figures, tuple[float, ...]]:
+    """What follows from specs alone: figures, and the third group of columns."""
     figures = _figures(specs, model)
     values = (
         model.load_s,
@@ -137,5 +145,5 @@ def _is_possible(speed: Speed) -> bool:
     return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
 
 
-UNUSABLE = fixed_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
+UNUSABLE = specs_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
 """What counts for a report with a figure that cannot be (no number, negative, endless): as if never measured."""

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.entries import Field
-from sparewatt.inference.matcher.model import MatchJob, Rejection
-from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.model import Rejection
+from sparewatt.inference.matcher.question import Question
 
 
-class Demand(NamedTuple):
-    """What a job asks of every node."""
-
-    floor_tokens: float
-    """What the prompt holds at the very least."""
-    context_tokens: float
-    heard_after_s: float
-
-
-def demand_of(job: MatchJob, at: Situation) -> Demand:
-    context = job.prompt_tokens + job.output_tokens
-    return Demand(float(job.prompt_tokens_floor), float(context), at.now_s - at.rules.offline_after_s)
-
-
-def is_able(demand: Any, x: Any) -> Any:
+def is_able(job: Any, x: Any) -> Any:
     """None of the rules below stops it. What no job could change is in OPEN_S already."""
     return (
-        (x[Field.OPEN_S] > demand.heard_after_s)
-        & (x[Field.CONTEXT_TOKENS] > demand.floor_tokens)
-        & (x[Field.FITS_TOKENS] >= demand.context_tokens)
+        (x[Field.OPEN_S] > job.gone_since_s)
+        & (x[Field.CONTEXT_TOKENS] > job.floor_tokens)
+        & (x[Field.FITS_TOKENS] >= job.prompt_tokens + job.output_tokens)
     )
 
 
-def is_offline(demand: Any, x: Any) -> Any:
-    return (x[Field.CONNECTED] == 0.0) | (x[Field.LAST_HEARD_S] <= demand.heard_after_s)
+def is_offline(job: Any, x: Any) -> Any:
+    return (x[Field.CONNECTED] == 0.0) | (x[Field.LAST_HEARD_S] <= job.gone_since_s)
 
 
-def is_draining(demand: Any, x: Any) -> Any:  # noqa: ARG001 (one shape for all)
+def is_draining(job: Any, x: Any) -> Any:  # noqa: ARG001 (one shape for all)
     return x[Field.DRAINING] != 0.0
 
 
-def is_too_short(demand: Any, x: Any) -> Any:
-    return x[Field.CONTEXT_TOKENS] <= demand.floor_tokens
+def is_too_short(job: Any, x: Any) -> Any:
+    return x[Field.CONTEXT_TOKENS] <= job.floor_tokens
 
 
-def is_too_small(demand: Any, x: Any) -> Any:
-    return x[Field.FITS_TOKENS] < demand.context_tokens
+def is_too_small(job: Any, x: Any) -> Any:
+    return x[Field.FITS_TOKENS] < job.prompt_tokens + job.output_tokens
 
 
-def is_unmeasured(demand: Any, x: Any) -> Any:  # noqa: ARG001
+def is_unmeasured(job: Any, x: Any) -> Any:  # noqa: ARG001
     return x[Field.MEASURED] == 0.0
 
 
@@ -67,9 +53,9 @@ REASONS = (*RULES, Rejection.FULL, Rejection.ALREADY_TRIED)
 FULL, TRIED = REASONS.index(Rejection.FULL), REASONS.index(Rejection.ALREADY_TRIED)
 
 
-def first_stops(demand: Demand, x: Any) -> NDArray[np.int64]:
+def first_stops(job: Question, x: Any) -> NDArray[np.int64]:
     """For places that are not able: the number of the first rule that stops each, in REASONS."""
     found: NDArray[np.int64] = np.select(
-        [rule(demand, x) for rule in RULES.values()], list(range(len(RULES))), default=FULL
+        [rule(job, x) for rule in RULES.values()], list(range(len(RULES))), default=FULL
     )
     return found

@@ -14,7 +14,7 @@ second half needs the job.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,26 +45,6 @@ PARTS = (
 )
 
 
-class JobNumbers(NamedTuple):
-    """The job's side of the formula."""
-
-    prompt_tokens: float
-    output_tokens: float
-    strain: float
-    """How much the job's model is in demand (see table.strain_of)."""
-    usd_weight: float
-    """Seconds that a dollar is worth."""
-    weights: tuple[float, ...] = (1.0,) * len(PARTS)
-    """What each part counts for; 1 unless the request said otherwise."""
-
-
-class Moment(NamedTuple):
-    """When the question is asked. Who was last heard at that time or before is suspect."""
-
-    now_s: float
-    silent_since_s: float
-
-
 # What follows from a report alone. `pace`: how many times slower the node was seen to be than it was measured.
 
 
@@ -88,7 +68,7 @@ def company_step(step_s: Any, per_job_s: Any, jobs: Any, read_bytes: Any, bandwi
     return step_s + per_job_s * jobs + read_bytes / bandwidth
 
 
-# What needs the job.
+# What needs the job (`question.Question`).
 
 
 def network(rtt_s: Any) -> Any:
@@ -136,14 +116,14 @@ def flakiness(odds: Any, so_far: Any) -> Any:
     return odds * (1.0 + so_far * 0.5)
 
 
-def suspicion(moment: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
-    return SUSPECT_S * ((last_heard_s <= moment.silent_since_s) | (moment.now_s < suspect_until_s))
+def suspicion(job: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
+    return SUSPECT_S * ((last_heard_s <= job.silent_since_s) | (job.now_s < suspect_until_s))
 
 
 # The whole. `x` holds a place's numbers, or the columns of many.
 
 
-def parts(job: Any, moment: Any, x: Any) -> Any:
+def parts(job: Any, x: Any) -> Any:
     """The parts in the order of PARTS, none below zero."""
     read = reading(job, x[Field.READ_FIXED_S], x[Field.READ_TOKEN_S])
     write = writing(job, x[Field.STEP_S], x[Field.STEP_TOKEN_S])
@@ -156,7 +136,7 @@ def parts(job: Any, moment: Any, x: Any) -> Any:
     paid = price(job, usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]))
     so_far = away + wait + cold + memory + prefill + write + others + rare + paid
     flaky = flakiness(x[Field.FAILURE_ODDS], so_far)
-    suspect = suspicion(moment, x[Field.LAST_HEARD_S], x[Field.SUSPECT_UNTIL_S])
+    suspect = suspicion(job, x[Field.LAST_HEARD_S], x[Field.SUSPECT_UNTIL_S])
     return away, wait, cold, memory, prefill, write, others, rare, paid, flaky, suspect
 
 
@@ -189,31 +169,14 @@ def to_us(cost: Any) -> Any:
     return np.floor(cost * 1e6 + 0.5)
 
 
-def line(job: Any, p: Any, jitter: Any, x: Any) -> Any:
-    """What is told about a candidate, in the order of LINE: the parts are those of the cost, by what they count for."""
-    w = job.weights
-    first_token = p[0] + p[1] + p[2] + p[3] + p[4]
-    return (
-        total(job, p) + jitter,
-        first_token,
-        first_token + p[5],
-        usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]),
-        w[0] * p[0],
-        w[1] * p[1],
-        w[2] * p[2],
-        w[3] * p[3],
-        w[4] * p[4],
-        w[5] * p[5],
-        w[6] * p[6],
-        w[7] * p[7],
-        w[8] * p[8],
-        w[9] * p[9],
-        w[10] * p[10],
-        jitter,
-    )
+def summary(job: Any, p: Any, jitter: Any, x: Any) -> Any:
+    """In the order of SUMMARY."""
+    first_token_s = p[0] + p[1] + p[2] + p[3] + p[4]
+    usd_asked = usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD])
+    return total(job, p) + jitter, first_token_s, first_token_s + p[5], usd_asked
 
 
-LINE = ("cost", "first_token_s", "finish_s", "usd", *PARTS, "jitter")
+SUMMARY = ("cost", "first_token_s", "finish_s", "usd")
 LARGEST = float(np.finfo(np.float64).max)
 """Any cost is at most this; infinity stands for who is not to be had."""
 
@@ -233,6 +196,6 @@ COMPILED = (
     total,
     at_least,
     to_us,
-    line,
+    summary,
 )
 """What a compiled loop needs, each after what it calls."""

@@ -7,12 +7,13 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.entries import Entries
-from sparewatt.inference.matcher.filters import REASONS, Demand
-from sparewatt.inference.matcher.formula import LINE, JobNumbers, Moment
-from sparewatt.inference.matcher.ranking import NOBODY, Places, Question, Ranking
+from sparewatt.inference.matcher.filters import REASONS
+from sparewatt.inference.matcher.formula import PARTS, SUMMARY
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
+
+LINE = len(SUMMARY) + len(PARTS) + 1
 
 _compiled: list[Any] = []
 
@@ -30,24 +31,18 @@ def prepare() -> None:
     if ready() or not available():
         return
     scan = importlib.import_module("sparewatt.inference.matcher.compiled").scan
-    ask = Question(JobNumbers(1.0, 1.0, 0.0, 0.0), Moment(0.0, 0.0), Demand(0.0, 2.0, 0.0), jitter=0.0, start=0, k=8)
-    _run(scan, ask, Entries(), NOBODY, NOBODY)
+    _run(scan, Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=1)
     _compiled.append(scan)
 
 
-def rank(ask: Question, entries: Entries, named: Places, tried: Places) -> Ranking:
+def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
     """The best k of the places that are named, or of all. Needs `ready()`."""
-    return _run(_compiled[0], ask, entries, named, tried)
+    return _run(_compiled[0], job, entries, named, tried, k=k)
 
 
-def _run(scan: Any, ask: Question, entries: Entries, named: Places, tried: Places) -> Ranking:
-    k = ask.k
-    places, lines = np.empty(k, np.int64), np.empty((k, len(LINE)))
-    stops: NDArray[np.int8] = np.empty(named.size or len(entries), np.int8)
-    counts = np.zeros(len(REASONS), np.int64)
-    found = scan(
-        entries.numbers, entries.all_hashes, entries.ids, len(entries), named, tried,
-        ask.numbers, ask.moment, ask.demand, ask.jitter, np.uint64(ask.start),
-        (places, np.empty(k)), lines, stops, counts,
-    )  # fmt: skip
-    return Ranking(places[:found], lines[:found], counts, stops)
+def _run(scan: Any, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:  # noqa: PLR0917
+    places, lines = np.empty(k, np.int64), np.empty((k, LINE))
+    stops, counts = np.empty(named.size or len(entries), np.int8), np.zeros(len(REASONS), np.int64)
+    n, numbers, hashes, ids = len(entries), entries.numbers, entries.all_hashes, entries.ids
+    found = scan(job, numbers, hashes, ids, n, named, tried, places, lines, stops, counts)
+    return Ranking(places[:found], lines[:found], counts.tolist(), stops)

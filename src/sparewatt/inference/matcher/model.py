@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
-
-if TYPE_CHECKING:
-    from sparewatt.inference.matcher.stopped import Stopped
 
 
 WEIGHT_MAX = 100.0
@@ -99,6 +98,30 @@ class MatchJob:
     preference: Preference = AS_USUAL
 
 
+class Figures(NamedTuple):
+    """What a model does on a node that does nothing else, as measured."""
+
+    is_measured: bool
+    weights_bytes: float
+    read_fixed_s: float
+    read_token_s: float
+    step_s: float
+    per_job_s: float
+    bandwidth: float
+    token_s: float
+    """What one token of context adds to a step."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """Where one of a node's models stands in that model's entries."""
+
+    model: str
+    entries: Entries
+    place: int
+    figures: Figures
+
+
 @dataclass(slots=True)
 class NodeRow:
     """One node as this gateway sees it. Written by the table only."""
@@ -108,8 +131,8 @@ class NodeRow:
     index: int = 0
     hash: int = 0
     models: dict[str, ModelReport] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)
-    """Where each of its models stands in that model's entries."""
+    seats: dict[str, Seat] = field(default_factory=dict)
+    """By model."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
     last_heard_s: float = 0.0
@@ -128,31 +151,14 @@ class NodeRow:
     slowness: float = 0.0
     """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
-    figures: dict[str, Figures] = field(default_factory=dict)
-    """What each of its models does there, as measured."""
     pace: float = 1.0
-    failure_odds: float = 0.0
     own_active_bytes: int = 0
-    """These three follow from what is above; kept, because every report needs them."""
+    """These two follow from what is above; kept, because every report needs them."""
 
     @property
     def jobs_there(self) -> int:
         """Work on the node now: what we sent (exact, counted at pick time) and what others did (as last reported)."""
         return self.own_jobs + self.load.foreign
-
-
-class Figures(NamedTuple):
-    """What a model does on a node that does nothing else, as measured."""
-
-    is_measured: bool
-    weights_bytes: float
-    read_fixed_s: float
-    read_token_s: float
-    step_s: float
-    per_job_s: float
-    bandwidth: float
-    token_s: float
-    """What one token of context adds to a step."""
 
 
 class Candidate(NamedTuple):
@@ -181,14 +187,10 @@ class Decision:
     job: MatchJob
     policy: str
     total: int
-    ranked: tuple[Candidate, ...]
+    ranked: Sequence[Candidate]
+    rejected: Sequence[Rejected]
+    """Some of those that have the model and cannot have the job."""
     dropped: dict[Rejection, int]
-    stopped: Stopped | None = None
-    """Some of the nodes that have the model and cannot have the job."""
-
-    @property
-    def rejected(self) -> tuple[Rejected, ...]:
-        return self.stopped.described(self.job) if self.stopped else ()
 
     @property
     def best(self) -> Candidate | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
 
-from sparewatt.inference.matcher.formula import PARTS, JobNumbers
-from sparewatt.inference.matcher.model import AS_USUAL, MatchJob, Preference, Sort
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.model import AS_USUAL, Preference, Sort
+from sparewatt.inference.matcher.question import AS_THEY_ARE
 
 JITTER = 0.2
 EMPHASIS = 4.0
@@ -33,12 +34,11 @@ class Policy:
     def unit(self) -> str:
         return "score" if self.usd_weight is None else "s"
 
-    def numbers(self, job: MatchJob, *, strain: float) -> JobNumbers:
-        """The job's side of the formula. A policy that scores prefers nothing."""
-        tokens = float(job.prompt_tokens), float(job.output_tokens)
-        if job.preference is AS_USUAL or self.usd_weight is None:
-            return JobNumbers(*tokens, strain, self.usd_weight or 0.0)
-        return JobNumbers(*tokens, strain, *preferred(job.preference, self.usd_weight))
+    def weighed(self, preference: Preference) -> tuple[float, tuple[float, ...]]:
+        """What a dollar is worth, and what each part counts for. A policy that scores prefers nothing."""
+        if preference is AS_USUAL or self.usd_weight is None:
+            return self.usd_weight or 0.0, AS_THEY_ARE
+        return preferred(preference, self.usd_weight)
 
 
 FAST = Policy("fast", 0.0, PARTS, JITTER)

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from sparewatt.inference.matcher import filters, formula
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries, Field, Floats
-from sparewatt.inference.matcher.formula import JobNumbers, Moment
 from sparewatt.inference.matcher.hashing import mixed
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, Rejection
-from sparewatt.inference.matcher.ranking import Places, Question, Ranking
-from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.question import Places, Question, Ranking
 
 Bools = NDArray[np.bool_]
 Score = Callable[[Floats], tuple[Floats, ...]]
@@ -41,18 +39,17 @@ class Scan:
 
 
 def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -> Scan:
-    demand = filters.demand_of(job, Situation(now_s, rules))
-    able: Bools = filters.is_able(demand, data)
+    ask = Question(
+        float(job.prompt_tokens),
+        float(job.output_tokens),
+        float(job.prompt_tokens_floor),
+        gone_since_s=now_s - rules.offline_after_s,
+    )
+    able: Bools = filters.is_able(ask, data)
     stops = np.full(able.size, -1)
     stopped = np.flatnonzero(~able)
-    stops[stopped] = filters.first_stops(demand, data[:, stopped])
+    stops[stopped] = filters.first_stops(ask, data[:, stopped])
     return Scan({reason: stops == number for number, reason in enumerate(filters.REASONS) if number in stops}, able)
-
-
-def balanced_parts(job: JobNumbers, data: Floats, *, now_s: float, rules: HealthRules) -> tuple[Floats, ...]:
-    """The columns of `formula.PARTS`, in its order."""
-    parts: tuple[Floats, ...] = formula.parts(job, Moment(now_s, now_s - rules.suspect_after_s), data)
-    return parts
 
 
 def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
@@ -68,22 +65,25 @@ def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     )
 
 
-def rank(ask: Question, entries: Entries, named: Places, tried: Places, score: Score | None = None) -> Ranking:
+def rank(  # noqa: PLR0917 (as `kernel.rank`)
+    job: Question, entries: Entries, named: Places, tried: Places, *, k: int, score: Score | None = None
+) -> Ranking:
     """The best k of the places that are named, or of all."""
-    places = named if named.size else np.arange(len(entries))
-    able: Bools = _over(entries, named, partial(filters.is_able, ask.demand))
-    stops = _stops(ask, entries, places, able, tried)
-    scores = None
-    if score is not None:
-        best, lines, scores = best_by_score(ask, entries, places[able], score)
-    elif places.size > 2 * NEAR:
-        low = _over(entries, named, partial(formula.at_least, ask.numbers))
-        low[~able] = np.inf
-        best, lines = best_of_many(ask, entries, places, low)
-    else:
-        best, lines = best_of(ask, entries, places[able])
-    counts = np.bincount(stops + 1, minlength=len(filters.REASONS) + 1)[1:]
-    return Ranking(best, lines, counts, stops, scores)
+    able: Bools = _over(entries, named, partial(filters.is_able, job))
+    counts, stops = _stops(job, entries, named, able, tried)
+    if score is None and able.size > 2 * NEAR:
+        low = _over(entries, named, partial(formula.at_least, job))
+        if any(counts):
+            low[~able] = np.inf
+        return Ranking(*best_of_many(job, entries, named, low, k=k), counts, stops)
+    places = _named(named, np.flatnonzero(able))
+    best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
+    return Ranking(best, lines, counts, stops)
+
+
+def _named(named: Places, chosen: NDArray[np.intp]) -> Places:
+    """Places by their number among those that are named; if none are, that is the place."""
+    return named[chosen] if named.size else chosen
 
 
 def _over(entries: Entries, named: Places, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
@@ -97,41 +97,45 @@ def _over(entries: Entries, named: Places, function: Callable[[Floats], NDArray[
     return whole[named] if named.size else whole
 
 
-def _stops(ask: Question, entries: Entries, places: Places, able: Bools, tried: Places) -> NDArray[np.int8]:
-    """What stopped each place. Those that were tried are taken out of `able`."""
+def _stops(
+    job: Question, entries: Entries, named: Places, able: Bools, tried: Places
+) -> tuple[list[int], NDArray[np.int8]]:
+    """What stopped each place, counted. Those that were tried are taken out of `able`."""
     stops = np.full(able.size, -1, np.int8)
+    counts = [0] * len(filters.REASONS)
     if not able.all():
         stopped = np.flatnonzero(~able)
-        stops[stopped] = filters.first_stops(ask.demand, entries.numbers[places[stopped]].T)
+        found = filters.first_stops(job, entries.numbers[_named(named, stopped)].T)
+        stops[stopped] = found
+        counts = np.bincount(found, minlength=len(filters.REASONS)).tolist()
     if tried.size:
-        again = np.flatnonzero(able & np.isin(places, tried))
-        stops[again] = filters.TRIED
-        able[again] = False
-    return stops
+        again = np.flatnonzero(able & np.isin(named if named.size else np.arange(able.size), tried))
+        stops[again], able[again], counts[filters.TRIED] = filters.TRIED, False, again.size
+    return counts, stops
 
 
-def best_of_many(ask: Question, entries: Entries, places: Places, low: Floats) -> tuple[Places, Floats]:
-    """The best k of the places, given what each costs at least (infinity: not to be had)."""
+def best_of_many(job: Question, entries: Entries, named: Places, low: Floats, *, k: int) -> tuple[Places, Floats]:
+    """The best k, given what each place costs at least (infinity: not to be had)."""
     sample = np.sort(low[::SAMPLED])
-    guess = min(float(sample[min(sample.size - 1, (ask.k + NEAR) // SAMPLED)]), formula.LARGEST)
-    best, lines = best_of(ask, entries, places[low <= guess])
-    limit = _highest(lines, ask.k)
-    return best_of(ask, entries, places[low <= limit]) if limit > guess else (best, lines)
+    guess = min(float(sample[min(sample.size - 1, (k + NEAR) // SAMPLED)]), formula.LARGEST)
+    best, lines = best_of(job, entries, _named(named, np.flatnonzero(low <= guess)), k=k)
+    limit = float(formula.to_us(lines[-1, 0]) + 1.0) * 1e-6 if len(lines) == k else formula.LARGEST
+    if limit <= guess:
+        return best, lines
+    return best_of(job, entries, _named(named, np.flatnonzero(low <= limit)), k=k)
 
 
-def _highest(lines: Floats, k: int) -> float:
-    """What nobody outside may undercut for these to be the best k: the last, and a microsecond for the rounding."""
-    return float(formula.to_us(lines[-1, 0]) + 1.0) * 1e-6 if len(lines) == k else formula.LARGEST
-
-
-def best_of(ask: Question, entries: Entries, places: Places) -> tuple[Places, Floats]:
-    """The best k of these places, by cost to the microsecond, then by node id."""
-    x = entries.numbers[places].T
-    parts = formula.parts(ask.numbers, ask.moment, x)
-    jitter = formula.total(ask.numbers, parts) * ask.jitter * mixed(entries.all_hashes[places], np.uint64(ask.start))
-    lines = np.array(formula.line(ask.numbers, parts, jitter, x))
-    order = ranked(lines[0], entries, places, k=ask.k)
-    return places[order], lines[:, order].T
+def best_of(job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
+    """The best k of these places, by the whole formula."""
+    x = np.ascontiguousarray(entries.numbers[places].T)
+    parts = formula.parts(job, x)
+    base = formula.total(job, parts)
+    jitter = base * job.jitter * mixed(entries.all_hashes[places], job.start)
+    order = ranked(base + jitter, entries, places, k=k)
+    chosen = np.array(parts)[:, order]
+    told = formula.summary(job, chosen, jitter[order], x[:, order])
+    weighted = chosen * np.array(job.weights)[:, None]
+    return places[order], np.vstack((*told, weighted, jitter[order])).T
 
 
 def ranked(cost: Floats, entries: Entries, places: Places, *, k: int) -> Places:
@@ -145,13 +149,12 @@ def ranked(cost: Floats, entries: Entries, places: Places, *, k: int) -> Places:
     return order
 
 
-def best_by_score(ask: Question, entries: Entries, places: Places, score: Score) -> tuple[Places, Floats, Floats]:
+def best_by(score: Score, job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
     """The k of the highest score, with its parts; the predictions beside it are those of the formula."""
     x = entries.numbers[places].T
     parts = np.array(score(x))
     cost = -sum(parts[1:], parts[0])
-    order = ranked(cost, entries, places, k=ask.k)
-    chosen, none = x[:, order], np.zeros(order.size)
-    lines = np.array(formula.line(ask.numbers, formula.parts(ask.numbers, ask.moment, chosen), none, chosen))
-    lines[0] = cost[order]
-    return places[order], lines.T, parts[:, order].T
+    order = ranked(cost, entries, places, k=k)
+    none = np.zeros(order.size)
+    _, *told = formula.summary(job, formula.parts(job, x[:, order]), none, x[:, order])
+    return places[order], np.vstack((cost[order], *told, parts[:, order], none)).T

@@ -8,7 +8,6 @@ price is not good for all, so there is a list for each kind of job.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.hashing import mixed
 from sparewatt.inference.matcher.policies import BALANCED, ECONOMY, FAST
-from sparewatt.inference.matcher.ranking import NOBODY, Places, Question
+from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
 
 REFRESH_S = 0.25
 NODES_PER_REFRESH = 100_000
@@ -28,14 +27,10 @@ WARM_KEPT, COLD_KEPT, DRAWN = 64, 8, 16
 DRAWS = 64
 """Different draws per sorting; each decision takes one of them."""
 _PRICE = PARTS.index("price")
-_TIERS_USD = tuple(policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
+_FAST_USD, _BALANCED_USD, _ECONOMY_USD = (policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
 
-
-class Kind(NamedTuple):
-    """Jobs that share a shortlist: within a factor of four in prompt length, and nearest to the same tier."""
-
-    prompt_class: int
-    usd_weight: float
+Kind = tuple[int, float]
+"""Jobs that share a shortlist: within a factor of four in prompt length, and near the same tier's worth of a dollar."""
 
 
 @dataclass(slots=True)
@@ -56,41 +51,44 @@ class Shortlist:
 Shortlists = dict[Kind, Shortlist]
 
 
-def shortlisted(ask: Question, entries: Entries, kept: Shortlists, *, compiled: bool) -> Places:
+def shortlisted(job: Question, entries: Entries, kept: Shortlists, *, compiled: bool) -> Places:
     """Places worth looking at for this job. Sorts them if the last sorting is too old."""
-    kind = kind_of(ask)
+    kind = kind_of(job)
     found = kept.get(kind)
-    if found is None or found.is_old(ask.moment.now_s, len(entries)):
-        found = kept[kind] = sort_out(ask, entries, compiled=compiled)
+    if found is None or found.is_old(job.now_s, len(entries)):
+        found = kept[kind] = sort_out(job, entries, compiled=compiled)
     found.uses += 1
-    looks: Places = found.looks[ask.start % DRAWS]
+    looks: Places = found.looks[int(job.start) % DRAWS]
     return looks
 
 
-def kind_of(ask: Question) -> Kind:
-    wanted = ask.numbers.usd_weight * ask.numbers.weights[_PRICE]
-    nearest = min(_TIERS_USD, key=lambda usd: abs(usd - wanted))
-    return Kind(int(ask.numbers.prompt_tokens).bit_length() // 2, nearest)
+def kind_of(job: Question) -> Kind:
+    usd_weight = job.usd_weight * job.weights[_PRICE]
+    nearest = _BALANCED_USD
+    if usd_weight < _BALANCED_USD / 2:
+        nearest = _FAST_USD
+    elif usd_weight > _ECONOMY_USD / 2:
+        nearest = _ECONOMY_USD
+    return int(job.prompt_tokens).bit_length() // 2, nearest
 
 
-def sort_out(ask: Question, entries: Entries, *, compiled: bool) -> Shortlist:
+def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
     """Sort all nodes of the model for a job like this one, without chance."""
-    numbers = ask.numbers._replace(usd_weight=kind_of(ask).usd_weight, weights=(1.0,) * len(PARTS))
-    like = ask._replace(numbers=numbers, jitter=0.0)
+    _, usd_weight = kind_of(job)
+    like = job._replace(usd_weight=usd_weight, weights=AS_THEY_ARE, jitter=0.0)
     rank = kernel.rank if compiled else scan.rank
     warm = entries.numbers[: len(entries), Field.WARM] != 0
     best = [
-        rank(like._replace(k=k), entries, named, NOBODY).places
+        rank(like, entries, named, NOBODY, k=k).places
         for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
         if named.size
     ]
-    return Shortlist(_looks(ask, np.concatenate(best), len(entries)), ask.moment.now_s, len(entries))
+    return Shortlist(_looks(job, np.concatenate(best), len(entries)), job.now_s, len(entries))
 
 
-def _looks(ask: Question, best: Places, n_places: int) -> Places:
+def _looks(job: Question, best: Places, n_places: int) -> Places:
     """The best with DRAWS different draws from all the others; no place twice in a line."""
-    start = np.uint64(ask.start)
-    chance = mixed(np.arange(2 * DRAWS * DRAWN, dtype=np.uint64), start)
+    chance = mixed(np.arange(2 * DRAWS * DRAWN, dtype=np.uint64), job.start)
     others = np.setdiff1d((chance * n_places).astype(np.int64), best)
-    drawn = others[np.argsort(mixed(others.astype(np.uint64), start))][: DRAWS * DRAWN]
+    drawn = others[np.argsort(mixed(others.astype(np.uint64), job.start))][: DRAWS * DRAWN]
     return np.hstack((np.broadcast_to(best, (DRAWS, best.size)), drawn.reshape(DRAWS, DRAWN)))

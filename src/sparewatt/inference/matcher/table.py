@@ -19,14 +19,14 @@ from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.figures import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
-    failure_odds_of,
-    fixed_values,
-    live_values,
+    load_values,
     own_active_bytes_of,
     pace_of,
+    record_values,
+    specs_values,
 )
 from sparewatt.inference.matcher.hashing import hash_text
-from sparewatt.inference.matcher.model import MatchJob, NodeRow
+from sparewatt.inference.matcher.model import MatchJob, NodeRow, Seat
 from sparewatt.inference.matcher.room import RoomCount
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
@@ -119,7 +119,8 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
-        self._write_live(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
         row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
@@ -134,26 +135,27 @@ class NodeTable:
         self.room.forget(row)
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
-        for gone in [model for model in row.places if model not in row.models]:
+        for gone in [model for model in row.seats if model not in row.models]:
             self._leave(row, gone)
         for model in row.models.values():
-            self._write_fixed(row, model)
-        row.pace, row.failure_odds = pace_of(row), failure_odds_of(row)
-        row.own_active_bytes = own_active_bytes_of(row)
-        self._write_live(row)
+            self._write_specs(row, model)
+        row.pace, row.own_active_bytes = pace_of(row), own_active_bytes_of(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.load = load
         row.last_heard_s = now_s
         row.own_since_report = 0
-        self._write_live(row)
+        self._write_load(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
-        self._write_live(row)
+        self._write_record(row)
+        self._write_load(row)
 
     # what we send them
 
@@ -176,7 +178,7 @@ class NodeTable:
         row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
         row.own_active_bytes = own_active_bytes_of(row)
         self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
-        self._write_live(row)
+        self._write_load(row)
         return held
 
     def prompt_read(self, held: Reservation) -> None:
@@ -185,7 +187,7 @@ class NodeTable:
             held.reading_prompt = False
             row = self._rows[held.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
-            self._write_live(row)
+            self._write_load(row)
 
     def release(self, held: Reservation) -> None:
         if held.released:
@@ -201,7 +203,7 @@ class NodeTable:
         _count_down(row.own_active, held.model)
         row.own_active_bytes = own_active_bytes_of(row)
         _count_down(self._in_flight, held.model)
-        self._write_live(row)
+        self._write_load(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
@@ -215,20 +217,18 @@ class NodeTable:
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
         row.jobs_done += 1
-        row.failure_odds = failure_odds_of(row)
         row.suspect_until_s = 0.0
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._write_live(row)
+        self._write_record(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
-        row.failure_odds = failure_odds_of(row)
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._write_live(row)
+        self._write_record(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -239,7 +239,8 @@ class NodeTable:
         lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
         row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
         row.pace = pace_of(row)
-        self._write_live(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -264,26 +265,34 @@ class NodeTable:
 
     # columns
 
-    def _write_live(self, row: NodeRow) -> None:
+    def _write_load(self, row: NodeRow) -> None:
+        """After what every report and every job changes."""
         self.room.note(row)
         unseen = self._unseen_weight * row.own_since_report
-        for model, place in row.places.items():
-            self._entries[model].write_live(place, live_values(row, model, row.figures[model], unseen))
+        for seat in row.seats.values():
+            seat.entries.write_load(seat.place, load_values(row, seat, unseen))
 
-    def _write_fixed(self, row: NodeRow, model: ModelReport) -> None:
-        entries = self._entries.setdefault(model.id, Entries())
-        if model.id not in row.places:
-            row.places[model.id] = entries.add(row.id, row.hash, row.index)
-        row.figures[model.id], values = fixed_values(row.specs, model)
-        entries.write_fixed(row.places[model.id], values)
+    def _write_record(self, row: NodeRow) -> None:
+        """After what we learn now and then."""
+        for seat in row.seats.values():
+            seat.entries.write_record(seat.place, record_values(row, seat))
+
+    def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
+        figures, values = specs_values(row.specs, model)
+        seat = row.seats.get(model.id)
+        if seat is None:
+            entries = self._entries.setdefault(model.id, Entries())
+            place = entries.add(row.id, row.hash, row.index)
+            seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
+        seat.figures = figures
+        seat.entries.write_specs(seat.place, values)
 
     def _leave(self, row: NodeRow, model: str) -> None:
-        place, entries = row.places.pop(model), self._entries[model]
-        del row.figures[model]
-        moved = entries.remove(place)
+        seat = row.seats.pop(model)
+        moved = seat.entries.remove(seat.place)
         if moved is not None:
-            self._rows[moved].places[model] = place
-        if not entries:
+            self._rows[moved].seats[model].place = seat.place
+        if not seat.entries:
             del self._entries[model]
             self._shortlists.pop(model, None)
 
