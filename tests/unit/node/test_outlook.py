@@ -66,7 +66,7 @@ def test_more_work_never_means_less_waiting() -> None:
 def test_node_and_gateway_expect_the_same_reading_time() -> None:
     entries = a_table(1, some_specs(a_model(measured=SPEED))).entries(MODEL)
     assert entries is not None
-    fixed_s, prefill_tps = entries.data[Field.FIXED_S, 0], entries.data[Field.PREFILL_TPS, 0]
+    fixed_s, prefill_tps = entries.data[Field.READ_FIXED_S, 0], 1 / entries.data[Field.READ_TOKEN_S, 0]
     for tokens in (0, 10, 500):
         job = JobNumbers(float(tokens), 1.0, 0.0, 0.0)
         assert reading_s(SPEED, tokens) == pytest.approx(reading(job, prefill_tps, fixed_s, 1.0))

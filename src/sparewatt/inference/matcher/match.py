@@ -44,7 +44,9 @@ def match(
     if named.size and not ranking.places.size and table.room.free(job.model):
         named = NOBODY  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    return _decision(job, table, entries, ranking, policy=policy, unlisted=len(entries) - named.size if named.size else 0)
+    return _decision(
+        job, table, entries, ranking, policy=policy, unlisted=len(entries) - named.size if named.size else 0
+    )
 
 
 def question(job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int) -> Question:
