@@ -79,7 +79,7 @@ class Entries:
     def __init__(self) -> None:
         self.nodes: list[NodeId] = []
         self._numbers = np.zeros((FIRST_PLACES, len(Field)))
-        self._buffer = memoryview(self._numbers).cast("B")
+        self._buffer = self._numbers.data.cast("B")
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
@@ -172,7 +172,7 @@ class Entries:
     def _grow(self) -> None:
         extra = len(self._numbers) * (GROWTH - 1)
         self._numbers = np.concatenate((self._numbers, np.zeros((extra, len(Field)))))
-        self._buffer = memoryview(self._numbers).cast("B")
+        self._buffer = self._numbers.data.cast("B")
         self._hash = np.concatenate((self._hash, np.zeros(extra, np.uint64)))
         self._row = np.concatenate((self._row, np.zeros(extra, np.intp)))
         self._id = np.concatenate((self._id, np.zeros((extra, ID_WORDS), np.uint64)))

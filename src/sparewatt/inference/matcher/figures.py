@@ -48,9 +48,9 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
     read_bytes = kv_bytes + load.foreign_active_bytes + row.own_active_bytes
     if seat.model in row.own_active:
         read_bytes -= figures.weights_bytes
-    room = row.specs.slots * _PER_SLOT
-    if room > LINK_JOBS_MAX + load.foreign:
-        room = LINK_JOBS_MAX + load.foreign
+    room = figures.room_jobs
+    if room > LINK_JOBS_MAX:
+        room = min(room, LINK_JOBS_MAX + load.foreign)
     is_open = there < room and row.connected and not load.draining and figures.is_measured
     halved = halving(jobs)
     slower = slowed(pace, _within(load.prefill_share, 1.0))
@@ -64,7 +64,7 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
         UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes - kv_bytes,
         room + unseen,
         row.last_heard_s,
-        load.draining,
+        1.0 if load.draining else 0.0,
     )
 
 
@@ -124,6 +124,7 @@ def _figures(specs: NodeSpecs, model: ModelReport) -> Figures:
         weights_bytes=model.weights_bytes,
         read_fixed_s=max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
         read_token_s=1.0 / prefill_tps,
+        room_jobs=specs.slots * _PER_SLOT,
         step_s=step_s,
         per_job_s=per_job_s,
         bandwidth=bandwidth,

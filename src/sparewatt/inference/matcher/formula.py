@@ -92,7 +92,7 @@ def memory_wait(job: Any, writing_s: Any, kv_token: Any, free_bytes: Any) -> Any
     return (short > 0.0) * np.minimum(KV_WAIT_S_MAX, KV_WAIT_SHARE * writing_s * (1.0 + short))
 
 
-def slowing(job: Any, jobs: Any, reading_s: Any, per_job_s: Any, token_s: Any) -> Any:  # noqa: PLR0917 (columns)
+def slowing(job: Any, jobs: Any, reading_s: Any, per_job_s: Any, token_s: Any) -> Any:
     """What the jobs already there lose by it; `token_s` is what one token of context adds to a step."""
     return OTHERS_WEIGHT * jobs * (reading_s + job.output_tokens * (per_job_s + job.prompt_tokens * token_s)) * 0.5
 

@@ -16,7 +16,6 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REJECTIONS_KEPT
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.filters import REASONS
-from sparewatt.inference.matcher.formula import SUMMARY
 from sparewatt.inference.matcher.model import Candidate, MatchJob, Rejected, Rejection
 from sparewatt.inference.matcher.question import Places
 
@@ -109,6 +108,3 @@ class Stopped(Kept[Rejected]):
             case _:
                 needed = had = 0.0
         return Rejected(self._nodes[index], reason, needed=needed, had=had)
-
-
-assert len(SUMMARY) == 4, "Ranked reads them by place"  # noqa: S101

@@ -40,7 +40,7 @@ def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: in
     return _run(_compiled[0], job, entries, named, tried, k=k)
 
 
-def _run(scan: Any, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:  # noqa: PLR0917
+def _run(scan: Any, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
     places, lines = np.empty(k, np.int64), np.empty((k, LINE))
     stops, counts = np.empty(named.size or len(entries), np.int8), np.zeros(len(REASONS), np.int64)
     n, numbers, hashes, ids = len(entries), entries.numbers, entries.all_hashes, entries.ids

@@ -77,7 +77,7 @@ def _places_of(tried: Collection[NodeId], job: MatchJob, table: NodeTable) -> Pl
     return np.array([row.seats[job.model].place for row in rows if job.model in row.seats], np.int64)
 
 
-def _decision(  # noqa: PLR0917
+def _decision(
     job: MatchJob, table: NodeTable, entries: Entries, ranking: Ranking, *, policy: Policy, unlisted: int
 ) -> Decision:
     dropped: dict[Rejection, int] = {}

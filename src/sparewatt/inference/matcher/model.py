@@ -13,7 +13,6 @@ from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
-
 WEIGHT_MAX = 100.0
 """A part that counts a hundred times decides alone; more would only drown the rounding."""
 
@@ -68,7 +67,7 @@ class Preference:
     """What one request wants more, or less, than its tier. Raises InvalidField."""
 
     sort: Sort | None = None
-    """Go by price (as `economy`), by tokens per second or by the first token (as `fast`, with those parts counting more)."""
+    """By price (as `economy`), by tokens per second or by the first token (both as `fast`, with more weight)."""
     weights: tuple[tuple[str, float], ...] = ()
     """What single parts of the cost count for, by name; 1 is as usual, 0 not at all."""
 
@@ -103,6 +102,8 @@ class Figures(NamedTuple):
 
     is_measured: bool
     weights_bytes: float
+    room_jobs: int
+    """What the node may run and queue by its slots."""
     read_fixed_s: float
     read_token_s: float
     step_s: float

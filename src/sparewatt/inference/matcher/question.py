@@ -17,7 +17,7 @@ AS_THEY_ARE = (1.0,) * len(PARTS)
 
 
 class Question(NamedTuple):
-    """All that decides a match, besides the nodes' numbers: the job, the moment, the chance. Flat, for compiled code."""
+    """All that decides a match besides the nodes' numbers: job, moment and chance. Flat, for compiled code."""
 
     prompt_tokens: float
     output_tokens: float
@@ -35,7 +35,7 @@ class Question(NamedTuple):
     gone_since_s: float = -np.inf
     """Who was last heard then or before is offline."""
     jitter: float = 0.0
-    start: np.uint64 = np.uint64(0)  # noqa: RUF009 (a number)
+    start: np.uint64 = np.uint64(0)
     """What seed and match put into every node's chance."""
 
 

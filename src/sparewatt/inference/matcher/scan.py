@@ -1,6 +1,6 @@
 """Filter, price and rank the nodes of one model at once, with numpy. Pure arithmetic on the numbers of `entries`.
 
-The whole formula is worked out only for nodes that can still be among the best: a part of it, which is quick, tells who.
+The whole formula is worked out only for nodes that can still be among the best; a part of it, which is quick, says who.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     )
 
 
-def rank(  # noqa: PLR0917 (as `kernel.rank`)
+def rank(
     job: Question, entries: Entries, named: Places, tried: Places, *, k: int, score: Score | None = None
 ) -> Ranking:
     """The best k of the places that are named, or of all."""

@@ -41,11 +41,11 @@ class Shortlist:
     """A line per draw: the best places, then those drawn."""
     made_at_s: float
     n_places: int
+    old_at_s: float
     uses: int = 0
 
     def is_old(self, now_s: float, n_places: int) -> bool:
-        stays_s = REFRESH_S * max(1.0, n_places / NODES_PER_REFRESH)
-        return self.uses >= USES_MAX or now_s - self.made_at_s >= stays_s or self.n_places > n_places
+        return now_s >= self.old_at_s or self.uses >= USES_MAX or n_places < self.n_places
 
 
 Shortlists = dict[Kind, Shortlist]
@@ -83,7 +83,9 @@ def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
         for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
         if named.size
     ]
-    return Shortlist(_looks(job, np.concatenate(best), len(entries)), job.now_s, len(entries))
+    n = len(entries)
+    old_at_s = job.now_s + REFRESH_S * max(1.0, n / NODES_PER_REFRESH)
+    return Shortlist(_looks(job, np.concatenate(best), n), job.now_s, n, old_at_s)
 
 
 def _looks(job: Question, best: Places, n_places: int) -> Places:
