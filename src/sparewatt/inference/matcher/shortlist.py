@@ -23,9 +23,10 @@ NODES_PER_REFRESH = 100_000
 """Sorting more nodes takes longer, so it is done less often: never more than about a hundredth of the time."""
 USES_MAX = 256
 """Decisions after which it is sorted anew however young it is: they have changed what it was sorted by."""
-WARM_KEPT, COLD_KEPT, DRAWN = 64, 8, 16
-DRAWS = 64
-"""Different draws per sorting; each decision takes one of them."""
+FIRST, NEXT, COLD_KEPT, DRAWN = 24, 40, 8, 16
+"""What a decision looks at: the very best; some that come next, each time one further down, because those before have
+been given jobs meanwhile; the best of those that would have to load the model; and some of all."""
+WARM_KEPT = FIRST + NEXT + USES_MAX
 _PRICE = PARTS.index("price")
 _FAST_USD, _BALANCED_USD, _ECONOMY_USD = (policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
 
@@ -38,7 +39,7 @@ class Shortlist:
     """The best places of one model for one kind of job, as of `made_at_s`."""
 
     looks: Places
-    """A line per draw: the best places, then those drawn."""
+    """A line of places per decision."""
     made_at_s: float
     n_places: int
     old_at_s: float
@@ -57,8 +58,8 @@ def shortlisted(job: Question, entries: Entries, kept: Shortlists, *, compiled: 
     found = kept.get(kind)
     if found is None or found.is_old(job.now_s, len(entries)):
         found = kept[kind] = sort_out(job, entries, compiled=compiled)
+    looks: Places = found.looks[found.uses]
     found.uses += 1
-    looks: Places = found.looks[int(job.start) % DRAWS]
     return looks
 
 
@@ -78,19 +79,28 @@ def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
     like = job._replace(usd_weight=usd_weight, weights=AS_THEY_ARE, jitter=0.0)
     rank = kernel.rank if compiled else scan.rank
     warm = entries.numbers[: len(entries), Field.WARM] != 0
-    best = [
-        rank(like, entries, named, NOBODY, k=k).places
+    best, cold = (
+        rank(like, entries, named, NOBODY, k=k).places if named.size else NOBODY
         for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
-        if named.size
-    ]
+    )
     n = len(entries)
     old_at_s = job.now_s + REFRESH_S * max(1.0, n / NODES_PER_REFRESH)
-    return Shortlist(_looks(job, np.concatenate(best), n), job.now_s, n, old_at_s)
+    return Shortlist(_looks(job, best, cold, n), job.now_s, n, old_at_s)
 
 
-def _looks(job: Question, best: Places, n_places: int) -> Places:
-    """The best with DRAWS different draws from all the others; no place twice in a line."""
-    chance = mixed(np.arange(2 * DRAWS * DRAWN, dtype=np.uint64), job.start)
+def _looks(job: Question, best: Places, cold: Places, n_places: int) -> Places:
+    """A line per decision; no place twice in one."""
+    always, moving = best[:FIRST], best[FIRST:]
+    if moving.size > NEXT:
+        moving = moving[(np.arange(USES_MAX)[:, None] + np.arange(NEXT)) % moving.size]
+    drawn = _draws(job, np.concatenate((best, cold)), n_places)
+    return np.hstack([np.broadcast_to(part, (USES_MAX, part.shape[-1])) for part in (always, moving, cold, drawn)])
+
+
+def _draws(job: Question, best: Places, n_places: int) -> Places:
+    """Some of all the others, by lot."""
+    wanted = USES_MAX * DRAWN
+    chance = mixed(np.arange(2 * wanted, dtype=np.uint64), job.start)
     others = np.setdiff1d((chance * n_places).astype(np.int64), best)
-    drawn = others[np.argsort(mixed(others.astype(np.uint64), job.start))][: DRAWS * DRAWN]
-    return np.hstack((np.broadcast_to(best, (DRAWS, best.size)), drawn.reshape(DRAWS, DRAWN)))
+    shuffled: Places = others[np.argsort(mixed(others.astype(np.uint64), job.start))]
+    return np.resize(shuffled, (USES_MAX, DRAWN))
