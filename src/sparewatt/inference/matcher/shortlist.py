@@ -20,7 +20,7 @@ from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Qu
 
 REFRESH_S = 0.25
 NODES_PER_REFRESH = 100_000
-"""Sorting more nodes takes longer, so it is done less often: never more than about a hundredth of the time."""
+"""Sorting more nodes takes longer, so it is done less often: a kind of job costs about a fiftieth of one core."""
 USES_MAX = 256
 """Decisions after which it is sorted anew however young it is: they have changed what it was sorted by."""
 FIRST, NEXT, COLD_KEPT, DRAWN = 24, 40, 8, 16
