@@ -57,12 +57,12 @@ def _preference(preference: Preference) -> dict[str, Any] | None:
 
 
 def _funnel(decision: Decision) -> list[dict[str, Any]]:
-    left = decision.total
-    steps = []
-    for reason in Rejection:
-        dropped = decision.dropped.get(reason, 0)
+    """What the job's policy ruled out stands right behind the model: nobody else was looked at."""
+    first, *others = ((reason.value, decision.dropped.get(reason, 0)) for reason in Rejection)
+    left, steps = decision.total, []
+    for name, dropped in (first, *decision.barred.items(), *others):
         left -= dropped
-        steps.append({"filter": reason.value, "dropped": dropped, "left": left})
+        steps.append({"filter": name, "dropped": dropped, "left": left})
     return steps
 
 

@@ -7,9 +7,11 @@ nodes drawn by chance. With numba the scan is compiled; the answers are the same
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
@@ -18,12 +20,15 @@ from sparewatt.inference.matcher.entries import SCAN_MAX, Entries
 from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.hashing import hash_text, start_of
 from sparewatt.inference.matcher.kept import Ranked, Stopped
-from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
+
+OWN_NODE = "own_node"
+"""The filter that keeps a job paid with free credits off its payer's own nodes."""
 
 
 def match(
@@ -36,17 +41,38 @@ def match(
     is_compiled = policy.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
     rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
     asked = question(job, table, at, policy=policy, seed=seed)
-    tried = _places_of(at.tried, job, table) if at.tried else NOBODY
-    named = NOBODY
-    if len(entries) > SCAN_MAX:
+    own = _places_of(at.own, job, table) if at.own else NOBODY
+    tried = np.union1d(own, _places_of(at.tried, job, table)) if at.tried or at.own else NOBODY
+    named, unlisted = NOBODY, 0
+    if at.allowed is not None:
+        named = _places_of(at.allowed.nodes, job, table)
+        if not named.size:
+            return _nobody(job, table, entries, at.allowed, policy=policy)
+    elif len(entries) > SCAN_MAX:
         named = shortlisted(asked, entries, table.shortlists_of(job.model), compiled=is_compiled)
+        unlisted = len(entries) - named.size
     ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    if named.size and not ranking.places.size and table.room.free(job.model):
-        named = NOBODY  # somebody has room, if nobody on the list
+    if unlisted and not ranking.places.size and table.room.free(job.model):
+        named, unlisted = NOBODY, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    return _decision(
-        job, table, entries, ranking, policy=policy, unlisted=len(entries) - named.size if named.size else 0
-    )
+    decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted)
+    return _with_barred(decided, at, own=own.size) if at.allowed is not None or own.size else decided
+
+
+def _nobody(job: MatchJob, table: NodeTable, entries: Entries, allowed: Allowed, *, policy: Policy) -> Decision:
+    """A policy that leaves no node."""
+    without = len(table) - len(entries)
+    dropped = {Rejection.NO_MODEL: without} if without else {}
+    return Decision(job, policy.name, len(table), (), (), dropped, allowed.dropped)
+
+
+def _with_barred(decided: Decision, at: Situation, *, own: int) -> Decision:
+    """The payer's own nodes were not tried: they were left out beforehand, and the funnel says so."""
+    barred = dict(at.allowed.dropped) if at.allowed is not None else {}
+    if own:
+        barred[OWN_NODE] = own
+        decided.dropped[Rejection.ALREADY_TRIED] = decided.dropped.get(Rejection.ALREADY_TRIED, own) - own
+    return replace(decided, barred=barred)
 
 
 def question(job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int) -> Question:
@@ -78,15 +104,31 @@ def _places_of(tried: Collection[NodeId], job: MatchJob, table: NodeTable) -> Pl
 
 
 def _decision(
-    job: MatchJob, table: NodeTable, entries: Entries, ranking: Ranking, *, policy: Policy, unlisted: int
+    job: MatchJob,
+    table: NodeTable,
+    entries: Entries,
+    ranking: Ranking,
+    *,
+    policy: Policy,
+    named: Places,
+    unlisted: int,
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
         dropped = {reason: count for reason, count in zip(REASONS, ranking.counts, strict=True) if count}
-    rejected = Stopped(job, entries, ranking.stops) if dropped and not unlisted else ()
+    rejected = Stopped(job, entries, _stops(ranking, entries, named)) if dropped and not unlisted else ()
     if unlisted:
         dropped[Rejection.NOT_SHORTLISTED] = unlisted
     if len(table) > len(entries):
         dropped[Rejection.NO_MODEL] = len(table) - len(entries)
     ranked = Ranked(entries, ranking.places, ranking.lines)
     return Decision(job, policy.name, len(table), ranked, rejected, dropped)
+
+
+def _stops(ranking: Ranking, entries: Entries, named: Places) -> NDArray[np.int8]:
+    """By place in the entries, also where only some places were named."""
+    if not named.size:
+        return ranking.stops
+    stops = np.full(len(entries), -1, np.int8)
+    stops[named] = ranking.stops
+    return stops

@@ -13,8 +13,8 @@ from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
-WEIGHT_MAX = 100.0
-"""A part that counts a hundred times decides alone; more would only drown the rounding."""
+WEIGHT_MAX = 1000.0
+"""A part that counts a thousand times decides alone; more would only drown the rounding."""
 
 
 class Rejection(enum.Enum):
@@ -200,6 +200,8 @@ class Decision:
     rejected: Sequence[Rejected]
     """Some of those that have the model and cannot have the job."""
     dropped: dict[Rejection, int]
+    barred: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that the job's policy ruled out beforehand, by field."""
 
     @property
     def best(self) -> Candidate | None:
