@@ -28,8 +28,8 @@ One model, all nodes serve it, two thirds have it loaded. Each decision ranks th
 looks at a shortlist, whose sorting is timed apart. A report is one heartbeat, in rounds over the same 2,000 nodes; the
 first round finds them out of the processor's caches and is the cold one.
 
-Goals: with numba at 100,000 nodes a median under 15 µs and a 99th percentile under 100 µs, without it at 10,000 a median
-under 250 µs; a report under 2 µs.
+Goals: with numba at 100,000 nodes a median under 15 µs and a 99th percentile under 100 µs, without it at 10,000 a
+median under 250 µs; a report under 2 µs.
 
 | scan | nodes | decision, median µs | p99 µs | report µs | cold report µs | sorting a shortlist ms |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -53,10 +53,13 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
         room = min(room, LINK_JOBS_MAX + load.foreign)
     is_open = there < room and row.connected and not load.draining and figures.is_measured
     halved = halving(jobs)
-    slower = slowed(pace, _within(load.prefill_share, 1.0))
+    share, backlog_s = load.prefill_share, load.foreign_backlog_s
+    if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
+        share, backlog_s = _within(share, 1.0), _within(backlog_s, BACKLOG_S_MAX)
+    slower = slowed(pace, share)
     return (
         row.last_heard_s if is_open else -math.inf,
-        queue(row.own_backlog_s + _within(load.foreign_backlog_s, BACKLOG_S_MAX), halved, pace),
+        queue(row.own_backlog_s + backlog_s, halved, pace),
         halved,
         company_step(figures.step_s, figures.per_job_s, jobs, read_bytes, figures.bandwidth) * slower,
         figures.token_s * slower,

@@ -295,7 +295,8 @@ class NodeTable:
     def _write_load(self, row: NodeRow) -> None:
         """After what every report and every job changes."""
         self.room.note(row)
-        unseen = self._unseen_weight * row.own_since_report
+        since = row.own_since_report
+        unseen = self._unseen_weight * since if since else 0.0
         for seat in row.seats.values():
             seat.entries.write_load(seat.place, load_values(row, seat, unseen))
 
