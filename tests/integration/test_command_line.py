@@ -16,7 +16,8 @@ from tests.integration.networks import Network
 def run(network: Network, *words: str, key: str | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """`sparewatt WORDS` on the machine where the network was started, with nothing set in the environment."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SPAREWATT_")}
-    env |= {"HOME": str(network.data.parent), "XDG_STATE_HOME": str(network.data.parent)}
+    home = str(network.data.parent)
+    env |= {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home}
     if key is not None:
         env |= {"SPAREWATT_BASE_URL": network.base_url, "SPAREWATT_API_KEY": key}
     argv = [sys.executable, "-m", "sparewatt", *words]
