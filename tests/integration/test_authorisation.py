@@ -1,4 +1,4 @@
-"""Who may do what, as one table: every route of the router, by nobody, by another account, by the owner, by an operator.
+"""Who may do what, as one table: every route, by nobody, by another account, by the owner, by an operator.
 
 A route without a row fails, and so does a row without a route: whoever adds one says who may use it.
 """
