@@ -80,11 +80,11 @@ def test_a_request_that_one_meter_refuses_is_charged_to_neither() -> None:
     limits = some_limits(requests=60, address=1)
     key, address = limits.key_meter("k", now_s=0), limits.address_meter("a", now_s=0)
     assert limits.admit(key, address, tokens=1, now_s=0) is None
-    before = key.requests.level, key.tokens.level
+    before = key.requests_left, key.tokens_left
     denial = limits.admit(key, address, tokens=1, now_s=0)
     assert denial is not None
     assert (denial.who, denial.what) == ("address", "requests")
-    assert (key.requests.level, key.tokens.level) == before
+    assert (key.requests_left, key.tokens_left) == before
 
 
 def test_a_denial_names_tokens_where_they_are_short() -> None:
@@ -110,11 +110,11 @@ def test_what_was_really_used_corrects_the_first_guess() -> None:
     meter = Meter(60, 1000, 0.0)
     meter.charge(400)
     meter.correct(100)
-    assert meter.tokens.level == 500
+    assert meter.tokens_left == 500
     meter.correct(-450)
-    assert meter.tokens.level == 950
+    assert meter.tokens_left == 950
     meter.correct(-450)
-    assert meter.tokens.level == 1000
+    assert meter.tokens_left == 1000
 
 
 def test_a_key_s_own_limits_count_and_a_change_keeps_what_was_used() -> None:
@@ -155,9 +155,13 @@ def test_memory_is_bounded_and_the_longest_idle_go_first() -> None:
 
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
     bucket = Bucket(10, 1, 100.0)
-    bucket.level = 0
-    bucket.refill(50.0)
-    assert (bucket.level, bucket.at_s) == (0, 100.0)
+    meter = Meter(60, 60, 100.0)
+    for _ in range(10):
+        bucket.take(100.0)
+        meter.charge(6)
+    meter.refill(50.0)
+    assert bucket.take(50.0) == 1.0
+    assert (meter.requests_left, meter.tokens_left, meter.at_s) == (50, 0, 100.0)
 
 
 def test_buckets_count_by_name_and_are_bounded() -> None:
