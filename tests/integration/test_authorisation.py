@@ -137,7 +137,7 @@ def test_each_gets_what_the_table_says(cast: Cast, route: str) -> None:
 
 
 def test_why_is_for_operators_and_for_the_node_s_owner_alone(cast: Cast) -> None:
-    """Whose node it is: that of 'local nodes', who has no key; an owner's own is tested with the links."""
+    """The nodes here are those of 'local nodes', who has no key; an owner's own is tested with two gateways."""
     replies = cast.ask_all("GET /v1/nodes/{node_id}/why")
     assert {who: reply.status for who, reply in replies.items()} == {
         "nobody": 401,

@@ -153,6 +153,7 @@ class KeyMachine(RuleBasedStateMachine):
         self.other = KeyService(self.database, self.there, rng=RNG)
         self.model: dict[str, ModelKey] = {}
         self.roles: dict[AccountId, Role] = {}
+        self.policies: dict[AccountId, str | None] = {}
         self.closed: set[AccountId] = set()
 
     @rule(target=accounts)
@@ -209,6 +210,12 @@ class KeyMachine(RuleBasedStateMachine):
         self.server.run(self.service.sync())
         self.roles[account] = role
 
+    @rule(account=accounts, policy=st.sampled_from([None, '{"region": "EU"}']))
+    def describe_account(self, account: AccountId, policy: str | None) -> None:
+        self.server.run(self.database.people.describe_account(account, name="renamed", policy=policy))
+        self.server.run(self.service.sync())
+        self.policies[account] = policy
+
     @rule(account=consumes(accounts))
     def close_account(self, account: AccountId) -> None:
         self.server.run(self.database.people.close_account(account))
@@ -235,6 +242,7 @@ class KeyMachine(RuleBasedStateMachine):
             else:
                 assert not ended
                 assert (row.id, row.account_id, row.role) == (key.id, key.account, self.roles[key.account])
+                assert row.account_policy == self.policies.get(key.account)
                 assert terms_of(row) == key.terms
                 assert ring.account_of(KeyId(key.id)) == key.account
 
@@ -247,7 +255,7 @@ def test_keys_behave_as_a_small_model_says_at_two_gateways(server: Server) -> No
 
     Machine.server, Machine.database = server, database
     try:
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             Machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None, derandomize=True)
         )
     finally:
