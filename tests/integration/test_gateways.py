@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -129,3 +130,11 @@ def test_a_gateway_with_another_secret_does_not_start(first: Network, tmp_path: 
     said = tail(tmp_path / "third.txt")
     assert "another secret" in said
     assert (first.data / "gateway" / "secret").read_text().strip() not in said
+
+
+def test_whoever_has_the_database_can_make_an_operator_s_key(first: Network, second: Network) -> None:
+    database = EmbeddedPostgres(first.data / "postgres").dsn
+    argv = [sys.executable, "-m", "sparewatt", "gateway", "operator-key", f"--database-url={database}"]
+    made = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    for network in (first, second):
+        becomes(network, made.stdout.strip(), 200, path="/v1/accounts")
