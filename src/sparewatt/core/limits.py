@@ -136,3 +136,6 @@ RECEIPTS_WAITING_MAX = 50_000
 
 RECEIPT_WAIT_S = 30.0
 """A receipt follows its job at once; one that comes later than this belongs to nothing any more."""
+
+RECEIPTS_PER_NODE_MAX = 10_000
+"""Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
