@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, *, after_bytes: int) -> None:
         room[0] -= taken
         return taken
 
-    monkeypatch.setattr(journal_module.os, "write", write)
+    monkeypatch.setattr(os, "write", write)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_a_flipped_bit_costs_at_most_two_lines_and_invents_nothing(
 def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
     text = b'{"type":"unheard of"}'
     whole = written(tmp_path)
-    (tmp_path / FILE).write_bytes(b"%08x %b\n" % (journal_module.zlib.crc32(text), text) + b"\n\xff\xfe\n" + whole)
+    (tmp_path / FILE).write_bytes(b"%08x %b\n" % (zlib.crc32(text), text) + b"\n\xff\xfe\n" + whole)
     assert read(tmp_path) == RECORDS
 
 
@@ -130,24 +132,26 @@ def test_rewriting_keeps_what_it_is_given_and_goes_on(tmp_path: Path) -> None:
 
 def test_rewriting_to_nothing_leaves_an_empty_file(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    assert journal.is_empty
+    was_empty = [journal.is_empty]
     journal.append(opened())
-    assert not journal.is_empty
+    was_empty.append(journal.is_empty)
     journal.rewrite([])
-    assert journal.is_empty
-    assert (tmp_path / FILE).read_bytes() == b""
+    was_empty.append(journal.is_empty)
     journal.close()
+    assert was_empty == [True, False, True]
+    assert (tmp_path / FILE).read_bytes() == b""
+
+
+def records_then_no_space() -> Iterator[JournalRecord]:
+    yield RECORDS[0]
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_rewrite_that_fails_leaves_the_old_file_and_can_still_be_appended_to(tmp_path: Path) -> None:
     written(tmp_path)
     journal = Journal(tmp_path)
-
-    def broken() -> list[JournalRecord]:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with pytest.raises(OSError, match="No space"):
-        journal.rewrite(record for part in (lambda: RECORDS[:1], broken) for record in part())
+        journal.rewrite(records_then_no_space())
     journal.append(opened("new"))
     journal.close()
     assert read(tmp_path) == [*RECORDS, opened("new")]
@@ -167,12 +171,13 @@ def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 500)
     journal = Journal(tmp_path)
     journal.append(opened())
-    assert not journal.is_long
+    was_long = [journal.is_long]
     journal.append(closed("1", delivery(), delivery(), delivery()))
-    assert journal.is_long
+    was_long.append(journal.is_long)
     journal.rewrite([])
-    assert not journal.is_long
+    was_long.append(journal.is_long)
     journal.close()
+    assert was_long == [False, True, False]
 
 
 # what is left over
