@@ -211,3 +211,6 @@ POLICIES_COMPILED_MAX = 4_096
 
 WORDS_REMEMBERED_MAX = 4_096
 """Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""
+
+RECEIPTS_PER_NODE_MAX = 10_000
+"""Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
