@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.core.errors import SparewattError
+from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.core.rng import seeded
+from sparewatt.inference.admission.model import Applicant
+from sparewatt.inference.admission.rules import cost_tokens
+from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
-from sparewatt.sim.physics import NEVER, SimJob
+from sparewatt.sim.clock import VirtualClock
+from sparewatt.sim.physics import SimJob
 from sparewatt.sim.reports import Report, Reporter, node_id
-from sparewatt.sim.world import End, World
+from sparewatt.sim.world import End, Refuse, Start, World
 
 STRAIN_S = 1.0
+USERS = 64
+"""Keys that the requests come from, each in its turn."""
 
 
 class Held(NamedTuple):
@@ -42,6 +51,7 @@ class Gateways:
         self._held: dict[int, Held] = {}
         n = len(world.gateway_regions)
         self.tables = [NodeTable(gateways=n) for _ in range(n)]
+        self._admissions = [self._admission(table, seed) for table in self.tables]
         for gateway, table in enumerate(self.tables):
             for site, name in enumerate(self._ids):
                 table.connect(name, self._reporter.specs(site), now_s=0.0)
@@ -49,6 +59,12 @@ class Gateways:
         for site in range(len(self._ids)):
             world.at(heartbeat_s * (site + 1) / len(self._ids), self._beat, site)
         world.at(STRAIN_S, self._refresh)
+
+    def _admission(self, table: NodeTable, seed: int) -> Admission:
+        """Wired as in a gateway: places that come free move the line."""
+        admission = Admission(table.room, clock=VirtualClock(self._world), rng=seeded(seed))
+        table.room.on_room = admission.on_room
+        return admission
 
     # reports
 
@@ -75,22 +91,51 @@ class Gateways:
 
     # Chooser
 
+    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
+        def turn_away(error: SparewattError) -> None:
+            refuse(job, error.retry_after_s or 0.0)
+
+        expected = self.tables[job.gateway].typical_output_tokens(ModelId(job.model.name))
+        applicant = Applicant(
+            key_id=KeyId(f"user {job.number % USERS}"),
+            model=ModelId(job.model.name),
+            cost_tokens=cost_tokens(job.prompt_tokens, expected),
+        )
+        self._admissions[job.gateway].admit(applicant, start=lambda: start(job), refuse=turn_away)
+
     def choose(self, job: SimJob, now_s: float) -> int | None:
         table = self.tables[job.gateway]
         model = ModelId(job.model.name)
-        job.expected_output = table.typical_output_tokens(model)
-        asked = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, job.expected_output)
-        tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
-        at = Situation(now_s=now_s, rules=self._rules, tried=tried)
-        found = self._pick(asked, table, at)
+        expected = table.typical_output_tokens(model)
+        asked = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, expected)
+        found = self._pick(asked, table, self._situation(job, now_s)) or self._pick_late(asked, job, table, now_s)
         if found is None:
-            job.tried.clear()
             return None
         chosen, best = found
         step_s = None if best is None else predicted_step_s(best, asked, table.get(chosen))
         self._held[job.number] = Held(table.reserve(chosen, asked, now_s=now_s), step_s)
-        job.promised_ttft_s = NEVER if best is None else best.predicted_ttft_s
-        return int(chosen, 16)
+        site = int(chosen, 16)
+        job.promised_ttft_s = 0.0 if best is None else self._promise_s(job, site, best)
+        return site
+
+    def _situation(self, job: SimJob, now_s: float) -> Situation:
+        tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
+        return Situation(now_s=now_s, rules=self._rules, tried=tried)
+
+    def _pick_late(
+        self, asked: MatchJob, job: SimJob, table: NodeTable, now_s: float
+    ) -> tuple[NodeId, Candidate | None] | None:
+        """As in dispatch: nodes that would be late may have the job if nobody else can."""
+        if not job.late:
+            return None
+        job.tried -= job.late
+        return self._pick(asked, table, self._situation(job, now_s))
+
+    def _promise_s(self, job: SimJob, site: int, best: Candidate) -> float:
+        """As in dispatch: who was refused twice, or asks again, takes what it gets."""
+        is_asked_again = site in job.late
+        job.late.discard(site)
+        return 0.0 if is_asked_again or job.refusals >= REFUSALS_MAX else best.predicted_ttft_s
 
     def _pick(self, job: MatchJob, table: NodeTable, at: Situation) -> tuple[NodeId, Candidate | None] | None:
         """A node and what it promises; a policy that predicts nothing promises nothing."""

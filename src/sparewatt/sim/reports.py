@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.sim.node import SLOTS
 from sparewatt.sim.physics import Machine
 from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_table
 from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
 from sparewatt.sim.world import World
 
-SHARE_S = 15.0
-SHARE_STEP_S = 0.5
 COUNT_MAX = 100_000
-SLOTS = 256
 TOKENS_PER_PRICE = 1e6
 
 
@@ -34,9 +31,9 @@ class Reporter:
 
     def __init__(self, world: World) -> None:
         self._machines = world.machines
+        self._nodes = world.nodes
         self._models = world.scenario.models
         self._price = price_table(world.scenario)
-        self._shares = [(0.0, 0.0, 0.0)] * len(world.machines)
         self._specs = [self._make_specs(machine) for machine in world.machines]
 
     def specs(self, site: int) -> NodeSpecs:
@@ -66,18 +63,8 @@ class Reporter:
             if is_shared
             else 0,
             kv_capacity_bytes=max(0, int(machine.kv_capacity)),
-            prefill_share=self._prefill_share(machine, now_s),
+            prefill_share=self._nodes[machine.site.number].reading_share(now_s),
         )
-
-    def _prefill_share(self, machine: Machine, now_s: float) -> float:
-        at_s, busy_s, share = self._shares[machine.site.number]
-        passed_s = now_s - at_s
-        if passed_s > SHARE_STEP_S:
-            fresh = (machine.busy_prefill_s - busy_s) / passed_s
-            weight = 1.0 - math.exp(-passed_s / SHARE_S)
-            share = min(1.0, max(0.0, share + weight * (fresh - share)))
-            self._shares[machine.site.number] = (now_s, machine.busy_prefill_s, share)
-        return share
 
     def _make_specs(self, machine: Machine) -> NodeSpecs:
         site = machine.site

@@ -67,6 +67,8 @@ class Site:
     """How many times its real card it says it is."""
     is_garbage: bool = False
     """Answers fast and worthlessly."""
+    is_babbling: bool = False
+    """Of those, one whose answers are not even well formed."""
     fail_share: float = 0.0
 
     @property
@@ -135,7 +137,8 @@ def _liar(site: Site) -> Site:
 
 
 def _cheater(site: Site) -> Site:
-    return replace(site, is_garbage=True, speed=site.speed * GARBAGE_SPEED)
+    """One half sends what is no answer at all, the other half well-formed nonsense."""
+    return replace(site, is_garbage=True, is_babbling=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
 
 
 def _flaky(site: Site) -> Site:

@@ -9,6 +9,7 @@ from sparewatt.protocol.node import Speed
 from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
 
 NOW_S = 100.0
+ROOMY = House(4)
 SPEED = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.8)
 
 
@@ -81,9 +82,7 @@ def test_alone_on_the_node_a_context_is_let_in_however_large() -> None:
 # the decision
 
 
-def decided(
-    outlook: Outlook, *, promised_s: float = 1.0, house: House = House(4), now_s: float = NOW_S
-) -> float | None:
+def decided(outlook: Outlook, *, promised_s: float = 1.0, house: House = ROOMY, now_s: float = NOW_S) -> float | None:
     return outlook.too_late_s(a_model(measured=SPEED), 130, promised_s=promised_s, house=house, now_s=now_s)
 
 

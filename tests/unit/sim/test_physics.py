@@ -123,18 +123,3 @@ def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> N
     run_out(machine, events=10_000)
     assert machine.jobs == 0
     assert machine.kv_used == machine.kv_read == machine.active_weights == 0.0
-
-
-@pytest.mark.parametrize("case", ["idle", "backlog", "cold", "memory"])
-def test_a_machine_knows_why_its_first_token_will_be_late(make_machine: Make, case: str) -> None:
-    machine, job = make_machine(), make_job(9, model=LARGE if case == "cold" else SMALL)
-    job.expected_output = 100
-    alone_s = machine.prefill_s(job)
-    if case == "backlog":
-        machine.accept(make_job(1, prompt=5000), 0.0)
-    if case == "memory":
-        machine.accept(make_job(1, prompt=1, output=int(machine.kv_capacity / 1e5) - 2), 0.0)
-    own_s = machine.own_ttft_s(job, 0.0)
-    least_s = {"idle": 0.0, "backlog": 5 * alone_s, "cold": machine.site.cold_load_s(LARGE), "memory": 0.3}[case]
-    assert own_s >= alone_s + least_s
-    assert case != "idle" or own_s == pytest.approx(alone_s)
