@@ -56,6 +56,7 @@ class Inventory:
         self.count_mine: Callable[[], int] = lambda: 0
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
+        self._load_news = asyncio.Event()
         self._look = asyncio.Event()
         self._plan = MeasurePlan()
         self._left_out: set[str] = set()
@@ -66,6 +67,11 @@ class Inventory:
         self._news.clear()
         await self._news.wait()
 
+    async def load_changed(self) -> None:
+        """Wait until there is other work on the server than there was."""
+        await self._load_news.wait()
+        self._load_news.clear()
+
     def look_again(self) -> None:
         """Something failed: ask the server now instead of at the next round."""
         self._look.set()
@@ -75,7 +81,10 @@ class Inventory:
         mine_before = self.count_mine()
         load = await self._backend.load()
         mine = max(mine_before, self.count_mine())
-        self.foreign_requests = max(0, load.running - mine) if load else 0
+        foreign = max(0, load.running - mine) if load else 0
+        if foreign != self.foreign_requests:
+            self.foreign_requests = foreign
+            self._load_news.set()
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
 
     def _kv_capacity(self, context_tokens: int | None) -> int | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
-from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.core.limits import NEWS_APART_S, REFUSALS_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.inference.admission.model import Applicant
 from sparewatt.inference.admission.rules import cost_tokens
@@ -49,6 +49,8 @@ class Gateways:
         self._reporter = Reporter(world)
         self._ids = [node_id(site) for site in range(len(world.machines))]
         self._held: dict[int, Held] = {}
+        self._has_news = [False] * len(self._ids)
+        self._news_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
         self.tables = [NodeTable(gateways=n) for _ in range(n)]
         self._admissions = [self._admission(table, seed) for table in self.tables]
@@ -70,12 +72,24 @@ class Gateways:
 
     def _beat(self, site: int) -> None:
         """A heartbeat to every gateway."""
+        self._world.at(self._world.now_s + self._rules.heartbeat_s, self._beat, site)
+        self._tell(site, only_news=False)
+
+    def touched(self, site: int, now_s: float) -> None:
+        """Something happened on a machine: of work from elsewhere a gateway hears between heartbeats, too."""
+        if len(self.tables) > 1 and not self._has_news[site]:
+            self._has_news[site] = True
+            self._world.at(max(now_s, self._news_s[site] + NEWS_APART_S), self._tell_news, site)
+
+    def _tell_news(self, site: int) -> None:
+        self._has_news[site] = False
+        self._news_s[site] = self._world.now_s
+        self._tell(site, only_news=True)
+
+    def _tell(self, site: int, *, only_news: bool) -> None:
         now_s = self._world.now_s
-        self._world.at(now_s + self._rules.heartbeat_s, self._beat, site)
-        for gateway in range(len(self.tables)):
-            report = self._reporter.report(gateway, site, now_s)
-            if report is not None:
-                self._world.at(now_s + self._world.rtt_s(gateway, site) / 2, self._hear, gateway, site, report)
+        for gateway, report in self._reporter.tell(site, now_s, only_news=only_news):
+            self._world.at(now_s + self._world.rtt_s(gateway, site) / 2, self._hear, gateway, site, report)
 
     def _hear(self, gateway: int, site: int, report: Report) -> None:
         table, name = self.tables[gateway], self._ids[site]
@@ -175,8 +189,6 @@ class Gateways:
         if steps >= STEPS_MIN:
             observed_s = job.finished_s - job.first_token_s
             table.note_speed(held.reservation.node_id, predicted_s=held.step_s * steps, observed_s=observed_s)
-
-    def touched(self, site: int, now_s: float) -> None: ...
 
     def models_changed(self, site: int, now_s: float) -> None:  # noqa: ARG002 (Chooser)
         self._reporter.models_changed(site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sparewatt.core.ids import NodeId
@@ -15,6 +16,7 @@ from sparewatt.sim.world import World
 
 COUNT_MAX = 100_000
 TOKENS_PER_PRICE = 1e6
+_NOTHING = NodeLoad()
 
 
 class Report(NamedTuple):
@@ -35,6 +37,8 @@ class Reporter:
         self._models = world.scenario.models
         self._price = price_table(world.scenario)
         self._specs = [self._make_specs(machine) for machine in world.machines]
+        self._told: list[dict[int, NodeLoad]] = [{} for _ in world.machines]
+        """What each gateway was told last, by machine."""
 
     def specs(self, site: int) -> NodeSpecs:
         return self._specs[site]
@@ -47,6 +51,17 @@ class Reporter:
         machine = self._machines[site]
         return Report(self._load(machine, gateway, now_s), self._specs[site]) if machine.alive else None
 
+    def tell(self, site: int, now_s: float, *, only_news: bool) -> Iterator[tuple[int, Report]]:
+        """What a machine sends on its own account, and to which gateway."""
+        told = self._told[site]
+        for gateway in range(len(self._machines[site].shares)):
+            report = self.report(gateway, site, now_s)
+            if report is None:
+                return
+            if not only_news or report.load.is_news_after(told.get(gateway, _NOTHING)):
+                told[gateway] = report.load
+                yield gateway, report
+
     def _load(self, machine: Machine, gateway: int, now_s: float) -> NodeLoad:
         machine.advance(now_s)
         own, total = machine.shares[gateway], machine.all
@@ -57,14 +72,13 @@ class Reporter:
             foreign=min(COUNT_MAX, total.jobs - own.jobs),
             foreign_backlog_s=max(0.0, total.unread_s - own.unread_s) if is_shared else 0.0,
             foreign_kv_bytes=max(0, int(total.kv_read_bytes - own.kv_read_bytes)) if is_shared else 0,
-            foreign_active_bytes=int(
-                sum(self._models[number].weights_bytes for number in total.models if number not in own.models)
-            )
-            if is_shared
-            else 0,
+            foreign_models=self._names(total.models.keys() - own.models.keys()) if is_shared else (),
             kv_capacity_bytes=max(0, int(machine.kv_capacity)),
             prefill_share=self._nodes[machine.site.number].reading_share(now_s),
         )
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._models[number].name for number in sorted(numbers))
 
     def _make_specs(self, machine: Machine) -> NodeSpecs:
         site = machine.site

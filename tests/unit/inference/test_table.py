@@ -243,6 +243,16 @@ def test_weights_of_another_model_at_work_are_read_in_every_step() -> None:
     assert columns_of(table, model="another")[Field.OTHER_ACTIVE_BYTES] == 5
 
 
+def test_a_model_that_strangers_use_reads_no_weights_of_its_own() -> None:
+    table = NodeTable()
+    table.connect(ONE, some_specs(a_model(), a_model(id="another", weights_bytes=3 * GIB)), now_s=NOW_S)
+    table.set_load(ONE, NodeLoad(foreign=1, foreign_models=("another", "unheard-of")), now_s=NOW_S)
+    assert columns_of(table)[Field.OTHER_ACTIVE_BYTES] == 3 * GIB
+    assert columns_of(table, model="another")[Field.OTHER_ACTIVE_BYTES] == 0
+    table.reserve(ONE, a_job(model=ModelId("another")), now_s=NOW_S)
+    assert columns_of(table)[Field.OTHER_ACTIVE_BYTES] == 3 * GIB  # once, whoever uses it
+
+
 # reports
 
 

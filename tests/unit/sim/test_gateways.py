@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.limits import LINK_JOBS_MAX, WAITING_S_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, NEWS_APART_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.sim.gateways import Gateways
@@ -81,10 +81,10 @@ def test_own_jobs_are_not_counted_twice() -> None:
     mine, theirs = gateways.report(2, site, 0.0), gateways.report(3, site, 0.0)
     assert mine is not None
     assert theirs is not None
-    assert (mine.load.foreign, mine.load.foreign_backlog_s, mine.load.foreign_active_bytes) == (0, 0.0, 0)
+    assert (mine.load.foreign, mine.load.foreign_backlog_s, mine.load.foreign_models) == (0, 0.0, ())
     assert theirs.load.foreign == 1
     assert theirs.load.foreign_backlog_s > 0
-    assert theirs.load.foreign_active_bytes == int(job.model.weights_bytes)
+    assert theirs.load.foreign_models == (job.model.name,)
 
 
 def test_a_dead_machine_reports_nothing() -> None:
@@ -156,3 +156,19 @@ def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None
     assert refused == []
     ring_all(world, until_s=WAITING_S_MAX + 1)
     assert [after_s > 0 for after_s in refused] == [True]
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_gateway_hears_of_other_gateways_jobs_before_the_next_heartbeat_and_not_of_its_own(sender: int) -> None:
+    case = make(gateways=2)
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=500.0, seed=1)
+    world.chooser = gateways
+    job = case.jobs()[0]
+    job.gateway = sender
+    site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
+    world.machines[site].accept(job, 0.0)
+    gateways.touched(site, 0.0)
+    ring_all(world, until_s=2 * NEWS_APART_S)
+    rows = [table.get(gateways._ids[site]) for table in gateways.tables]
+    assert [row.load.foreign for row in rows if row is not None] == [int(sender != 0), int(sender != 1)]

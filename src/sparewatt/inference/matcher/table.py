@@ -261,8 +261,9 @@ class NodeTable:
         load = row.load
         speed = math.exp(-max(0.0, row.slowness))
         failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
+        used = {*row.own_active, *load.foreign_models} if load.foreign_models else row.own_active
         active = load.foreign_active_bytes + sum(
-            row.models[model].weights_bytes for model in row.own_active if model in row.models
+            row.models[model].weights_bytes for model in used if model in row.models
         )
         kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
         unseen = self._unseen_weight * row.own_since_report
@@ -270,7 +271,7 @@ class NodeTable:
         kv_capacity = UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes
         backlog_s = row.own_backlog_s + max(0.0, min(BACKLOG_S_MAX, load.foreign_backlog_s))
         for model, place in row.places.items():
-            own = row.models[model].weights_bytes if model in row.own_active else 0
+            own = row.models[model].weights_bytes if model in used else 0
             self._entries[model].write_live(
                 place,
                 (
