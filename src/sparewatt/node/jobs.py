@@ -44,6 +44,7 @@ class Jobs:
     def load(self) -> NodeLoad:
         mine = len(self._tasks)
         slots = self._inventory.specs.slots
+        self._look_round()
         return NodeLoad(
             running=min(mine, slots),
             queued=max(0, mine - slots),
@@ -52,6 +53,10 @@ class Jobs:
             kv_capacity_bytes=self._inventory.kv_capacity_bytes,
             prefill_share=self._outlook.reading_share(self._clock.now_s()),
         )
+
+    def _look_round(self) -> None:
+        inventory = self._inventory
+        self._outlook.house = House(inventory.specs.slots, inventory.foreign_requests, inventory.kv_capacity_bytes)
 
     def count(self) -> int:
         return len(self._tasks)
@@ -122,12 +127,12 @@ class Jobs:
 
     def _lateness(self, job: IncomingJob, model: ModelReport) -> str | None:
         """Why it would come too late, if so."""
-        promised_s, inventory = job.meta.promised_ttft_s, self._inventory
+        promised_s = job.meta.promised_ttft_s
+        self._look_round()
         own_s = self._outlook.too_late_s(
             model,
             job.meta.prompt_tokens,
             promised_s=promised_s,
-            house=House(inventory.specs.slots, inventory.foreign_requests, inventory.kv_capacity_bytes),
             now_s=self._clock.now_s(),
         )
         if own_s is None:

@@ -34,6 +34,10 @@ class House(NamedTuple):
     """Memory for the keys and values of all contexts, where that is known."""
 
 
+ONE_SLOT = House(1)
+"""What a model server is taken to have until it says more."""
+
+
 @dataclass(slots=True, eq=False)
 class Turn:
     """One job of ours at the model server, in arrival order: seconds its prompt and its answer should take."""
@@ -130,15 +134,17 @@ class ReadingShare:
 class Outlook:
     """All of this node's jobs at its model server, and what one more would have to expect."""
 
+    house: House = ONE_SLOT
+    """As last seen; whoever owns this keeps it up to date."""
     turns: dict[Hashable, Turn] = field(default_factory=dict)
     _models: dict[Hashable, str] = field(default_factory=dict)
     _writing: Writing = field(default_factory=Writing)
     _reading: ReadingShare = field(default_factory=ReadingShare)
-    _unread: int = 0
+    _written: int = 0
+    """Turns whose answers are being written, and what their contexts hold."""
+    _written_bytes: float = 0.0
 
-    def too_late_s(
-        self, model: ModelReport, prompt_tokens: int, *, promised_s: float, house: House, now_s: float
-    ) -> float | None:
+    def too_late_s(self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float) -> float | None:
         """When the first token would come, if that is so late that the job is refused.
 
         A gateway that promises nothing takes what it gets.
@@ -147,20 +153,20 @@ class Outlook:
             return None
         new = self._turn(model, prompt_tokens, now_s)
         alone_s = reading_s(model.measured, prompt_tokens)
-        own_s = model.load_s + first_token_s(alone_s, new, list(self.turns.values()), house)
+        own_s = model.load_s + first_token_s(alone_s, new, list(self.turns.values()), self.house)
         return own_s if would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) else None
 
     def begin(self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float) -> None:
         self.turns[job] = self._turn(model, prompt_tokens, now_s)
         self._models[job] = model.id if model is not None else ""
-        self._unread += 1
         self.reading_share(now_s)
 
     def first_token(self, job: Hashable, *, now_s: float) -> None:
         turn = self.turns.get(job)
         if turn is not None and turn.first_token_s is None:
             turn.first_token_s = now_s
-            self._unread -= 1
+            self._written += 1
+            self._written_bytes += turn.kv_bytes
             self.reading_share(now_s)
 
     def over(self, job: Hashable, *, now_s: float) -> None:
@@ -169,15 +175,25 @@ class Outlook:
         if turn is None:
             return
         model = self._models.pop(job)
-        if turn.first_token_s is None:
-            self._unread -= 1
-        else:
+        if turn.first_token_s is not None:
+            self._written -= 1
+            self._written_bytes = self._written_bytes - turn.kv_bytes if self._written else 0.0
             self._writing.note(model, now_s - turn.first_token_s)
         self.reading_share(now_s)
 
     def reading_share(self, now_s: float) -> float:
-        self._reading.note(is_reading=self._unread > 0, now_s=now_s)
+        self._reading.note(is_reading=self._is_reading(), now_s=now_s)
         return self._reading.value
+
+    def _is_reading(self) -> bool:
+        """Whether a prompt is being read: one that still waits for its place is not."""
+        if len(self.turns) == self._written:
+            return False
+        if not self._written:
+            return True
+        first = next(turn for turn in self.turns.values() if turn.first_token_s is None)
+        room_bytes = math.inf if self.house.kv_bytes is None else self.house.kv_bytes
+        return self._written < self.house.slots and self._written_bytes + first.kv_bytes <= room_bytes
 
     def _turn(self, model: ModelReport | None, prompt_tokens: int, now_s: float) -> Turn:
         if model is None or model.measured is None:

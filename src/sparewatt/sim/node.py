@@ -25,16 +25,20 @@ class SimNode:
         self._reports: dict[tuple[int, ReportedState], ModelReport] = {}
 
     def refuses(self, job: SimJob, now_s: float) -> bool:
+        self._look_round()
         late_s = self._outlook.too_late_s(
             self._report(job.model),
             job.prompt_tokens,
             promised_s=job.promised_ttft_s,
-            house=House(SLOTS, kv_bytes=int(self._machine.kv_capacity)),
             now_s=now_s,
         )
         return late_s is not None
 
+    def _look_round(self) -> None:
+        self._outlook.house = House(SLOTS, kv_bytes=int(self._machine.kv_capacity))
+
     def begin(self, job: SimJob, now_s: float) -> None:
+        self._look_round()
         self._outlook.begin(job.number, self._report(job.model), job.prompt_tokens, now_s=now_s)
 
     def first_token(self, job: SimJob, now_s: float) -> None:
@@ -48,6 +52,7 @@ class SimNode:
         self._outlook = Outlook()
 
     def reading_share(self, now_s: float) -> float:
+        self._look_round()
         return self._outlook.reading_share(now_s)
 
     def _report(self, model: Model) -> ModelReport:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Model, Site
+from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, WARM_LEAVES_GB, Model, Site
 
 NEVER = float("inf")
 
@@ -411,16 +411,22 @@ class Machine:
             if state is ModelState.WARM and number not in self._users and number not in self._waiting_models
         ]
         idle.sort(key=lambda number: self._last_used[number])
+        loaded = sum(state is not ModelState.ON_DISK for state in self.states.values())
         free = self.kv_capacity - self.kv_used - model.weights_bytes
         out: list[int] = []
-        while free < 0 and idle:
+        while free < self._spare_bytes(loaded - len(out)) and idle:
             out.append(idle.pop(0))
             free += self._models[out[-1]].weights_bytes
-        if free < 0:
+        if free < self._spare_bytes(loaded - len(out)):
             return False
         for number in out:
             self.states[number] = ModelState.ON_DISK
         return True
+
+    @staticmethod
+    def _spare_bytes(others: int) -> float:
+        """What a load must leave for contexts, by the rule of the first warm set."""
+        return WARM_LEAVES_GB * GB if others else 0.0
 
     def _finish_loading(self) -> None:
         if self._loading is None or self._loading[1] > self._now_s + 1e-9:

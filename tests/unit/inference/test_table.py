@@ -253,6 +253,13 @@ def test_a_model_that_strangers_use_reads_no_weights_of_its_own() -> None:
     assert columns_of(table)[Field.OTHER_ACTIVE_BYTES] == 3 * GIB  # once, whoever uses it
 
 
+def test_no_more_context_is_read_in_a_step_than_fits_into_memory() -> None:
+    table = a_table(1)
+    table.set_load(ONE, NodeLoad(foreign_kv_bytes=7, kv_capacity_bytes=5), now_s=NOW_S)
+    assert columns_of(table)[Field.KV_USED_BYTES] == 7
+    assert columns_of(table)[Field.KV_READ_BYTES] == 5
+
+
 # reports
 
 

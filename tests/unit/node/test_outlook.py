@@ -83,7 +83,8 @@ def test_alone_on_the_node_a_context_is_let_in_however_large() -> None:
 
 
 def decided(outlook: Outlook, *, promised_s: float = 1.0, house: House = ROOMY, now_s: float = NOW_S) -> float | None:
-    return outlook.too_late_s(a_model(measured=SPEED), 130, promised_s=promised_s, house=house, now_s=now_s)
+    outlook.house = house
+    return outlook.too_late_s(a_model(measured=SPEED), 130, promised_s=promised_s, now_s=now_s)
 
 
 def test_a_job_that_would_come_much_later_than_promised_is_refused() -> None:
@@ -116,6 +117,17 @@ def test_a_job_that_never_spoke_teaches_nothing_about_writing_and_reading_ends_w
     assert outlook.reading_share(200.0) == 0.0
     outlook.begin("two", a_model(measured=SPEED), 100, now_s=200.0)
     assert outlook.turns["two"].writing_s == 25.6
+
+
+def test_a_prompt_that_waits_for_its_place_is_not_being_read() -> None:
+    model = a_model(measured=SPEED)
+    outlook = Outlook(House(4, kv_bytes=500 * model.kv_bytes_per_token))
+    outlook.begin("one", model, 100, now_s=0.0)
+    outlook.first_token("one", now_s=0.0)
+    outlook.begin("waits for memory", model, 100, now_s=0.0)
+    assert outlook.reading_share(100.0) == 0.0
+    outlook.over("one", now_s=100.0)
+    assert outlook.reading_share(200.0) == 1.0
 
 
 # the same figures at both ends

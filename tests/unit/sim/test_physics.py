@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sparewatt.sim.physics import Machine, ModelState
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Gpu
-from tests.unit.sim.conftest import LARGE, SMALL, THIRD, Heard, make_job, run_out
+from tests.unit.sim.conftest import GPU, LARGE, SMALL, THIRD, Heard, make_job, run_out
 
 Make = Callable[..., Machine]
 
@@ -67,12 +68,24 @@ def test_a_cold_model_is_loaded_before_the_prompt_is_read(make_machine: Make, he
 
 
 def test_the_least_recently_used_idle_model_makes_room(make_machine: Make) -> None:
-    machine = make_machine(warm=(0, 1))
+    machine = make_machine(warm=(0, 1), gpu=replace(GPU, vram_gb=26.0))
     machine.accept(make_job(1, model=SMALL), 1.0)
     run_out(machine)
     machine.accept(make_job(2, model=THIRD), 50.0)
     assert machine.states[LARGE.number] is ModelState.ON_DISK
     assert machine.states[SMALL.number] is ModelState.WARM
+
+
+def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> None:
+    machine = make_machine(warm=(0, 1))  # with SMALL still there, THIRD would leave 3.6 GB
+    machine.accept(make_job(1, model=THIRD), 0.0)
+    assert [machine.states[model.number] for model in (SMALL, LARGE)] == [ModelState.ON_DISK] * 2
+    busy = make_machine(warm=(0, 1))
+    busy.accept(make_job(1, model=SMALL, output=5000), 0.0)
+    busy.accept(make_job(2, model=THIRD), 0.1)
+    assert busy.states[THIRD.number] is ModelState.ON_DISK
+    run_out(busy)
+    assert busy.states[THIRD.number] is ModelState.WARM
 
 
 def test_a_model_in_use_is_never_thrown_out(make_machine: Make) -> None:

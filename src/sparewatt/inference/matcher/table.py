@@ -283,7 +283,7 @@ class NodeTable:
                     row.jobs_there + unseen,
                     backlog_s,
                     kv_bytes,
-                    kv_bytes,
+                    min(kv_bytes, kv_capacity),
                     active - own,
                     min(1.0, max(0.0, load.prefill_share)),
                     speed,
