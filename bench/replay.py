@@ -167,7 +167,17 @@ def _site(drawn: Site, node: UnequalNode) -> Site:
         share=1.0,
         at_home=False,
     )
-    return replace(drawn, gpu=gpu, region=0, last_mile_s=0.0, speed=1.0, usd_per_hour=0.0, warm=(0,), mtbf_s=1e12)
+    return replace(
+        drawn,
+        gpu=gpu,
+        region=0,
+        last_mile_s=0.0,
+        speed=1.0,
+        usd_per_hour=0.0,
+        warm=(0,),
+        mtbf_s=1e12,
+        slots=node.slots,
+    )
 
 
 # the table

@@ -12,9 +12,6 @@ from sparewatt.sim.physics import Machine, SimJob
 from sparewatt.sim.prices import nominal_decode_tps
 from sparewatt.sim.scenario import STEP_PER_JOB_S, Model, Site
 
-SLOTS = 256
-"""Answers that a server writes together at most; memory is the narrower bound."""
-
 
 class SimNode:
     __slots__ = ("_machine", "_outlook", "_reports")
@@ -35,7 +32,7 @@ class SimNode:
         return late_s is not None
 
     def _look_round(self) -> None:
-        self._outlook.house = House(SLOTS, kv_bytes=int(self._machine.kv_capacity))
+        self._outlook.house = House(self._machine.site.slots, kv_bytes=int(self._machine.kv_capacity))
 
     def begin(self, job: SimJob, now_s: float) -> None:
         self._look_round()

@@ -360,8 +360,9 @@ class Machine:
                 self._active_bytes += job.model.weights_bytes
 
     def _admits(self, job: SimJob) -> bool:
-        """Room for its context; alone on the machine a job is always let in."""
-        return self.kv_used + job.kv_bytes <= self.kv_capacity or not self._users
+        """A slot, and room for its context; alone on the machine a job is always let in."""
+        has_room = self.kv_used + job.kv_bytes <= self.kv_capacity and len(self._running) < self.site.slots
+        return has_room or not self._users
 
     def _finish_prefill(self) -> None:
         job = self.prefilling

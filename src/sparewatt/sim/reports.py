@@ -8,7 +8,6 @@ from typing import NamedTuple
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
-from sparewatt.sim.node import SLOTS
 from sparewatt.sim.physics import Machine
 from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_table
 from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
@@ -90,7 +89,7 @@ class Reporter:
             vram_bytes=int(site.gpu.vram_gb * 1e9),
             tflops=site.gpu.tflops * site.claims,
             hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
-            slots=SLOTS,
+            slots=site.slots,
             backend="sim",
             agent_version="sim",
             models=tuple(self._model_report(machine, self._models[number]) for number in machine.states),

@@ -23,6 +23,8 @@ WARM_MODELS_MAX, WARM_LEAVES_GB = 3, 4.0
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
+SLOTS = 256
+"""Answers that a server writes together at most; memory is the narrower bound."""
 LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
 
 
@@ -70,6 +72,7 @@ class Site:
     is_babbling: bool = False
     """Of those, one whose answers are not even well formed."""
     fail_share: float = 0.0
+    slots: int = SLOTS
 
     @property
     def usable_bytes(self) -> float:

@@ -136,3 +136,14 @@ def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> N
     run_out(machine, events=10_000)
     assert machine.jobs == 0
     assert machine.kv_used == machine.kv_read == machine.active_weights == 0.0
+
+
+def test_no_more_answers_are_written_at_once_than_there_are_slots(make_machine: Make) -> None:
+    machine = make_machine(slots=2)
+    for number in range(4):
+        machine.accept(make_job(number), 0.0)
+    seen = 0
+    while machine.jobs:
+        machine.wake(machine.next_event_s())
+        seen = max(seen, machine.running)
+    assert seen == 2
