@@ -203,8 +203,8 @@ def replay_section(found: Sequence[Replayed]) -> str:
 The same arrivals, {DURATION_S:.0f} s of them at three rates, to four engines of {capacities} requests a second (one
 slot each, {PROMPT_TOKENS} prompt tokens, {NODES[0].answer_tokens} answer tokens, no prices) behind the real gateway,
 and to the simulator with the shipped matcher and admission (median of {SEEDS} seeds). The simulated network adds
-{RTT_S * 1000:.0f} ms, and reading takes as much longer as the quickest tenth of the measured answers shows. An idle engine
-takes as long on both sides by construction, so the rows count for as much as there is queueing. Goal:
+{RTT_S * 1000:.0f} ms, and reading takes as much longer as the quickest tenth of the measured answers shows. An idle
+engine takes as long on both sides by construction, so the rows count for as much as there is queueing. Goal:
 within {100 * WITHIN:.0f} %. Beyond it: {", ".join(far) or "none"}.
 
 | rate | figure | measured ms (each run) | simulated ms | difference |
