@@ -12,7 +12,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class Run:
     seed: int = 1
     liars: float = 0.0
     garbage: float = 0.0
+    duration_s: float = Question().duration_s
 
     @property
     def name(self) -> str:
@@ -53,6 +54,7 @@ class Run:
         return Question(
             nodes=self.nodes,
             rate=self.rate,
+            duration_s=self.duration_s,
             gateways=self.gateways,
             heartbeat_s=self.heartbeat_s,
             faults=Faults(liars=self.liars, garbage=self.garbage),
@@ -94,12 +96,14 @@ GARBAGE = 0.1
 class Bench:
     traces: dict[str, Path]
     work: Path
+    duration_s: float
     found: dict[Run, dict[str, float]] = field(default_factory=dict)
 
     def run_all(self, runs: Iterable[Run], *, jobs: int) -> None:
         todo = list(dict.fromkeys(runs))
         with ProcessPoolExecutor(jobs) as pool:
-            done = pool.map(run_kept, todo, [self.traces[run.trace] for run in todo], [self.work] * len(todo))
+            timed = [replace(run, duration_s=self.duration_s) for run in todo]
+            done = pool.map(run_kept, timed, [self.traces[run.trace] for run in todo], [self.work] * len(todo))
             for number, (run, numbers) in enumerate(zip(todo, done, strict=True), 1):
                 self.found[run] = numbers
                 print(f"{number}/{len(todo)} {run.name}: {numbers['e2e_mean']:.2f} s", file=sys.stderr, flush=True)
@@ -256,10 +260,11 @@ def main() -> None:
     parser.add_argument("--mooncake", type=Path, required=True, help="the Mooncake conversation trace (jsonl.gz)")
     parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="where single runs are kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
+    parser.add_argument("--duration", type=float, default=Question().duration_s, help="measured seconds of each run")
     parser.add_argument("--report", type=Path, help="put the tables between the marks of this file")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    bench = Bench({"azure": given.azure, "mooncake": given.mooncake}, given.work)
+    bench = Bench({"azure": given.azure, "mooncake": given.mooncake}, given.work, given.duration)
     bench.run_all(all_runs(), jobs=given.jobs)
     text = tables(bench)
     print(text)
