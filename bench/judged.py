@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ KIND = "neuralgrid-kind"
 REFERENCE = {65.0: (4.03, 9.23), 135.0: (5.57, 21.2), 230.0: (9.61, 29.7)}
 """Mean seconds of the oracle and of the seed's best reading, by rate."""
 BOUND_S = 1.65
+SEEDS = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,11 @@ class Row:
     gap_max: float
     slo_points_max: float | None
     against_kind: bool = True
-    seeds: tuple[int, ...] = (1, 2)
 
     def runs(self, policy: str) -> list[Run]:
         """The oracle needs no heartbeat: one run serves rows that differ only in that."""
         heartbeat_s = DEFAULT_S if policy == "oracle" else self.heartbeat_s
-        return [Run(policy, self.trace, self.nodes, self.rate, self.gateways, heartbeat_s, seed) for seed in self.seeds]
+        return [Run(policy, self.trace, self.nodes, self.rate, self.gateways, heartbeat_s, seed) for seed in SEEDS]
 
 
 ROWS = (
@@ -88,7 +89,8 @@ ROWS = (
     Row("mooncake", 300, 17.0, 1, DEFAULT_S, 0.10, None),
     Row("mooncake", 300, 17.0, 8, DEFAULT_S, 0.45, None),
 )
-LIAR_FLEETS = ((500, 135.0, (1, 2)), (200, 54.0, (1, 2, 3)))
+LIAR_SEEDS = {500: SEEDS, 200: (1, 2, 3)}
+LIAR_FLEETS = ((500, 135.0), (200, 54.0))
 GARBAGE = 0.1
 
 
@@ -98,6 +100,13 @@ class Bench:
     work: Path
     duration_s: float
     found: dict[Run, dict[str, float]] = field(default_factory=dict)
+
+    def read_kept(self, runs: Iterable[Run]) -> None:
+        """Only what was run before."""
+        for run in runs:
+            kept = self.work / f"{replace(run, duration_s=self.duration_s).name}.json"
+            if kept.exists():
+                self.found[run] = json.loads(kept.read_text(encoding="utf-8"))
 
     def run_all(self, runs: Iterable[Run], *, jobs: int) -> None:
         todo = list(dict.fromkeys(runs))
@@ -109,7 +118,12 @@ class Bench:
                 print(f"{number}/{len(todo)} {run.name}: {numbers['e2e_mean']:.2f} s", file=sys.stderr, flush=True)
 
     def mean(self, runs: Sequence[Run], figure: str = "e2e_mean") -> float:
-        return statistics.fmean(self.found[run][figure] for run in runs)
+        """Over the seeds that were run; not a number if none was."""
+        found = [self.found[run][figure] for run in runs if run in self.found]
+        return statistics.fmean(found) if found else math.nan
+
+    def each(self, runs: Sequence[Run]) -> str:
+        return ", ".join(f"{self.found[run]['e2e_mean']:.2f}" for run in runs if run in self.found)
 
 
 def run_kept(run: Run, trace: Path, work: Path) -> dict[str, float]:
@@ -142,29 +156,29 @@ def requests_of(trace: Path) -> list[Request]:
 
 
 def all_runs() -> list[Run]:
-    """The shortest questions first: a table that was cut short shows most."""
+    """Seed by seed: what was cut short is a table of fewer seeds."""
     rows = [run for row in ROWS for policy in ("oracle", "balanced") for run in row.runs(policy)]
     kinds = [run for row in ROWS if row.against_kind for run in row.runs(KIND)]
     bounds = [run for row in ROWS[: len(RATES)] for run in row.runs("bound")]
-    return [*rows, *bounds, *liar_runs(), *garbage_runs(), *kinds]
+    return sorted([*rows, *bounds, *liar_runs(), *garbage_runs(), *kinds], key=lambda run: run.seed)
 
 
 def liar_runs() -> list[Run]:
     return [run for fleet in LIAR_FLEETS for pair in liar_pairs(*fleet) for run in pair]
 
 
-def liar_pairs(nodes: int, rate: float, seeds: Sequence[int]) -> list[tuple[Run, Run]]:
+def liar_pairs(nodes: int, rate: float) -> list[tuple[Run, Run]]:
     return [
         (
             Run("balanced", nodes=nodes, rate=rate, seed=seed),
             Run("balanced", nodes=nodes, rate=rate, seed=seed, liars=0.3),
         )
-        for seed in seeds
+        for seed in LIAR_SEEDS[nodes]
     ]
 
 
 def garbage_runs() -> list[Run]:
-    return [Run("balanced", seed=seed, garbage=GARBAGE) for seed in (1, 2)]
+    return [Run("balanced", seed=seed, garbage=GARBAGE) for seed in SEEDS]
 
 
 # the tables
@@ -203,18 +217,16 @@ def judged_table(bench: Bench) -> str:
 def judged_line(bench: Bench, row: Row) -> str:
     ours, oracle = row.runs("balanced"), row.runs("oracle")
     mean_s, oracle_s = bench.mean(ours), bench.mean(oracle)
-    gap = statistics.fmean(
-        bench.found[one]["e2e_mean"] / bench.found[other]["e2e_mean"] - 1
-        for one, other in zip(ours, oracle, strict=True)
-    )
+    pairs = [pair for pair in zip(ours, oracle, strict=True) if all(run in bench.found for run in pair)]
+    gap = bench.mean([one for one, _ in pairs]) / bench.mean([other for _, other in pairs]) - 1
     points = 100 * (bench.mean(oracle, "slo") - bench.mean(ours, "slo"))
     times = bench.mean(row.runs(KIND)) / mean_s if row.against_kind else None
     is_met = gap <= row.gap_max and points <= (row.slo_points_max or 100.0) and (times is None or times >= 2)
-    each = ", ".join(f"{bench.found[run]['e2e_mean']:.2f}" for run in ours)
     goal = "no goal" if row.slo_points_max is None else f"≤ {row.slo_points_max:.0f}"
     return (
-        f"| {row.trace} | {row.gateways} | {row.heartbeat_s:.0f} s | {row.rate:.0f} | {mean_s:.2f} s ({each}) "
-        f"| {oracle_s:.2f} s | {gap:+.1%} (≤ {row.gap_max:.0%}) | {points:+.1f} ({goal}) "
+        f"| {row.trace} | {row.gateways} | {row.heartbeat_s:.0f} s | {row.rate:.0f} "
+        f"| {mean_s:.2f} s ({bench.each(ours)}) | {oracle_s:.2f} s "
+        f"| {gap:+.1%} (≤ {row.gap_max:.0%}) | {points:+.1f} ({goal}) "
         f"| {bench.mean(ours, 'failed'):.3%} | {f'{times:.1f}x' if times else 'not run'} "
         f"| {'met' if is_met else '**missed**'} |"
     )
@@ -225,18 +237,14 @@ def liar_table(bench: Bench) -> str:
         "| 30 % claim 5x their speed | honest fleet | with liars | difference (goal: within 5 %) |",
         "| --- | --- | --- | --- |",
     ]
-    for nodes, rate, seeds in LIAR_FLEETS:
-        honest, lying = zip(*liar_pairs(nodes, rate, seeds), strict=True)
+    for nodes, rate in LIAR_FLEETS:
+        honest, lying = zip(*liar_pairs(nodes, rate), strict=True)
         before_s, after_s = bench.mean(honest), bench.mean(lying)
         lines.append(
-            f"| {nodes} nodes, {rate:.0f} requests/s | {before_s:.2f} s ({_each(bench, honest)}) "
-            f"| {after_s:.2f} s ({_each(bench, lying)}) | {after_s / before_s - 1:+.1%} |"
+            f"| {nodes} nodes, {rate:.0f} requests/s | {before_s:.2f} s ({bench.each(honest)}) "
+            f"| {after_s:.2f} s ({bench.each(lying)}) | {after_s / before_s - 1:+.1%} |"
         )
     return "\n".join(lines)
-
-
-def _each(bench: Bench, runs: Sequence[Run]) -> str:
-    return ", ".join(f"{bench.found[run]['e2e_mean']:.2f}" for run in runs)
 
 
 def garbage_lines(bench: Bench) -> str:
@@ -261,11 +269,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="where single runs are kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--duration", type=float, default=Question().duration_s, help="measured seconds of each run")
+    parser.add_argument("--only-kept", action="store_true", help="run nothing: tables of what was run before")
     parser.add_argument("--report", type=Path, help="put the tables between the marks of this file")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     bench = Bench({"azure": given.azure, "mooncake": given.mooncake}, given.work, given.duration)
-    bench.run_all(all_runs(), jobs=given.jobs)
+    if given.only_kept:
+        bench.read_kept(all_runs())
+    else:
+        bench.run_all(all_runs(), jobs=given.jobs)
     text = tables(bench)
     print(text)
     if given.report is not None:
