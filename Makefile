@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-match picture lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -65,6 +65,9 @@ bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers,
 
 bench-match: setup-dev  ## Time the matcher by size of the network, with numba and without
 	$(BIN)/python -m bench.match --report docs/measurements/match-speed.md $(ARGS)
+
+bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
+	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)
 
 picture: setup-dev  ## Draw the picture of the README (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py

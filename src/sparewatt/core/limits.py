@@ -95,6 +95,9 @@ KEYS_MAX = 1_000_000
 NODE_QUEUE_PER_SLOT = 8
 """Jobs that may wait on a node for each one that runs: beyond it, waiting elsewhere or being told no is better."""
 
+NEWS_APART_S = 0.25
+"""Between heartbeats a node tells of work from elsewhere at most this often: four small messages a second."""
+
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
 

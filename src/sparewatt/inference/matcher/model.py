@@ -154,7 +154,7 @@ class NodeRow:
     """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
     pace: float = 1.0
-    own_active_bytes: int = 0
+    active_bytes: int = 0
     """These two follow from what is above; kept, because every report needs them."""
 
     @property

@@ -21,8 +21,8 @@ from sparewatt.inference.matcher.figures import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
     TOKENS_PER_PRICE,
+    active_bytes_of,
     load_values,
-    own_active_bytes_of,
     pace_of,
     record_values,
     specs_values,
@@ -152,13 +152,15 @@ class NodeTable:
             self._leave(row, gone)
         for model in row.models.values():
             self._write_specs(row, model)
-        row.pace, row.own_active_bytes = pace_of(row), own_active_bytes_of(row)
+        row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
         self._write_record(row)
         self._write_load(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
-        row.load = load
+        before, row.load = row.load, load
+        if load.foreign_models != before.foreign_models:
+            row.active_bytes = active_bytes_of(row)
         row.last_heard_s = now_s
         row.own_since_report = 0
         self._write_load(row)
@@ -189,7 +191,7 @@ class NodeTable:
         row.own_backlog_s += held.backlog_s
         row.own_kv_bytes += held.kv_bytes
         row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
-        row.own_active_bytes = own_active_bytes_of(row)
+        row.active_bytes = active_bytes_of(row)
         self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
         self._write_load(row)
         return held
@@ -214,7 +216,7 @@ class NodeTable:
         row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes) if row.own_jobs else 0.0
         row.own_backlog_s = row.own_backlog_s if row.own_jobs else 0.0
         _count_down(row.own_active, held.model)
-        row.own_active_bytes = own_active_bytes_of(row)
+        row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, held.model)
         self._write_load(row)
 
