@@ -119,6 +119,11 @@ class Bench:
                 self.found[run] = numbers
                 print(f"{number}/{len(todo)} {run.name}: {numbers['e2e_mean']:.2f} s", file=sys.stderr, flush=True)
 
+    def pairs(self, ones: Sequence[Run], others: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+        """Of two kinds of runs, those seeds for which both were run."""
+        both = [pair for pair in zip(ones, others, strict=True) if all(run in self.found for run in pair)]
+        return [one for one, _ in both], [other for _, other in both]
+
     def mean(self, runs: Sequence[Run], figure: str = "e2e_mean") -> float:
         """Over the seeds that were run; not a number if none was."""
         found = [self.found[run][figure] for run in runs if run in self.found]
@@ -217,12 +222,11 @@ def judged_table(bench: Bench) -> str:
 
 
 def judged_line(bench: Bench, row: Row) -> str:
-    ours, oracle = row.runs("balanced"), row.runs("oracle")
+    ours, oracle = bench.pairs(row.runs("balanced"), row.runs("oracle"))
     if math.isnan(bench.mean(ours) + bench.mean(oracle)):
         return f"| {row.trace} | {row.gateways} | {row.heartbeat_s:.0f} s | {row.rate:.0f} | not run | | | | | | |"
     mean_s, oracle_s = bench.mean(ours), bench.mean(oracle)
-    pairs = [pair for pair in zip(ours, oracle, strict=True) if all(run in bench.found for run in pair)]
-    gap = bench.mean([one for one, _ in pairs]) / bench.mean([other for _, other in pairs]) - 1
+    gap = mean_s / oracle_s - 1
     points = 100 * (bench.mean(oracle, "slo") - bench.mean(ours, "slo"))
     times = bench.mean(row.runs(KIND)) / mean_s
     is_met = gap <= row.gap_max and points <= (row.slo_points_max or 100.0) and not times < TIMES_MIN
@@ -242,7 +246,7 @@ def liar_table(bench: Bench) -> str:
         "| --- | --- | --- | --- |",
     ]
     for nodes, rate in LIAR_FLEETS:
-        honest, lying = zip(*liar_pairs(nodes, rate), strict=True)
+        honest, lying = bench.pairs(*(list(runs) for runs in zip(*liar_pairs(nodes, rate), strict=True)))
         before_s, after_s = bench.mean(honest), bench.mean(lying)
         lines.append(
             f"| {nodes} nodes, {rate:.0f} requests/s | {before_s:.2f} s ({bench.each(honest)}) "
@@ -284,7 +288,7 @@ def main() -> None:
         bench.read_kept(all_runs())
     else:
         bench.run_all(all_runs(), jobs=given.jobs)
-    text = tables(bench).replace("nan s ()", "not run").replace("+nan%", "")
+    text = tables(bench).replace("nan s", "not run").replace("+nan%", "").replace("nan%", "")
     print(text)
     if given.report is not None:
         put_between_marks(given.report, text)
