@@ -212,6 +212,12 @@ POLICY_FILE_CHARS_MAX = 16 * KIB
 POLICIES_COMPILED_MAX = 4_096
 """Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
 
+REQUEST_POLICIES_KEPT = 1_024
+"""What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
+
+VERDICTS_KEPT_MAX = 1_000_000
+"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
+
 WORDS_REMEMBERED_MAX = 4_096
 """Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""
 

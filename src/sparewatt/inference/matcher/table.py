@@ -16,7 +16,7 @@ import numpy as np
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.figures import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
@@ -41,6 +41,10 @@ OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
 """What one job can teach at most: the count is the node's own word, and it sizes everybody's next job."""
 RTT_EWMA = 0.3
+
+_NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
+"""Nano-USD per million tokens, of a price in dollars per token."""
+_NO_PRICES: Floats = np.empty(0)
 
 LEARN_AT_LEAST = 0.08
 LESSON_MAX = 3.0
@@ -264,15 +268,23 @@ class NodeTable:
 
     def median_price(self, model: ModelId) -> tuple[int, int]:
         """Nano-USD per million tokens of prompt and of completion, over the nodes that are there and measured."""
+        prompt, completion = (float(np.median(prices)) if prices.size else 0.0 for prices in self._prices(model))
+        return math.ceil(prompt * _NANO_PRICE), math.ceil(completion * _NANO_PRICE)
+
+    def dearest_price(self, model: ModelId) -> tuple[int, int]:
+        """The highest that any of them asks for, in each direction."""
+        prompt, completion = (float(np.max(prices, initial=0.0)) for prices in self._prices(model))
+        return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
+
+    def _prices(self, model: ModelId) -> tuple[Floats, Floats]:
+        """Of the nodes that are there and measured; of all, if none are."""
         entries = self._entries.get(model)
         if entries is None:
-            return 0, 0
+            return _NO_PRICES, _NO_PRICES
         data = entries.data
         there = (data[Field.CONNECTED] != 0) & (data[Field.MEASURED] != 0)
         there = there if there.any() else np.ones(len(entries), bool)
-        per_nano = NANO_PER_USD * TOKENS_PER_PRICE
-        prompt, completion = (float(np.median(data[at][there])) for at in (Field.PROMPT_USD, Field.COMPLETION_USD))
-        return math.ceil(prompt * per_nano), math.ceil(completion * per_nano)
+        return data[Field.PROMPT_USD][there], data[Field.COMPLETION_USD][there]
 
     # demand
 
