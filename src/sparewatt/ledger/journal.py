@@ -64,7 +64,9 @@ class Journal:
         self._fd, self._size = fd, size
 
     def close(self) -> None:
+        """What is appended later fails, whoever has the number of the file by then."""
         os.close(self._fd)
+        self._fd = -1
 
 
 def _open(path: Path) -> int:

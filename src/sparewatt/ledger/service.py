@@ -41,6 +41,7 @@ class Ledger:
         self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
         self._closed: deque[ClosedJob] = deque()
         self._posting: list[ClosedJob] = []
+        self._flushing = asyncio.Lock()
         self._broken: str | None = None
 
     @property
@@ -131,12 +132,13 @@ class Ledger:
 
     async def flush(self) -> None:
         """Post all that is closed. What cannot be posted now is posted the next time."""
-        while self._posting or self._closed:
-            while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
-                self._posting.append(self._closed.popleft())
-            await self._post()
-        if self._journal.is_long:
-            self._journal.rewrite(self._worth_keeping())
+        async with self._flushing:  # a gateway that stops posts what is left while the chore may be at it
+            while self._posting or self._closed:
+                while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
+                    self._posting.append(self._closed.popleft())
+                await self._post()
+            if self._journal.is_long:
+                self._journal.rewrite(self._worth_keeping())
 
     async def _post(self) -> None:
         try:
@@ -194,9 +196,14 @@ class Ledger:
         self._journal.rewrite([])
         return settled
 
-    async def close_down(self) -> None:
-        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it."""
+    async def close_down(self) -> bool:
+        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it.
+
+        False if something still runs: then the journal is needed by whoever starts next.
+        """
         await self.flush()
-        if not self._open:
-            await self._books.drop_slices(self._instance)
-            self._journal.rewrite([])
+        if self._open:
+            return False
+        await self._books.drop_slices(self._instance)
+        self._journal.rewrite([])
+        return True

@@ -47,7 +47,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     chat = parse_chat(body)
     routing = route_of(chat.model, chat.provider, request=request, who=who, services=services)
     match = make_match(chat, routing, services=services)
-    admit_rate(request, who, tokens=match.prompt_tokens + match.output_tokens)
+    admit_rate(request, tokens=match.prompt_tokens + match.output_tokens)
     tab = await open_tab(match, chat, routing.policy, who=who, services=services)
     try:
         payer = who.account_id if tab is not None and tab.spends_promo else None
