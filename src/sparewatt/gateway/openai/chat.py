@@ -47,7 +47,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     chat = parse_chat(body)
     routing = route_of(chat.model, chat.provider, request=request, who=who, services=services)
     match = make_match(chat, routing, services=services)
-    admit_rate(request, who, tokens=match.prompt_tokens + match.output_tokens)
+    admit_rate(request, tokens=match.prompt_tokens + match.output_tokens)
     price = price_of(routing.policy, match.model, services)
     tab = await open_tab(match, chat, price, who=who, services=services)
     try:
