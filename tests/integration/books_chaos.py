@@ -485,6 +485,7 @@ class World:
         for row in rows:
             job = self.jobs[row["id"]]
             wrong["wrong ending"] += Ending(row["state"], row["cost_nano"]) not in job.endings
+            wrong["free credits not first"] += row["promo_nano"] != min(row["cost_nano"], job.tab.hold.amount.promo)
             expected[chart.promo_of(job.account)] -= row["promo_nano"]
             expected[chart.credits_of(job.account)] -= row["cost_nano"] - row["promo_nano"]
         wrong |= await self._wrong_balances(pool, expected)

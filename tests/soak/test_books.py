@@ -40,7 +40,7 @@ def report(reckoning: Reckoning, *, seconds: float) -> str:
 Made by `make soak` (tests/soak/test_books.py) on {os.cpu_count()} cores, Python {platform.python_version()}.
 {JOBS:,} simulated jobs through the real ledger, journal, metering, receipts and Postgres, on a virtual clock, at two
 gateways that share the books; one job in twenty, one receipt in twenty and one reply of Postgres in twenty goes wrong.
-A model that shares no arithmetic with the product knows how every job must have ended and what every account must have.
+A model with arithmetic of its own knows how every job must have ended, what it cost, and what every account has left.
 
 What was found wrong: jobs lost, settled twice, in a wrong state or at a wrong cost; balances that are not the model's;
 postings, causes or clearing accounts that do not sum to zero; overdrawn accounts; receipts kept that nobody wrote.
