@@ -15,7 +15,7 @@ from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger import rules, service
 from sparewatt.ledger.holds import SLICE_NANO, Hold
 from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.model import NOTHING, Bill, ClosedJob, JobState, OpenedJob
+from sparewatt.ledger.model import NOTHING, Bill, ClosedJob, JobState, OpenedJob, Posting
 from sparewatt.ledger.service import Ledger
 from sparewatt.testing.clock import ManualClock
 from tests.unit.ledger.books_suite import COST, CREDITS, PROMO, deposit, grant, nano_of
@@ -240,7 +240,7 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unbalanced(_closed: ClosedJob) -> None:
-        rules.balanced([rules.Posting("a", 1)])
+        rules.balanced([Posting("a", 1)])
 
     end(ledger, *await start(ledger))
     monkeypatch.setattr(service, "job_row", unbalanced)
