@@ -12,8 +12,8 @@ import platform
 import time
 from pathlib import Path
 
-from tests.integration.books_chaos import Reckoning, storm
 from tests.integration.databases import running_postgres
+from tests.integration.storm_reckoning import Reckoning, storm
 
 JOBS, ARRIVALS = 200_000, 40
 REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "ledger.md"

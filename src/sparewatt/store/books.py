@@ -22,7 +22,7 @@ Line = tuple[str, int]
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """What a node brought of a job. A struct, since one is made for every job and a frozen dataclass is slow to make."""
+    """What a node brought of a job. A struct: one is made for every job, and a frozen dataclass is slow to make."""
 
     node_id: NodeId
     owner_id: AccountId
