@@ -146,7 +146,7 @@ class Ledger:
                 while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
                     self._posting.append(self._closed.popleft())
                 await self._post()
-            # Settled lines are of no use, and very old ones do harm: books that have forgotten a month cannot know them.
+            # Settled lines are of no use, and very old ones do harm: books that forgot a month cannot know them.
             if self._journal.is_long or not self._open:
                 self._shorten_journal()
 
