@@ -136,3 +136,27 @@ RECEIPTS_WAITING_MAX = 50_000
 
 RECEIPT_WAIT_S = 30.0
 """A receipt follows its job at once; one that comes later than this belongs to nothing any more."""
+
+TRANSFER_NANO_MAX = 10**15
+"""One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
+
+STATEMENT_LINES_MAX = 1_000
+"""Lines of a statement per page, some 300 kB; further ones follow by cursor."""
+
+STATEMENT_DAYS_MAX = 400
+"""The longest time that one statement covers: a year, and a month to compare with."""
+
+STATEMENT_DAYS = 30
+"""What a statement covers if nothing else is asked for."""
+
+PROMO_EXPIRED_AT_ONCE = 1_000
+"""Accounts that one round of the chore takes expired credits from; the next round takes the next."""
+
+OWNERS_REDEEMED_AT_ONCE = 1_000
+"""Owners who share the treasury's budget in one round, those with the most promo income first."""
+
+PAYOUT_LEAVES_MAX = 1 << 20
+"""Accounts in one payout root: what the settlement contract takes."""
+
+REFERENCE_CHARS_MAX = 100
+"""Names that clients give to grants and deposits, so that asking twice does it once."""

@@ -81,15 +81,14 @@ SELECT account, nano FROM balances WHERE account = ANY ($1::text[])
 SELECT coalesce(sum(cost_nano), 0)::bigint FROM jobs WHERE key_id = $1 AND opened_at >= to_timestamp($2::float8)
 
 -- name: promo_to_expire
--- Accounts with a grant that has run out since they were last looked at, and what of their balance no live grant covers.
-SELECT b.account, b.nano,
-    coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND 'promo:' || t.account_id = b.account
-        AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
-    (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
-FROM balances b
-WHERE b.account LIKE 'promo:%' AND b.nano > 0 AND EXISTS (SELECT 1 FROM transfers t WHERE t.kind = 'grant'
-    AND 'promo:' || t.account_id = b.account AND t.expires_at <= to_timestamp($1::float8))
-LIMIT 1000
+-- Accounts with more than their live grants cover, and not all of it reserved by gateways.
+SELECT account, nano, unexpired, sliced FROM (
+    SELECT b.account, b.nano,
+        coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND t.account_id = substr(b.account, 7)
+            AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
+        (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
+    FROM balances b WHERE b.account LIKE 'promo:%' AND b.nano > 0) AS promo
+WHERE nano > unexpired AND nano > sliced ORDER BY account LIMIT $2
 
 -- name: rebuild_balances
 -- From the postings, and what was carried over from months that are gone.
@@ -133,3 +132,32 @@ SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen
 FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[])
     AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
 ON CONFLICT (job_id, node_id, at) DO NOTHING
+
+-- name: lock_balances
+-- In the order of their names, as `add_to_balances` does.
+SELECT account, nano FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
+
+-- name: count_grant
+-- One more for this address today, if it may.
+INSERT INTO grant_counts AS c (who, day, grants) SELECT $1, $2, 1 WHERE $3::int > 0
+ON CONFLICT (who, day) DO UPDATE SET grants = c.grants + 1 WHERE c.grants < $3 RETURNING c.grants
+
+-- name: forget_grant_counts
+DELETE FROM grant_counts WHERE day < (now() AT TIME ZONE 'UTC')::date - 1
+
+-- name: moved
+SELECT kind, sum(nano)::bigint AS nano FROM transfers WHERE account_id = $1 GROUP BY kind
+
+-- name: reserved
+SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = ANY ($1::text[])
+
+-- name: promo_ends_at
+SELECT min(expires_at) FROM transfers
+WHERE account_id = $1 AND kind = 'grant' AND expires_at > to_timestamp($2::float8)
+
+-- name: promo_incomes
+SELECT substr(account, length('promo_earned:') + 1) AS owner_id, nano FROM balances
+WHERE account LIKE 'promo\_earned:%' AND nano > 0 ORDER BY nano DESC, account LIMIT $1
+
+-- name: redeemed_since
+SELECT coalesce(sum(nano), 0)::bigint FROM transfers WHERE kind = 'redeem' AND at >= to_timestamp($1::float8)
