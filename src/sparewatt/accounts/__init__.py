@@ -1,1 +1,1 @@
-"""Who may do what: API keys and join tokens. People, sessions and budgets come with accounts."""
+"""Who may do what: people, sessions, API keys, budgets, rate limits, join tokens, and chain keys held for accounts."""

@@ -1,25 +1,33 @@
 """API keys: made here, shown once, known afterwards only by their hash.
 
-`KeyRing` is what the request path asks: a dictionary in memory, kept up to date from Postgres in the background.
+`KeyRing` is what the request path asks: a dictionary in memory, kept up to date from Postgres in the background. What a
+key's policy means is decided elsewhere; here it is text that was looked at once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, get_args
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields
 
-from sparewatt.core.errors import InvalidField, KeyNotFound, NotAllowed, NotAuthenticated
-from sparewatt.core.ids import KeyId, new_id
-from sparewatt.core.limits import NAME_CHARS_MAX
+from sparewatt.accounts.principal import SCOPES
+from sparewatt.core.errors import InvalidField, KeyNotFound, NotAuthenticated
+from sparewatt.core.ids import AccountId, KeyId, new_id
+from sparewatt.core.limits import KEYS_PER_ACCOUNT_MAX, NAME_CHARS_MAX, POLICY_BYTES_MAX
+from sparewatt.core.money import MAX_NANO
 from sparewatt.core.rng import Rng
-from sparewatt.store.database import Database, KeyRow
+from sparewatt.store.database import Database, KeyRow, KeyTerms
 
-Scope = Literal["inference", "node", "admin"]
-SCOPES: tuple[str, ...] = get_args(Scope)
 KEY_PREFIX = "sk-sw-"
 SHOWN_CHARS = 12
-_WHERE = "Ask the operator for one ('sparewatt keys create'), and send it as 'Authorization: Bearer sk-sw-…'."
+RATE_MAX = 2**31 - 1
+_WHERE = "Make one with 'sparewatt keys create', and send it as 'Authorization: Bearer sk-sw-…'."
+
+_KEY_ID = re.compile(r"key_[0-9a-z]{1,40}")
+
+CheckPolicy = Callable[[str], None]
+"""Looks at a policy as JSON text; raises InvalidField for one that means nothing."""
 
 
 def new_secret(*, rng: Rng) -> str:
@@ -37,6 +45,8 @@ class KeyRing:
 
     def __init__(self) -> None:
         self._by_hash: dict[bytes, KeyRow] = {}
+        self._account_of: dict[KeyId, AccountId] = {}
+        self._used: set[KeyId] = set()
         self.version = 0
 
     def put(self, rows: Iterable[KeyRow]) -> None:
@@ -45,9 +55,10 @@ class KeyRing:
             known = self._by_hash.get(row.hash)
             if known is None or row.version >= known.version:
                 self._by_hash[row.hash] = row
+                self._account_of[row.id] = row.account_id
             self.version = max(self.version, row.version)
 
-    def authenticate(self, authorization: str | None) -> KeyRow:
+    def authenticate(self, authorization: str | None, *, unix_s: float) -> KeyRow:
         """The key behind an Authorization header. Raises NotAuthenticated with what to do."""
         if not authorization:
             raise NotAuthenticated(f"This needs an API key. {_WHERE}")
@@ -57,54 +68,131 @@ class KeyRing:
         row = self._by_hash.get(hash_secret(secret.strip()))
         if row is None:
             raise NotAuthenticated(f"This API key is not known here. {_WHERE}")
-        if row.revoked_at is not None:
-            raise NotAuthenticated(f"The API key {row.prefix}… was revoked. {_WHERE}")
+        _refuse_ended(row, unix_s=unix_s)
+        self._used.add(row.id)
         return row
 
+    def account_of(self, key_id: KeyId) -> AccountId | None:
+        """Whose job it was, by what the job remembers: a key, or the account itself."""
+        return self._account_of.get(key_id) or (AccountId(key_id) if key_id.startswith("acc_") else None)
 
-def require_scope(key: KeyRow, scope: Scope) -> None:
-    if scope not in key.scopes:
-        raise NotAllowed(f"The key {key.prefix}… may not do this: it needs the scope {scope!r}, it has {_said(key)}.")
+    def take_used(self) -> list[KeyId]:
+        """The keys used since the last call."""
+        used, self._used = self._used, set()
+        return list(used)
 
 
-def _said(key: KeyRow) -> str:
-    return ", ".join(repr(scope) for scope in key.scopes) or "none"
+def _refuse_ended(row: KeyRow, *, unix_s: float) -> None:
+    if row.revoked_at is not None:
+        raise NotAuthenticated(f"The API key {row.prefix}… was revoked. {_WHERE}")
+    if row.expires_at is not None and row.expires_at.timestamp() <= unix_s:
+        raise NotAuthenticated(f"The API key {row.prefix}… expired on {row.expires_at:%Y-%m-%d %H:%M} UTC. {_WHERE}")
+    if row.closed_at is not None:
+        raise NotAuthenticated(f"The account of the API key {row.prefix}… is closed. Ask the network's operator.")
+
+
+def accept_any_policy(_: str) -> None:
+    """Where nobody knows the vocabulary yet."""
 
 
 class KeyService:
-    """Making, listing and revoking keys."""
+    """Making, listing, limiting and revoking keys."""
 
-    def __init__(self, database: Database, ring: KeyRing, *, rng: Rng) -> None:
+    def __init__(
+        self, database: Database, ring: KeyRing, *, rng: Rng, check_policy: CheckPolicy = accept_any_policy
+    ) -> None:
         self._database = database
         self._ring = ring
         self._rng = rng
+        self._check_policy = check_policy
 
-    async def create(self, *, name: str, scopes: Sequence[str], secret: str | None = None) -> tuple[KeyRow, str]:
+    async def create(
+        self, account_id: AccountId, *, terms: KeyTerms, scopes: Sequence[str], secret: str | None = None
+    ) -> tuple[KeyRow, str]:
         """A new key and its secret, which nobody can show again."""
-        check_name(name)
         check_scopes(scopes)
+        self._check(terms, scopes=scopes)
         secret = secret or new_secret(rng=self._rng)
         row = await self._database.insert_key(
             key_id=KeyId(new_id("key", rng=self._rng)),
-            name=name,
+            account_id=account_id,
             hashed=hash_secret(secret),
             prefix=secret[:SHOWN_CHARS],
             scopes=list(dict.fromkeys(scopes)),
+            terms=terms,
         )
+        if row is None:
+            raise InvalidField(f"An account has at most {KEYS_PER_ACCOUNT_MAX:,} keys. Revoke some first.")
         self._ring.put([row])
         return row, secret
 
-    async def revoke(self, key_id: str) -> KeyRow:
-        """Revoke a key; a second time changes nothing. Raises KeyNotFound."""
-        row = await self._database.revoke_key(KeyId(key_id))
+    async def list(self, account_id: AccountId | None) -> list[KeyRow]:
+        """Of one account, or with None of all."""
+        return await self._database.list_keys(account_id)
+
+    async def limit(self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]) -> KeyRow:
+        """Change a key's terms. Raises KeyNotFound also for a key of another account, or InvalidField."""
+
+        def checked(row: KeyRow) -> KeyTerms:
+            if row.revoked_at is not None:
+                raise InvalidField(f"The key {row.id} was revoked; its limits mean nothing any more.")
+            terms = change(row)
+            self._check(terms, scopes=row.scopes)
+            return terms
+
+        known = read_key_id(key_id)
+        row = await self._database.change_key(known, account_id=account_id, change=checked) if known else None
+        return self._known(key_id, row)
+
+    async def revoke(self, key_id: str, *, account_id: AccountId | None) -> KeyRow:
+        """Revoke a key; a second time changes nothing. Raises KeyNotFound also for a key of another account."""
+        known = read_key_id(key_id)
+        row = await self._database.revoke_key(known, account_id=account_id) if known else None
+        return self._known(key_id, row)
+
+    async def sync(self) -> None:
+        """Take over what other processes changed in keys, or in the accounts they belong to."""
+        self._ring.put(await self._database.keys_changed_since(self._ring.version))
+
+    async def note_used(self) -> None:
+        """Write down which keys were used lately."""
+        used = self._ring.take_used()
+        if used:
+            await self._database.note_keys_used(used)
+
+    def check_policy(self, policy: str | None) -> None:
+        if policy is None:
+            return
+        if len(policy.encode()) > POLICY_BYTES_MAX:
+            raise InvalidField(f"A policy has at most {POLICY_BYTES_MAX // 1024} KiB.", param="policy")
+        self._check_policy(policy)
+
+    def _check(self, terms: KeyTerms, *, scopes: Collection[str]) -> None:
+        check_name(terms.name)
+        check_budget(terms)
+        check_rates(terms)
+        self.check_policy(terms.policy)
+        if "admin" in scopes and (terms.budget_nano is not None or terms.policy is not None):
+            raise InvalidField(
+                "A key with the scope 'admin' can make other keys, so a budget or a policy would not bind it. "
+                "Leave out the scope or the limit."
+            )
+
+    def _known(self, key_id: str, row: KeyRow | None) -> KeyRow:
         if row is None:
             raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
         self._ring.put([row])
         return row
 
-    async def sync(self) -> None:
-        """Take over what other processes changed."""
-        self._ring.put(await self._database.keys_changed_since(self._ring.version))
+
+def terms_of(row: KeyRow) -> KeyTerms:
+    """The part of a key that can be changed."""
+    return KeyTerms(**{field.name: getattr(row, field.name) for field in fields(KeyTerms)})
+
+
+def read_key_id(text: str) -> KeyId | None:
+    """None for what no key is called, and Postgres need not see."""
+    return KeyId(text) if _KEY_ID.fullmatch(text) else None
 
 
 def check_name(name: str) -> None:
@@ -116,3 +204,17 @@ def check_scopes(scopes: Collection[str]) -> None:
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         raise InvalidField(f"Scopes are one or more of {', '.join(SCOPES)}.", param="scopes")
+
+
+def check_budget(terms: KeyTerms) -> None:
+    if (terms.budget_nano is None) != (terms.budget_period is None):
+        raise InvalidField("A budget has an amount and a period.", param="budget")
+    if terms.budget_nano is not None and not 0 < terms.budget_nano <= MAX_NANO:
+        raise InvalidField("A budget is more than 0. To stop a key, revoke it.", param="budget")
+
+
+def check_rates(terms: KeyTerms) -> None:
+    for name in ("requests_per_min", "tokens_per_min"):
+        rate = getattr(terms, name)
+        if rate is not None and not 0 < rate <= RATE_MAX:
+            raise InvalidField(f"{name} is a number from 1 to {RATE_MAX:,}.", param=name)

@@ -23,7 +23,7 @@ from sparewatt.cli.errors import CliError, ExitCode
 R = TypeVar("R")
 
 POLICIES = ("fast", "balanced", "economy", "neuralgrid")
-SCOPES = ("inference", "node", "admin")
+SCOPES = ("inference", "lease", "node", "admin")
 
 _REMEMBERED_MAX = 5
 """Networks started on one machine at the same time are few; older ones are gone."""

@@ -33,6 +33,9 @@ def gateway() -> None:
 @click.option("--first-token-floor-s", type=float, help="The least time a node gets for its first token.")
 @click.option("--idle-s", type=float, help="Silence in an answer that counts as a lost node.")
 @click.option("--policy", type=click.Choice(POLICIES), help="How nodes are chosen by default.")
+@click.option("--data", type=click.Path(path_type=Path), help="Where the network's secret is kept.")
+@click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
+@click.option("--behind-proxy", is_flag=True, default=None, help="Take clients' addresses from X-Forwarded-For.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 def run(*, config: Path | None, **flags: Any) -> None:
     """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).
@@ -54,6 +57,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
     if not flags["database_url"] and "SPAREWATT_GATEWAY_DATABASE_URL" not in os.environ and config is None:
         raise StartupError("A gateway needs Postgres: set DATABASE_URL. 'sparewatt up' brings its own.")
+    flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None
     settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:

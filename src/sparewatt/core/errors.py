@@ -7,18 +7,25 @@ SparewattError                      code                     status  retry
 │   ├── InvalidAmount               invalid_amount             400    no
 │   └── UnsupportedParameter        unsupported_parameter      400    no
 ├── NotAuthenticated                invalid_api_key            401    no
+│   ├── LoginFailed                 login_failed               401    no
+│   └── SessionEnded                session_ended              401    no
 ├── InsufficientCredits             insufficient_credits       402    no
 ├── NotAllowed                      permission_denied          403    no
-│   └── KeyBudgetExceeded           key_budget_exceeded        403    no
+│   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
+│   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
+│   └── SignupRefused               signup_refused             403    no
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
-│   └── KeyNotFound                 key_not_found              404    no
+│   ├── KeyNotFound                 key_not_found              404    no
+│   └── AccountNotFound             account_not_found          404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── BodyTooSlow                     body_too_slow              408    yes
+├── EmailTaken                      email_taken                409    no
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
 ├── Internal                        internal_error             500    yes
@@ -94,6 +101,14 @@ class NotAuthenticated(SparewattError):
     kind = "authentication_error"
 
 
+class LoginFailed(NotAuthenticated):
+    code = "login_failed"
+
+
+class SessionEnded(NotAuthenticated):
+    code = "session_ended"
+
+
 class InsufficientCredits(SparewattError):
     """402 and not 429: client libraries try a 429 again, in vain."""
 
@@ -110,6 +125,14 @@ class NotAllowed(SparewattError):
 
 class KeyBudgetExceeded(NotAllowed):
     code = "key_budget_exceeded"
+
+
+class ForgeryRefused(NotAllowed):
+    code = "csrf_refused"
+
+
+class SignupRefused(NotAllowed):
+    code = "signup_refused"
 
 
 class NotFound(SparewattError):
@@ -135,6 +158,10 @@ class KeyNotFound(NotFound):
     code = "key_not_found"
 
 
+class AccountNotFound(NotFound):
+    code = "account_not_found"
+
+
 class MethodNotAllowed(SparewattError):
     code = "method_not_allowed"
     status = 405
@@ -146,6 +173,12 @@ class BodyTooSlow(SparewattError):
     status = 408
     kind = "invalid_request_error"
     retryable = True
+
+
+class EmailTaken(SparewattError):
+    code = "email_taken"
+    status = 409
+    kind = "invalid_request_error"
 
 
 class BodyTooLarge(SparewattError):
@@ -164,6 +197,13 @@ class Unprocessable(SparewattError):
     code = "unprocessable"
     status = 422
     kind = "invalid_request_error"
+
+
+class RateLimited(SparewattError):
+    code = "rate_limit_exceeded"
+    status = 429
+    kind = "rate_limit_error"
+    retryable = True
 
 
 class QueueFull(SparewattError):

@@ -15,6 +15,12 @@ AccountId = NewType("AccountId", str)
 KeyId = NewType("KeyId", str)
 """Names an API key without being one: `key_…`."""
 
+AccountId = NewType("AccountId", str)
+"""Whose a key, a node or an amount is: `acc_…`."""
+
+NETWORK_ACCOUNT = AccountId("acc_network")
+"""The account of whoever runs the network, made with the schema."""
+
 MatchId = NewType("MatchId", str)
 """One decision of the matcher and what came of it: `match_…`."""
 

@@ -1,8 +1,9 @@
-"""What all routes share: bounded bodies, the error object, request ids, authentication."""
+"""What all routes share: bounded bodies, the error object, request ids, and who is asking."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -11,7 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from sparewatt.accounts.keys import KeyRing, Scope, require_scope
+from sparewatt.accounts.principal import Principal, Scope, by_key, by_session, require_operator, require_scope
+from sparewatt.accounts.sessions import CSRF_HEADER, refuse_foreign_origin, refuse_forgery
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
@@ -28,8 +30,9 @@ from sparewatt.core.ids import new_id
 from sparewatt.core.limits import CLIENT_BODY_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
+from sparewatt.gateway.cookies import cookie_name
+from sparewatt.gateway.services import Services, services_of
 from sparewatt.protocol.openai import error_body
-from sparewatt.store.database import KeyRow
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -109,10 +112,47 @@ async def add_request_id(request: web.Request, response: web.StreamResponse) -> 
     response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
 
 
-def authenticate(request: web.Request, ring: KeyRing, scope: Scope) -> KeyRow:
-    key = ring.authenticate(request.headers.get("authorization"))
-    require_scope(key, scope)
-    return key
+async def authenticate(request: web.Request, scope: Scope) -> Principal:
+    """Who is asking, by key or by cookie, and whether they may. Raises NotAuthenticated or NotAllowed."""
+    who = await identify(request)
+    require_scope(who, scope)
+    return who
+
+
+async def authenticate_operator(request: web.Request) -> Principal:
+    who = await identify(request)
+    require_operator(who)
+    return who
+
+
+async def identify(request: web.Request) -> Principal:
+    """A key needs no database; it comes first, also where a browser sends its cookie along."""
+    services = services_of(request)
+    authorization = request.headers.get("authorization")
+    token = None if authorization else request.cookies.get(cookie_name(services.settings))
+    if token is None:
+        return by_key(services.ring.authenticate(authorization, unix_s=services.clock.unix_s()))
+    session = await services.sessions.find(token)
+    refuse_foreign_origin(request.headers.get("origin"), ours=services.origins)
+    refuse_forgery(token=token, method=request.method, csrf=request.headers.get(CSRF_HEADER))
+    return by_session(session)
+
+
+def address_of(request: web.Request, services: Services) -> str:
+    """Where a request comes from: the other end of the socket, or what our own proxy says it was."""
+    if services.settings.behind_proxy:
+        said = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        if _is_address(said):
+            return said
+    return request.remote or "unknown"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:

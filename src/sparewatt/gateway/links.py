@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -12,7 +12,7 @@ from sparewatt import __version__
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation, StoreUnavailable
-from sparewatt.core.ids import NodeId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
@@ -60,6 +60,8 @@ class LinkDesk:
         self._held: dict[NodeId, Held] = {}
         self._knocking = 0
         self.links: dict[NodeId, NodeLink] = {}
+        self.owners: dict[NodeId, AccountId] = {}
+        """Whose each known node is, also of those that are away."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
@@ -100,7 +102,7 @@ class LinkDesk:
         self._knocking += 1
         try:
             visitor = await identify(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
-            await self._tokens.admit(visitor.node_id, visitor.token)
+            self.owners[visitor.node_id] = await self._tokens.admit(visitor.node_id, visitor.token)
             welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__)
             await socket.send(encode_message(Op.WELCOME, welcome))
         finally:
@@ -121,6 +123,7 @@ class LinkDesk:
         if not self._table.connect(node_id, visitor.specs, now_s=self._clock.now_s()):
             _log.warning("node_turned_away", node=node_id, why="the table is full")
             return
+        self._table.set_owner(node_id, self.owners[node_id])
         outbox = Outbox()
         link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
         work = asyncio.create_task(self._carry(link, outbox, socket))
@@ -179,6 +182,11 @@ class LinkDesk:
             row = self._table.get(node_id)
             if row is not None and is_offline(row, now_s=now_s, rules=self._health):
                 self._end(node_id, "its heartbeats stopped")
+
+    def drop(self, node_ids: Iterable[NodeId], *, why: str) -> None:
+        """End these nodes' links, where there are any."""
+        for node_id in node_ids:
+            self._end(node_id, why)
 
     def say_goodbye(self, reason: str) -> None:
         """This gateway stops: nodes are told, so that they dial again later without alarm."""

@@ -8,8 +8,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from sparewatt.accounts.custody import Custody, check_secret, fill_missing
+from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.mail import Mailer, read_mail_server
+from sparewatt.accounts.passwords import Passwords
+from sparewatt.accounts.people import People
+from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import StartupError, StoreUnavailable
@@ -20,6 +27,7 @@ from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.routes import make_app
+from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
@@ -35,11 +43,13 @@ from sparewatt.supervisor.signals import stop_event
 _log = Log("sparewatt.gateway")
 
 KEY_SYNC_S = 1.0
+KEY_USE_S = 60.0
 NODE_SAVE_S = 2.0
 HEALTH_CHECK_S = 0.5
 COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
+MAIL_PAUSE_S = 0.1
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
@@ -64,6 +74,10 @@ async def run_gateway(settings: GatewaySettings) -> None:
 
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
+    custody = Custody(await asyncio.to_thread(network_secret, settings, rng), rng=rng)
+    await check_secret(database.people, custody)
+    await fill_missing(database.people, custody)
+    mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
     health = HealthRules(
         heartbeat_s=settings.heartbeat_s,
         suspect_after_missed=settings.suspect_after_missed,
@@ -81,6 +95,9 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         database=database,
         ring=ring,
         keys=KeyService(database, ring, rng=rng),
+        people=People(database.people, passwords=Passwords(), custody=custody, rng=rng),
+        sessions=Sessions(database.people, clock=clock, rng=rng),
+        doors=Doors(signups_per_address_hour=settings.signups_per_address_hour, clock=clock),
         tokens=tokens,
         table=table,
         desk=desk,
@@ -92,9 +109,13 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         clock=clock,
         rng=rng,
         started_unix_s=clock.unix_s(),
+        root_url=own_root_url(settings, port=port),
+        origins=own_origins(settings, port=port),
+        mailer=Mailer(mail_server) if mail_server is not None else None,
     )
     await services.keys.sync()
     for node in await database.list_nodes():
+        desk.owners[node.id] = node.account_id
         if node.specs is not None:
             table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
     return services
@@ -108,6 +129,32 @@ def own_hosts(settings: GatewaySettings, *, port: int) -> frozenset[str]:
     if settings.public_url is not None:
         names.add(host_of(settings.public_url))
     return frozenset(names)
+
+
+def own_root_url(settings: GatewaySettings, *, port: int) -> str:
+    return (settings.public_url or f"http://{_bracketed(settings.host)}:{port}").rstrip("/")
+
+
+def own_origins(settings: GatewaySettings, *, port: int) -> frozenset[str]:
+    """Where a browser says that pages of this gateway come from."""
+    hosts = {_bracketed(settings.host)}
+    if ipaddress.ip_address(settings.host).is_loopback:
+        hosts.add("localhost")
+    local = {origin_of(f"http://{host}:{port}") for host in hosts}
+    return frozenset(local | ({origin_of(settings.public_url)} if settings.public_url is not None else set()))
+
+
+def origin_of(url: str) -> str:
+    """Scheme and host in lower case, and the port unless it is the scheme's own: as browsers write it."""
+    parts = urlsplit(url)
+    host = _bracketed(parts.hostname or "")
+    if parts.port is None or (parts.scheme, parts.port) in {("http", 80), ("https", 443)}:
+        return f"{parts.scheme}://{host}"
+    return f"{parts.scheme}://{host}:{parts.port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def refuse_public_bind(host: str) -> None:
@@ -146,7 +193,9 @@ def _write_port(path: Path, port: int) -> None:
 async def _serve_until(stop: asyncio.Event, services: Services) -> None:
     async with asyncio.TaskGroup() as tasks:
         background = [
-            tasks.create_task(_every(KEY_SYNC_S, services.keys.sync, name="keys_sync")),
+            tasks.create_task(_every(KEY_SYNC_S, lambda: _sync_accounts(services), name="accounts_sync")),
+            tasks.create_task(_every(KEY_USE_S, services.keys.note_used, name="keys_used")),
+            tasks.create_task(_every(MAIL_PAUSE_S, lambda: _send_mail(services), name="mail")),
             tasks.create_task(_every(NODE_SAVE_S, lambda: _save_nodes(services), name="nodes_save")),
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
@@ -173,6 +222,19 @@ async def _once(work: Callable[[], Awaitable[None]], *, name: str) -> None:
         _log.warning("background_work_postponed", work=name)
     except Exception:  # noqa: BLE001 (a process boundary: answers must not end because a chore stumbled)
         _log.crash("background_work_crashed", work=name)
+
+
+async def _sync_accounts(services: Services) -> None:
+    """What other gateways changed: keys, what accounts say about them, and whose nodes may stay."""
+    await services.keys.sync()
+    services.desk.drop(await services.database.nodes_of_closed_accounts(), why="its account was closed")
+
+
+async def _send_mail(services: Services) -> None:
+    if services.mailer is None:
+        await asyncio.Event().wait()  # nothing to send, ever; cancelled with the rest
+    else:
+        await services.mailer.send_next()
 
 
 async def _save_nodes(services: Services) -> None:
@@ -212,6 +274,7 @@ async def _tidy(database: Database) -> None:
     """Forget what was kept for a while only."""
     await database.forget_old_matches()
     await database.forget_old_tokens()
+    await database.people.forget_old()
 
 
 async def _drain(services: Services) -> None:

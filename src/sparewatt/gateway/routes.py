@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from sparewatt.gateway.accounts import keys, tokens
+from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_request_id, answer_errors
 from sparewatt.gateway.openai import chat, models
@@ -26,8 +26,23 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/nodes/{node_id}/why", why.show_why),
             web.post("/v1/match", matches.dry_run),
             web.get("/v1/matches/{match_id}", matches.show_match),
+            web.post("/v1/signup", people.sign_up),
+            web.post("/v1/login", people.log_in),
+            web.post("/v1/logout", people.log_out),
+            web.post("/v1/password", people.change_password),
+            web.post("/v1/password/reset-request", people.request_reset),
+            web.post("/v1/password/reset", people.reset_password),
+            web.get("/v1/me", me.show_me),
+            web.patch("/v1/me", me.change_me),
+            web.get("/v1/accounts", operators.list_accounts),
+            web.get("/v1/accounts/{account}", operators.show_account),
+            web.patch("/v1/accounts/{account}", operators.change_role),
+            web.post("/v1/accounts/{account}/close", operators.close_account),
+            web.post("/v1/accounts/{account}/reset-password", operators.make_reset),
+            web.post("/v1/invites", operators.make_invite),
             web.post("/v1/keys", keys.create_key),
             web.get("/v1/keys", keys.list_keys),
+            web.patch("/v1/keys/{key_id}", keys.limit_key),
             web.delete("/v1/keys/{key_id}", keys.revoke_key),
             web.post("/v1/join-tokens", tokens.create_token),
             web.get("/", status.show_status),

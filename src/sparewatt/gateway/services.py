@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.mail import Mailer
+from sparewatt.accounts.people import NothingElse, People, SignupHook
+from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
@@ -25,6 +29,9 @@ class Services:
     database: Database
     ring: KeyRing
     keys: KeyService
+    people: People
+    sessions: Sessions
+    doors: Doors
     tokens: JoinTokens
     table: NodeTable
     desk: LinkDesk
@@ -34,6 +41,12 @@ class Services:
     clock: Clock
     rng: Rng
     started_unix_s: float
+    root_url: str
+    """The address that people use, without a slash at its end."""
+    origins: frozenset[str]
+    """Where pages of ours come from, as a browser says it."""
+    mailer: Mailer | None = None
+    signup_hook: SignupHook = field(default_factory=NothingElse)
     stopping: bool = False
 
 

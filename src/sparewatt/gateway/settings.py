@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
+from sparewatt.accounts.people import SignupMode
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    database_url: str
+    database_url: str = field(repr=False)
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8484
     public_url: str | None = None
@@ -29,3 +31,18 @@ class GatewaySettings:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     port_file: Path | None = None
     """Written with the port when listening; for supervisors that ask for port 0."""
+    data: Path = Path("~/.local/share/sparewatt/gateway")
+    """Where the network's secret is kept, unless `secret` is given."""
+    secret: str | None = field(default=None, repr=False)
+    """What chain keys are sealed under: 64 hex digits, the same for every gateway of a network."""
+    signup: SignupMode | None = None
+    """Who may sign up. By default everybody on this machine, and with a public address those who were invited."""
+    signups_per_address_hour: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+    behind_proxy: bool = False
+    """A proxy in front adds the client's address as the last of X-Forwarded-For. Without one, anybody could."""
+    smtp_url: str | None = field(default=None, repr=False)
+    smtp_from: str | None = None
+
+    @property
+    def signup_mode(self) -> SignupMode:
+        return self.signup or ("open" if self.public_url is None else "invite")

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import asyncpg
 import msgspec
 
-from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.limits import KEYS_MAX, MATCHES_STORED_DAYS, NODES_MAX
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
+from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.books import Books
+from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 
-TokenVerdict = Literal["accepted", "unknown", "used", "expired"]
+TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
+Period = Literal["day", "week", "month"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRow:
-    id: KeyId
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTerms:
+    """What the holder of a key may change about it. Null means no limit of its own."""
+
     name: str
+    policy: str | None = None
+    budget_nano: int | None = None
+    budget_period: Period | None = None
+    expires_at: dt.datetime | None = None
+    requests_per_min: int | None = None
+    tokens_per_min: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRow(KeyTerms):
+    """A key, and what its account says about it: role, policy, and whether it is closed."""
+
+    id: KeyId
+    account_id: AccountId
+    role: Role
     hash: bytes
     prefix: str
     scopes: tuple[str, ...]
+    account_policy: str | None = None
     created_at: dt.datetime
-    revoked_at: dt.datetime | None
+    last_used_at: dt.datetime | None = None
+    revoked_at: dt.datetime | None = None
+    closed_at: dt.datetime | None = None
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOwner:
+    account_id: AccountId
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNode:
     id: NodeId
+    account_id: AccountId
     specs: NodeSpecs | None
     last_seen_unix_s: float | None
 
@@ -54,6 +82,7 @@ class Database:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.books = Books(pool)
+        self.people = PeopleStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:
@@ -66,46 +95,83 @@ class Database:
     # keys
 
     async def insert_key(
-        self, *, key_id: KeyId, name: str, hashed: bytes, prefix: str, scopes: Sequence[str]
-    ) -> KeyRow:
-        row = await self._pool.row("insert_key", key_id, name, hashed, prefix, list(scopes))
-        if row is None:
-            raise RuntimeError("INSERT … RETURNING returned nothing")
-        return _key_row(row)
+        self,
+        *,
+        key_id: KeyId,
+        account_id: AccountId,
+        hashed: bytes,
+        prefix: str,
+        scopes: Sequence[str],
+        terms: KeyTerms,
+    ) -> KeyRow | None:
+        """None when the account has as many keys as it may."""
+        values = (key_id, account_id, hashed, prefix, list(scopes), *_term_values(terms), KEYS_PER_ACCOUNT_MAX)
+        return await self._key_if(await self._pool.value("insert_key", *values))
 
     async def find_key(self, hashed: bytes) -> KeyRow | None:
         row = await self._pool.row("find_key_by_hash", hashed)
         return _key_row(row) if row else None
 
-    async def list_keys(self, *, limit: int = 1000) -> list[KeyRow]:
-        return [_key_row(row) for row in await self._pool.rows("list_keys", limit)]
+    async def list_keys(self, account_id: AccountId | None, *, limit: int = KEYS_PER_ACCOUNT_MAX) -> list[KeyRow]:
+        """Of one account, or with None of all."""
+        return [_key_row(row) for row in await self._pool.rows("list_keys", account_id, limit)]
 
-    async def revoke_key(self, key_id: KeyId) -> KeyRow | None:
-        row = await self._pool.row("revoke_key", key_id)
-        return _key_row(row) if row else None
+    async def revoke_key(self, key_id: KeyId, *, account_id: AccountId | None) -> KeyRow | None:
+        """With an account, only a key of its own."""
+        return await self._key_if(await self._pool.value("revoke_key", key_id, account_id))
+
+    async def change_key(
+        self, key_id: KeyId, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
+    ) -> KeyRow | None:
+        """Read, change and write as one step. What `change` raises leaves the key as it was."""
+        async with self._pool.transaction() as connection:
+            if await connection.fetchval(sql("lock_key"), key_id, account_id) is None:
+                return None
+            row = await connection.fetchrow(sql("find_key"), key_id)
+            if row is None:
+                return None
+            await connection.execute(sql("change_key"), key_id, *_term_values(change(_key_row(row))))
+        return await self._key_if(key_id)
 
     async def keys_changed_since(self, version: int) -> list[KeyRow]:
         return [_key_row(row) for row in await self._pool.rows("keys_changed_since", version, KEYS_MAX)]
+
+    async def note_keys_used(self, key_ids: Sequence[KeyId]) -> None:
+        await self._pool.do("note_keys_used", list(key_ids))
+
+    async def _key_if(self, key_id: str | None) -> KeyRow | None:
+        row = await self._pool.row("find_key", key_id) if key_id is not None else None
+        return _key_row(row) if row else None
 
     # nodes
 
     async def list_nodes(self) -> list[StoredNode]:
         return [_stored_node(row) for row in await self._pool.rows("list_nodes", NODES_MAX)]
 
-    async def node_is_registered(self, node_id: NodeId) -> bool:
-        return bool(await self._pool.value("node_is_registered", node_id))
+    async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
+        """None if the node is not registered."""
+        row = await self._pool.row("find_node_owner", node_id)
+        return NodeOwner(AccountId(row["account_id"]), bool(row["closed"])) if row else None
+
+    async def move_nodes(self, node_ids: Sequence[NodeId], *, source: AccountId, target: AccountId) -> None:
+        await self._pool.do("move_nodes", list(node_ids), source, target)
+
+    async def nodes_of_closed_accounts(self) -> list[NodeId]:
+        return [NodeId(row["id"]) for row in await self._pool.rows("nodes_of_closed_accounts")]
 
     async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
         ids = [node_id for node_id, _, _ in nodes]
         specs = [msgspec.json.encode(s).decode() for _, s, _ in nodes]
         await self._pool.do("save_nodes", ids, specs, [seen for _, _, seen in nodes])
 
-    async def insert_join_token(self, hashed: bytes, *, created_by: KeyId, life_s: float) -> dt.datetime:
-        expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, created_by, life_s)
+    async def insert_join_token(
+        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+    ) -> dt.datetime:
+        expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, account_id, created_by, life_s)
         return expires_at
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
-        """Use the token and register the node, both or neither."""
+        """Use the token and register the node for its account, both or neither."""
         async with self._pool.transaction() as connection:
             row = await connection.fetchrow(sql("look_at_join_token"), hashed)
             if row is None:
@@ -114,7 +180,9 @@ class Database:
                 return "used"
             if row["expired"]:
                 return "expired"
-            await connection.execute(sql("register_node"), node_id)
+            if row["closed"]:
+                return "closed"
+            await connection.execute(sql("register_node"), node_id, row["account_id"])
             await connection.execute(sql("use_join_token"), hashed, node_id)
             return "accepted"
 
@@ -141,9 +209,21 @@ def _key_row(row: asyncpg.Record) -> KeyRow:
     return KeyRow(**(values | {"scopes": tuple(values["scopes"])}))
 
 
+def _term_values(terms: KeyTerms) -> tuple[object, ...]:
+    """In the order of the statements."""
+    return (
+        *(terms.name, terms.policy, terms.budget_nano, terms.budget_period, terms.expires_at),
+        *(terms.requests_per_min, terms.tokens_per_min),
+    )
+
+
 def _stored_node(row: asyncpg.Record) -> StoredNode:
-    seen = row["last_seen_at"]
-    return StoredNode(NodeId(row["id"]), _read_specs(row["specs"]), seen.timestamp() if seen else None)
+    return StoredNode(
+        id=NodeId(row["id"]),
+        account_id=AccountId(row["account_id"]),
+        specs=_read_specs(row["specs"]),
+        last_seen_unix_s=row["last_seen_at"].timestamp() if row["last_seen_at"] else None,
+    )
 
 
 def _read_specs(text: str | None) -> NodeSpecs | None:

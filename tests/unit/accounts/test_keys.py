@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sparewatt.accounts.keys import (
     KEY_PREFIX,
-    SCOPES,
     SHOWN_CHARS,
     KeyRing,
     KeyService,
@@ -14,14 +16,18 @@ from sparewatt.accounts.keys import (
     check_scopes,
     hash_secret,
     new_secret,
-    require_scope,
 )
+from sparewatt.accounts.principal import SCOPES, by_key, require_operator, require_scope
 from sparewatt.core.errors import InvalidField, KeyNotFound, NotAllowed, NotAuthenticated
+from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.rng import SystemRng, seeded
-from tests.unit.gateway.small_gateway import ListDatabase, key_row
+from sparewatt.store.database import KeyTerms
+from tests.unit.gateway.small_gateway import BORN, ListDatabase, key_row
 
 SECRET = "sk-sw-0123456789abcdef"
+ANN, BEN = AccountId("acc_ann"), AccountId("acc_ben")
+NOW_S = BORN.timestamp()
 
 
 def a_ring() -> KeyRing:
@@ -40,7 +46,7 @@ def a_service() -> tuple[KeyService, KeyRing, ListDatabase]:
 
 @pytest.mark.parametrize("header", [f"Bearer {SECRET}", f"bearer {SECRET}", f"BEARER  {SECRET} "])
 def test_a_known_key_is_found(header: str) -> None:
-    assert a_ring().authenticate(header).name == "app"
+    assert a_ring().authenticate(header, unix_s=NOW_S).name == "app"
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,12 @@ def test_a_known_key_is_found(header: str) -> None:
 )
 def test_any_other_header_is_refused_with_what_to_do(header: str | None, said: str) -> None:
     with pytest.raises(NotAuthenticated, match=said):
-        a_ring().authenticate(header)
+        a_ring().authenticate(header, unix_s=NOW_S)
 
 
 def test_a_refusal_never_shows_the_secret() -> None:
     with pytest.raises(NotAuthenticated) as caught:
-        a_ring().authenticate("Bearer sk-sw-unknown-secret")
+        a_ring().authenticate("Bearer sk-sw-unknown-secret", unix_s=NOW_S)
     assert "unknown-secret" not in caught.value.message
 
 
@@ -79,16 +85,57 @@ def test_a_newer_row_replaces_an_older_one_and_not_the_reverse() -> None:
     ring.put([key_row("app", SECRET, "inference", version=7, revoked=True)])
     ring.put([key_row("app", SECRET, "inference", version=6)])
     with pytest.raises(NotAuthenticated, match="revoked"):
-        ring.authenticate(f"Bearer {SECRET}")
+        ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
 
 
 def test_a_scope_is_had_or_refused_with_both_named() -> None:
-    key = key_row("app", SECRET, "inference")
-    require_scope(key, "inference")
+    who = by_key(key_row("app", SECRET, "inference"))
+    require_scope(who, "inference")
     with pytest.raises(NotAllowed, match="needs the scope 'admin', it has 'inference'"):
-        require_scope(key, "admin")
+        require_scope(who, "admin")
     with pytest.raises(NotAllowed, match="it has none"):
-        require_scope(key_row("bare", SECRET), "node")
+        require_scope(by_key(key_row("bare", SECRET)), "node")
+
+
+def test_running_the_network_takes_the_role_and_the_scope() -> None:
+    operator = by_key(key_row("boss", SECRET, "admin", role="operator"))
+    require_operator(operator)
+    assert operator.reach is None
+    for row in (key_row("boss", SECRET, "inference", role="operator"), key_row("ann", SECRET, "admin", role="owner")):
+        with pytest.raises(NotAllowed):
+            require_operator(by_key(row))
+        assert by_key(row).reach == row.account_id
+
+
+def test_an_expired_key_is_refused_with_its_date() -> None:
+    ring = KeyRing()
+    ring.put([replace(key_row("old", SECRET, "inference"), expires_at=BORN)])
+    assert ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S - 1).name == "old"
+    with pytest.raises(NotAuthenticated, match="expired on 2026-01-01 00:00 UTC"):
+        ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
+
+
+def test_a_key_of_a_closed_account_is_refused() -> None:
+    ring = KeyRing()
+    ring.put([replace(key_row("shut", SECRET, "inference"), closed_at=BORN)])
+    with pytest.raises(NotAuthenticated, match="closed"):
+        ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
+
+
+def test_used_keys_are_noted_once_and_refused_ones_never() -> None:
+    ring = a_ring()
+    for secret in (SECRET, SECRET, "sk-sw-gone"):
+        with suppress(NotAuthenticated):
+            ring.authenticate(f"Bearer {secret}", unix_s=NOW_S)
+    assert ring.take_used() == ["key_app"]
+    assert ring.take_used() == []
+
+
+def test_a_job_is_an_accounts_by_its_key_or_by_itself() -> None:
+    ring = a_ring()
+    assert ring.account_of(KeyId("key_app")) == "acc_app"
+    assert ring.account_of(KeyId("acc_ann")) == ANN
+    assert ring.account_of(KeyId("key_none")) is None
 
 
 # secrets
@@ -137,8 +184,8 @@ def test_other_scopes_are_refused(scopes: list[str]) -> None:
 
 async def test_a_new_key_works_at_once_and_is_stored_only_as_its_hash() -> None:
     service, ring, database = a_service()
-    row, secret = await service.create(name="app", scopes=["inference", "inference"])
-    assert ring.authenticate(f"Bearer {secret}") == row
+    row, secret = await service.create(ANN, terms=KeyTerms(name="app"), scopes=["inference", "inference"])
+    assert ring.authenticate(f"Bearer {secret}", unix_s=NOW_S) == row
     assert database.keys == [row]
     assert row.hash == hash_secret(secret)
     assert row.prefix == secret[:SHOWN_CHARS]
@@ -148,29 +195,72 @@ async def test_a_new_key_works_at_once_and_is_stored_only_as_its_hash() -> None:
 async def test_a_bad_name_or_scope_stores_nothing() -> None:
     service, _, database = a_service()
     with pytest.raises(InvalidField):
-        await service.create(name="", scopes=["inference"])
+        await service.create(ANN, terms=KeyTerms(name=""), scopes=["inference"])
     with pytest.raises(InvalidField):
-        await service.create(name="app", scopes=[])
+        await service.create(ANN, terms=KeyTerms(name="app"), scopes=[])
     assert database.keys == []
 
 
 async def test_a_revoked_key_stops_at_once() -> None:
     service, ring, _ = a_service()
-    row, secret = await service.create(name="app", scopes=["inference"])
-    assert (await service.revoke(row.id)).revoked_at is not None
+    row, secret = await service.create(ANN, terms=KeyTerms(name="app"), scopes=["inference"])
+    with pytest.raises(KeyNotFound):
+        await service.revoke(row.id, account_id=BEN)
+    assert (await service.revoke(row.id, account_id=ANN)).revoked_at is not None
     with pytest.raises(NotAuthenticated, match="revoked"):
-        ring.authenticate(f"Bearer {secret}")
+        ring.authenticate(f"Bearer {secret}", unix_s=NOW_S)
 
 
 async def test_revoking_an_unknown_key_says_so() -> None:
     service, _, _ = a_service()
     with pytest.raises(KeyNotFound):
-        await service.revoke("key_none")
+        await service.revoke("key_none", account_id=None)
+    with pytest.raises(KeyNotFound):
+        await service.revoke("\x00", account_id=None)
 
 
 async def test_a_sync_takes_over_what_another_process_changed() -> None:
     service, ring, database = a_service()
     database.keys.append(key_row("elsewhere", SECRET, "inference", version=3))
     await service.sync()
-    assert ring.authenticate(f"Bearer {SECRET}").name == "elsewhere"
+    assert ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S).name == "elsewhere"
     assert ring.version == 3
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"budget_nano": 0, "budget_period": "day"},
+        {"budget_nano": -5, "budget_period": "day"},
+        {"budget_nano": 10**19, "budget_period": "day"},
+        {"budget_nano": 5},
+        {"budget_period": "day"},
+        {"requests_per_min": 0},
+        {"tokens_per_min": 2**31},
+        {"policy": '"' + "x" * 9000 + '"'},
+    ],
+)
+async def test_senseless_limits_are_refused_and_store_nothing(terms: dict[str, Any]) -> None:
+    service, _, database = a_service()
+    with pytest.raises(InvalidField):
+        await service.create(ANN, terms=KeyTerms(name="app", **terms), scopes=["inference"])
+    assert database.keys == []
+
+
+async def test_a_limit_that_an_admin_key_could_lift_by_itself_is_refused() -> None:
+    service, _, _ = a_service()
+    for terms in (KeyTerms(name="a", budget_nano=5, budget_period="day"), KeyTerms(name="a", policy="{}")):
+        with pytest.raises(InvalidField, match="would not bind it"):
+            await service.create(ANN, terms=terms, scopes=["inference", "admin"])
+        await service.create(ANN, terms=terms, scopes=["inference", "node"])
+
+
+async def test_a_policy_is_looked_at_before_it_is_stored() -> None:
+    def refuse(text: str) -> None:
+        raise InvalidField(f"no such field in {text}", param="policy")
+
+    database = ListDatabase()
+    service = KeyService(database, KeyRing(), rng=seeded(1), check_policy=refuse)
+    with pytest.raises(InvalidField, match="no such field"):
+        await service.create(ANN, terms=KeyTerms(name="a", policy='{"colour": 1}'), scopes=["inference"])
+    assert database.keys == []

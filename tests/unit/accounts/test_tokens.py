@@ -5,27 +5,30 @@ import pytest
 from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.tokens import TOKEN_PREFIX, JoinTokens
 from sparewatt.core.errors import JoinRefused
-from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.ids import AccountId, KeyId, NodeId
 from sparewatt.core.rng import seeded
-from sparewatt.store.database import TokenVerdict
-from tests.unit.gateway.small_gateway import BORN, ListDatabase
+from sparewatt.store.database import NodeOwner, TokenVerdict
+from tests.unit.gateway.small_gateway import BORN, ListDatabase, NoPeople
 from tests.unit.inference.nodes import node_id
 
 TOKEN = "join-sw-abc"
+OWNER = AccountId("acc_owner")
 
 
 class TokenDatabase(ListDatabase):
-    def __init__(self, *, registered: bool = False, verdict: TokenVerdict = "accepted") -> None:
+    def __init__(self, *, registered: bool = False, closed: bool = False, verdict: TokenVerdict = "accepted") -> None:
         super().__init__()
+        self.closed = closed
         self.registered = registered
         self.verdict = verdict
         self.exchanged: list[tuple[bytes, NodeId]] = []
 
-    async def node_is_registered(self, node_id: NodeId) -> bool:
-        return self.registered
+    async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
+        return NodeOwner(OWNER, closed=self.closed) if self.registered else None
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
         self.exchanged.append((hashed, node_id))
+        self.registered = self.verdict == "accepted"
         return self.verdict
 
 
@@ -34,15 +37,24 @@ def tokens_over(database: TokenDatabase) -> JoinTokens:
 
 
 async def test_a_token_is_made_with_its_expiry() -> None:
-    token, expires_at = await tokens_over(TokenDatabase()).create(created_by=KeyId("key_a"), life_s=60)
+    database = TokenDatabase()
+    token, expires_at = await tokens_over(database).create(OWNER, created_by=KeyId("key_a"), life_s=60)
     assert token.startswith(TOKEN_PREFIX)
+    assert isinstance(database.people, NoPeople)
+    assert database.people.owners == [OWNER]
     assert (expires_at - BORN).total_seconds() == 60
 
 
 async def test_a_registered_node_uses_up_no_token() -> None:
     database = TokenDatabase(registered=True)
-    await tokens_over(database).admit(node_id(1), TOKEN)
+    assert await tokens_over(database).admit(node_id(1), TOKEN) == OWNER
     assert database.exchanged == []
+
+
+async def test_a_node_of_a_closed_account_is_refused() -> None:
+    with pytest.raises(JoinRefused) as caught:
+        await tokens_over(TokenDatabase(registered=True, closed=True)).admit(node_id(1), TOKEN)
+    assert caught.value.reason == "closed"
 
 
 async def test_a_new_node_is_let_in_by_a_good_token_known_only_by_its_hash() -> None:
@@ -57,7 +69,7 @@ async def test_a_new_node_without_a_token_is_refused() -> None:
     assert caught.value.reason == "no_token"
 
 
-@pytest.mark.parametrize("verdict", ["unknown", "used", "expired"])
+@pytest.mark.parametrize("verdict", ["unknown", "used", "expired", "closed"])
 async def test_a_bad_token_is_refused_with_its_reason(verdict: TokenVerdict) -> None:
     with pytest.raises(JoinRefused) as caught:
         await tokens_over(TokenDatabase(verdict=verdict)).admit(node_id(1), TOKEN)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from sparewatt.accounts import keys as accounts
+from sparewatt.accounts import principal
 from sparewatt.cli.context import SCOPES
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
@@ -56,7 +56,7 @@ def test_a_scope_that_does_not_exist_is_a_usage_error(network: FakeNetwork, run:
 
 
 def test_the_scopes_offered_are_those_of_the_network() -> None:
-    assert SCOPES == accounts.SCOPES
+    assert SCOPES == principal.SCOPES
 
 
 def test_keys_are_listed_with_their_state(network: FakeNetwork, run: Run) -> None:

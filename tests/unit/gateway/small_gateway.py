@@ -5,14 +5,21 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
+from argon2 import PasswordHasher
 
+from sparewatt.accounts.custody import Custody
+from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret
+from sparewatt.accounts.passwords import Passwords
+from sparewatt.accounts.people import People
+from sparewatt.accounts.principal import SCOPES
+from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
-from sparewatt.core.ids import KeyId, MatchId, NodeId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.routes import make_app
@@ -24,7 +31,8 @@ from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeSpecs
-from sparewatt.store.database import Database, KeyRow, StoredMatch
+from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
+from sparewatt.store.people import PeopleStore, Role
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import NOW_S
 
@@ -32,11 +40,18 @@ Client = TestClient[Request, Application]
 USER, OTHER, ADMIN = "sk-sw-user", "sk-sw-other", "sk-sw-admin"
 LENDER = "sk-sw-lender"
 BORN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+CHEAP = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+"""Worthless as a hash, and quick."""
 
 
-def key_row(name: str, secret: str, *scopes: str, version: int = 1, revoked: bool = False) -> KeyRow:
+def key_row(
+    name: str, secret: str, *scopes: str, version: int = 1, revoked: bool = False, role: Role = "user"
+) -> KeyRow:
+    """A key of an account that goes by the same name."""
     return KeyRow(
         id=KeyId(f"key_{name}"),
+        account_id=AccountId(f"acc_{name}"),
+        role=role,
         name=name,
         hash=hash_secret(secret),
         prefix=secret[:12],
@@ -47,28 +62,57 @@ def key_row(name: str, secret: str, *scopes: str, version: int = 1, revoked: boo
     )
 
 
+class NoPeople(PeopleStore):
+    """Nobody signed up; what routes for keys and nodes ask of it."""
+
+    def __init__(self) -> None:
+        self.owners: list[AccountId] = []
+
+    async def make_owner(self, account_id: AccountId) -> bool:
+        self.owners.append(account_id)
+        return True
+
+
 class ListDatabase(Database):
     """Answers what the routes ask, from lists."""
 
     def __init__(self) -> None:
+        self.people = NoPeople()
         self.keys: list[KeyRow] = []
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
         self.matches: dict[MatchId, StoredMatch] = {}
         self.on_save: Callable[[], None] = lambda: None
 
     async def insert_key(
-        self, *, key_id: KeyId, name: str, hashed: bytes, prefix: str, scopes: Sequence[str]
-    ) -> KeyRow:
-        row = KeyRow(key_id, name, hashed, prefix, tuple(scopes), BORN, None, len(self.keys) + 1)
+        self,
+        *,
+        key_id: KeyId,
+        account_id: AccountId,
+        hashed: bytes,
+        prefix: str,
+        scopes: Sequence[str],
+        terms: KeyTerms,
+    ) -> KeyRow | None:
+        row = KeyRow(
+            id=key_id,
+            account_id=account_id,
+            role="user",
+            hash=hashed,
+            prefix=prefix,
+            scopes=tuple(scopes),
+            created_at=BORN,
+            version=len(self.keys) + 1,
+            **asdict(terms),
+        )
         self.keys.append(row)
         return row
 
-    async def list_keys(self, *, limit: int = 1000) -> list[KeyRow]:
-        return self.keys[:limit]
+    async def list_keys(self, account_id: AccountId | None, *, limit: int = 1000) -> list[KeyRow]:
+        return [row for row in self.keys if account_id in (None, row.account_id)][:limit]
 
-    async def revoke_key(self, key_id: KeyId) -> KeyRow | None:
+    async def revoke_key(self, key_id: KeyId, *, account_id: AccountId | None) -> KeyRow | None:
         for at, row in enumerate(self.keys):
-            if row.id == key_id:
+            if row.id == key_id and account_id in (None, row.account_id):
                 self.keys[at] = replace(row, revoked_at=BORN, version=row.version + 100)
                 return self.keys[at]
         return None
@@ -76,7 +120,9 @@ class ListDatabase(Database):
     async def keys_changed_since(self, version: int) -> list[KeyRow]:
         return [row for row in self.keys if row.version > version]
 
-    async def insert_join_token(self, hashed: bytes, *, created_by: KeyId, life_s: float) -> dt.datetime:
+    async def insert_join_token(
+        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+    ) -> dt.datetime:
         return BORN + dt.timedelta(seconds=life_s)
 
     async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
@@ -98,7 +144,8 @@ def make_services(table: NodeTable | None = None) -> Services:
     tokens = JoinTokens(database, rng=rng)
     desk = LinkDesk(table=table, tokens=tokens, hosts=frozenset({"127.0.0.1:1"}), health=health, clock=clock, rng=rng)
     ring.put([key_row("user", USER, "inference"), key_row("other", OTHER, "inference")])
-    ring.put([key_row("admin", ADMIN, "inference", "node", "admin"), key_row("lender", LENDER, "node")])
+    ring.put([key_row("admin", ADMIN, *SCOPES, role="operator"), key_row("lender", LENDER, "node")])
+    desk.owners = {row.id: AccountId("acc_lender") for row in table}
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
     return Services(
@@ -106,6 +153,9 @@ def make_services(table: NodeTable | None = None) -> Services:
         database=database,
         ring=ring,
         keys=KeyService(database, ring, rng=rng),
+        people=People(database.people, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        sessions=Sessions(database.people, clock=clock, rng=rng),
+        doors=Doors(signups_per_address_hour=5, clock=clock),
         tokens=tokens,
         table=table,
         desk=desk,
@@ -115,6 +165,8 @@ def make_services(table: NodeTable | None = None) -> Services:
         clock=clock,
         rng=rng,
         started_unix_s=1_700_000_000.0,
+        root_url="http://127.0.0.1:1",
+        origins=frozenset({"http://127.0.0.1:1"}),
     )
 
 

@@ -41,7 +41,8 @@ def test_no_name_is_used_twice() -> None:
 
 
 def test_every_query_is_asked_and_every_question_has_one() -> None:
-    source = resources.files("sparewatt.store").joinpath("database.py").read_text(encoding="utf-8")
+    files = [file for file in resources.files("sparewatt.store").iterdir() if file.name.endswith(".py")]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     assert set(re.findall(r'(?:sql|_pool\.(?:rows?|value|do))\("(\w+)"', source)) == set(queries._all())
 
 

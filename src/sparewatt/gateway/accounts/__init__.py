@@ -1,1 +1,1 @@
-"""Routes for keys and join tokens."""
+"""Routes for people, their keys and join tokens, and for operators."""

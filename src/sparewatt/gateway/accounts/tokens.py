@@ -1,4 +1,4 @@
-"""POST /v1/join-tokens: a token with which one node may join."""
+"""POST /v1/join-tokens: a token with which one node may join, for the account that asks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ class NewToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def create_token(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    key = authenticate(request, services.ring, "node")
+    who = await authenticate(request, "node")
     wanted = await read_json(request, NewToken, limit=CONTROL_BODY_BYTES_MAX)
-    token, expires_at = await services.tokens.create(created_by=key.id, life_s=wanted.life_s)
+    made_by = who.key.id if who.key is not None else None
+    token, expires_at = await services.tokens.create(who.account_id, created_by=made_by, life_s=wanted.life_s)
+    if who.role == "user":  # and from now on an owner
+        services.sessions.forget(who.account_id)
+        await services.keys.sync()
     return json_reply({"token": token, "expires_at": expires_at.timestamp()}, status=201)

@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
+from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import MatchNotFound
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId, new_id
 from sparewatt.core.limits import (
@@ -42,7 +43,7 @@ class MatchQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def dry_run(request: web.Request) -> web.StreamResponse:
     """Who would serve it, or why nobody; nothing is sent and nothing is kept."""
     services = services_of(request)
-    authenticate(request, services.ring, "inference")
+    await authenticate(request, "inference")
     asked = await read_json(request, MatchQuestion, limit=CONTROL_BODY_BYTES_MAX)
     model = ModelId(asked.model)
     typical = services.table.typical_output_tokens(model)
@@ -61,17 +62,21 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
 
 
 async def show_match(request: web.Request) -> web.StreamResponse:
-    """An explanation belongs to the key that made the request, and to operators."""
+    """An explanation belongs to the account that made the request, and to operators."""
     services = services_of(request)
-    key = authenticate(request, services.ring, "inference")
+    who = await authenticate(request, "inference")
     wanted = request.match_info["match_id"]
     found = await _find(wanted, services)
-    if found is None or (found.key_id != key.id and "admin" not in key.scopes):
+    if found is None or not _is_theirs(found, who, services):
         raise MatchNotFound(
             f"There is no match {wanted[:60]!r}. The last {MATCHES_KEPT:,} are kept; "
             f"failures, and one in {ONE_IN}, for {MATCHES_STORED_DAYS} days."
         )
     return web.Response(body=found.explanation, content_type="application/json")
+
+
+def _is_theirs(found: Found, who: Principal, services: Services) -> bool:
+    return who.is_operator or services.ring.account_of(found.key_id) == who.account_id
 
 
 class Found(NamedTuple):

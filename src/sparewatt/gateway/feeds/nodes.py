@@ -18,14 +18,14 @@ from sparewatt.protocol.node import ModelReport, Speed
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    authenticate(request, services.ring, "inference")
+    await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
     return json_reply(listing([describe_node(row, services) for row in rows]))
 
 
 async def show_node(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    authenticate(request, services.ring, "inference")
+    await authenticate(request, "inference")
     wanted = request.match_info["node_id"]
     row = services.table.get(NodeId(wanted.lower()))
     if row is None:

@@ -6,11 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
-from sparewatt.accounts.keys import require_scope
-from sparewatt.core.errors import InvalidField, NotFound
+from sparewatt.accounts.principal import Principal, require_scope
+from sparewatt.core.errors import InvalidField, NotAllowed, NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
-from sparewatt.gateway.http import json_reply
+from sparewatt.gateway.http import identify, json_reply
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.dispatch.why import Losses, Why, look_back, sentences
 from sparewatt.inference.matcher.model import NodeRow
@@ -20,14 +20,20 @@ LOOKED_BACK_DEFAULT = 1_000
 
 
 async def show_why(request: web.Request) -> web.StreamResponse:
-    """For keys that may lend nodes, and for operators. The node goes by its address or by its name."""
+    """For the node's owner, and for operators. The node goes by its address or by its name."""
     services = services_of(request)
-    key = services.ring.authenticate(request.headers.get("authorization"))
-    if "admin" not in key.scopes:
-        require_scope(key, "node")
+    who = await identify(request)
+    if not who.is_operator:
+        require_scope(who, "node")
     count = _count(request.query.get("last"))
     row = find_node(services.table, request.match_info["node_id"])
+    _refuse_others(row, who, services)
     return json_reply(describe_why(row, services, count=count))
+
+
+def _refuse_others(row: NodeRow, who: Principal, services: Services) -> None:
+    if not who.is_operator and services.desk.owners.get(row.id) != who.account_id:
+        raise NotAllowed("This node belongs to another account. Only its owner may ask why it gets no jobs.")
 
 
 def find_node(table: NodeTable, wanted: str) -> NodeRow:

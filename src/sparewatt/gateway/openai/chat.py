@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
-from sparewatt.core.ids import MatchId, ModelId, new_id
+from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
 from sparewatt.core.limits import CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import authenticate, error_headers, error_reply, json_reply, read_body
 from sparewatt.gateway.openai.sink import BufferedSink
@@ -22,7 +22,6 @@ from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 from sparewatt.protocol.openai import ChatRequest, error_body, for_node, parse_chat
-from sparewatt.store.database import KeyRow
 
 POLICY_HEADER = "x-sparewatt-policy"
 PRIORITY_HEADER = "x-sparewatt-priority"
@@ -32,13 +31,13 @@ _WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    key = authenticate(request, services.ring, "inference")
+    who = await authenticate(request, "inference")
     if services.stopping:
         raise ShuttingDown("This gateway is stopping. Try again in a moment.", retry_after_s=2)
     policy = policy_named(request.headers.get(POLICY_HEADER, services.settings.policy))
     priority = priority_named(request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value), param=PRIORITY_HEADER)
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
-    job = make_job(parse_chat(body), body, key=key, services=services)
+    job = make_job(parse_chat(body), body, key_id=who.key_id, services=services)
     errand = Errand(job, policy=policy, priority=priority, services=services)
     try:
         return await _reply(request, errand)
@@ -106,7 +105,7 @@ def policy_named(name: str) -> Policy:
         ) from None
 
 
-def make_job(chat: ChatRequest, body: bytes, *, key: KeyRow, services: Services) -> Job:
+def make_job(chat: ChatRequest, body: bytes, *, key_id: KeyId, services: Services) -> Job:
     size = size_of(map(bytes, chat.messages))
     model = ModelId(chat.model)
     typical = services.table.typical_output_tokens(model)
@@ -120,7 +119,7 @@ def make_job(chat: ChatRequest, body: bytes, *, key: KeyRow, services: Services)
     )
     return Job(
         match=match,
-        key_id=key.id,
+        key_id=key_id,
         body=_for_node(body, stream=streams),
         stream=streams,
         wants_usage=chat.wants_usage,

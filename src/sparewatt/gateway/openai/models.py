@@ -17,14 +17,14 @@ from sparewatt.protocol.node import ModelReport
 
 async def list_models(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    authenticate(request, services.ring, "inference")
+    await authenticate(request, "inference")
     reports = _reports_by_model(services)
     return json_reply(listing([_describe(m, reports[m], services) for m in sorted(reports)]))
 
 
 async def show_model(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    authenticate(request, services.ring, "inference")
+    await authenticate(request, "inference")
     wanted = request.match_info["model"]
     reports = _reports_by_model(services)
     if wanted not in reports:

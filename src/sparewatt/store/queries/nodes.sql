@@ -1,21 +1,31 @@
 -- name: list_nodes
-SELECT id, last_seen_at, specs FROM nodes ORDER BY id LIMIT $1
+SELECT id, account_id, last_seen_at, specs FROM nodes ORDER BY id LIMIT $1
 
--- name: node_is_registered
-SELECT EXISTS (SELECT 1 FROM nodes WHERE id = $1)
+-- name: find_node_owner
+SELECT n.account_id, a.closed_at IS NOT NULL AS closed
+FROM nodes n JOIN accounts a ON a.id = n.account_id WHERE n.id = $1
 
 -- name: insert_join_token
-INSERT INTO join_tokens (hash, created_by, expires_at)
-VALUES ($1, $2, now() + make_interval(secs => $3)) RETURNING expires_at
+INSERT INTO join_tokens (hash, account_id, created_by, expires_at)
+VALUES ($1, $2, $3, now() + make_interval(secs => $4)) RETURNING expires_at
 
 -- name: look_at_join_token
-SELECT used_at, expires_at <= now() AS expired FROM join_tokens WHERE hash = $1 FOR UPDATE
+SELECT t.account_id, t.used_at, t.expires_at <= now() AS expired, a.closed_at IS NOT NULL AS closed
+FROM join_tokens t JOIN accounts a ON a.id = t.account_id WHERE t.hash = $1 FOR UPDATE OF t
 
 -- name: use_join_token
 UPDATE join_tokens SET used_at = now(), used_by = $2 WHERE hash = $1
 
 -- name: register_node
-INSERT INTO nodes (id) VALUES ($1) ON CONFLICT (id) DO NOTHING
+INSERT INTO nodes (id, account_id) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
+
+-- name: move_nodes
+-- From one account to another.
+UPDATE nodes SET account_id = $3 WHERE id = ANY ($1::text[]) AND account_id = $2
+
+-- name: nodes_of_closed_accounts
+-- Of those closed lately: a gateway that lost more than an hour has lost its links as well.
+SELECT n.id FROM nodes n JOIN accounts a ON a.id = n.account_id WHERE a.closed_at > now() - interval '1 hour'
 
 -- name: save_nodes
 -- One statement for all nodes that changed since the last time.

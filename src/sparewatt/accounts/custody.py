@@ -1,0 +1,102 @@
+"""Chain keys that a gateway holds for accounts without a wallet: made here, and stored only sealed.
+
+Sealed means AES-256-GCM under a key derived from the network's secret, bound to the account's id: a row that is copied
+to another account does not open. Who has both the secret and the database has the keys; neither alone is enough.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from Crypto.Cipher import AES
+from Crypto.Cipher._mode_gcm import GcmMode
+from Crypto.Hash import SHA256
+from Crypto.Protocol.KDF import HKDF
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import AccountId
+from sparewatt.core.rng import Rng
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.people import PeopleStore
+
+SECRET_BYTES = 32
+_FORM = b"\x01"  # how it is sealed, should that ever change
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
+_BATCH = 100
+
+
+class ChainKey(NamedTuple):
+    address: str
+    sealed: bytes
+
+
+class Custody:
+    """Makes, seals and opens chain keys."""
+
+    def __init__(self, secret: bytes, *, rng: Rng) -> None:
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"the network's secret has {SECRET_BYTES} bytes")
+        self._sealing_key = _derive(secret, b"sparewatt chain keys")
+        self.fingerprint = _derive(secret, b"sparewatt secret fingerprint")
+        self._rng = rng
+
+    def make(self, account_id: AccountId) -> ChainKey:
+        key = SigningKey.generate(rng=self._rng)
+        return ChainKey(key.address, self._seal(account_id, bytes.fromhex(key.secret_hex())))
+
+    def open(self, account_id: AccountId, sealed: bytes) -> SigningKey:
+        """Raises ValueError if it was sealed for another account, under another secret, or changed since."""
+        form, nonce = sealed[:1], sealed[1 : 1 + _NONCE_BYTES]
+        if form != _FORM:
+            raise ValueError("sealed in a form that this version does not know")
+        cipher = self._cipher(account_id, nonce)
+        return SigningKey(cipher.decrypt_and_verify(sealed[1 + _NONCE_BYTES : -_TAG_BYTES], sealed[-_TAG_BYTES:]))
+
+    def _seal(self, account_id: AccountId, secret: bytes) -> bytes:
+        nonce = self._rng.randbytes(_NONCE_BYTES)
+        text, tag = self._cipher(account_id, nonce).encrypt_and_digest(secret)
+        return _FORM + nonce + text + tag
+
+    def _cipher(self, account_id: AccountId, nonce: bytes) -> GcmMode:
+        cipher = AES.new(self._sealing_key, AES.MODE_GCM, nonce=nonce, mac_len=_TAG_BYTES)
+        cipher.update(account_id.encode())
+        return cipher
+
+
+def _derive(secret: bytes, purpose: bytes) -> bytes:
+    derived = HKDF(secret, 32, b"", SHA256, context=purpose)
+    if not isinstance(derived, bytes):
+        raise TypeError("one key was asked for")
+    return derived
+
+
+def read_secret(text: str) -> bytes:
+    """The network's secret as an operator writes it. Raises StartupError, which does not repeat it."""
+    try:
+        secret = bytes.fromhex(text.strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != SECRET_BYTES:
+        raise StartupError("SPAREWATT_SECRET is 64 hex digits. Make one with 'openssl rand -hex 32'.")
+    return secret
+
+
+async def check_secret(people: PeopleStore, custody: Custody) -> None:
+    """Refuse to work beside chain keys that this secret cannot open. Raises StartupError."""
+    if await people.secret_fingerprint(ours=custody.fingerprint) != custody.fingerprint:
+        raise StartupError(
+            "This gateway has another secret than the network it belongs to, and could not open its accounts' chain "
+            "keys. Copy the file 'secret' from the data directory of the first gateway, or set SPAREWATT_SECRET."
+        )
+
+
+async def fill_missing(people: PeopleStore, custody: Custody) -> int:
+    """Give a chain key to accounts that were made where the secret was not at hand. Returns how many."""
+    filled = 0
+    while account_ids := await people.accounts_without_chain_key(limit=_BATCH):
+        for account_id in account_ids:
+            made = custody.make(account_id)
+            await people.set_chain_key(account_id, address=made.address, sealed=made.sealed)
+        filled += len(account_ids)
+    return filled

@@ -1,0 +1,76 @@
+"""The doors that anybody may knock at, signing up, logging in and asking for a reset, and how often they may.
+
+Counted per address and, where one is named, per e-mail. Memory only: a restart forgives.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from sparewatt.accounts.limits import Buckets
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import RateLimited
+from sparewatt.core.limits import RETRY_AFTER_S_MAX
+
+_HOUR_S = 3600.0
+_MIN_S = 60.0
+_IPV6_SITE_BITS = 64
+
+
+class Door:
+    """One of them."""
+
+    def __init__(self, doing: str, *, by_address: Buckets, by_email: Buckets, clock: Clock) -> None:
+        self._doing = doing
+        self._by_address = by_address
+        self._by_email = by_email
+        self._clock = clock
+
+    def knock(self, *, address: str, email: str = "") -> None:
+        """Raises RateLimited with when to come back."""
+        now_s = self._clock.now_s()
+        wait_s = self._by_address.take(network_of(address), now_s=now_s)
+        if wait_s == 0.0 and email:
+            wait_s = self._by_email.take(email, now_s=now_s)
+        if wait_s:
+            raise RateLimited(
+                f"Too many tries at {self._doing}. Try again in {_said(wait_s)}.",
+                retry_after_s=min(wait_s, RETRY_AFTER_S_MAX),
+            )
+
+
+class Doors:
+    def __init__(self, *, signups_per_address_hour: int, clock: Clock) -> None:
+        signups = Buckets(burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S)
+        self.signup = Door(
+            "signing up", by_address=signups, by_email=Buckets(burst=10, per_s=10 / _HOUR_S), clock=clock
+        )
+        self.login = Door(
+            "logging in",
+            by_address=Buckets(burst=30, per_s=30 / _MIN_S),
+            by_email=Buckets(burst=10, per_s=1 / _MIN_S),
+            clock=clock,
+        )
+        self.reset = Door(
+            "resetting a password",
+            by_address=Buckets(burst=20, per_s=20 / _HOUR_S),
+            by_email=Buckets(burst=3, per_s=3 / _HOUR_S),
+            clock=clock,
+        )
+
+
+def network_of(address: str) -> str:
+    """Whom to count an address for: itself, or in IPv6 its site, since whoever has one address there has many."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_SITE_BITS), strict=False))
+
+
+def _said(wait_s: float) -> str:
+    return f"{wait_s:.0f} s" if wait_s < 2 * _MIN_S else f"{wait_s / _MIN_S:.0f} minutes"

@@ -1,0 +1,35 @@
+"""The session's cookie: out of reach of scripts and of other sites, and over TLS tied to this very host."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from sparewatt.core.limits import SESSION_LIFE_S
+from sparewatt.gateway.settings import GatewaySettings
+
+_NAME = "sparewatt_session"
+
+
+def is_secure(settings: GatewaySettings) -> bool:
+    return (settings.public_url or "").lower().startswith("https://")
+
+
+def cookie_name(settings: GatewaySettings) -> str:
+    """With `__Host-` a browser itself sees to it that no other host, and no plain HTTP, can set it."""
+    return f"__Host-{_NAME}" if is_secure(settings) else _NAME
+
+
+def set_cookie(reply: web.Response, token: str, settings: GatewaySettings) -> None:
+    reply.set_cookie(
+        cookie_name(settings),
+        token,
+        max_age=int(SESSION_LIFE_S),
+        path="/",
+        httponly=True,
+        secure=is_secure(settings),
+        samesite="Strict",
+    )
+
+
+def clear_cookie(reply: web.Response, settings: GatewaySettings) -> None:
+    reply.del_cookie(cookie_name(settings), path="/", httponly=True, secure=is_secure(settings), samesite="Strict")

@@ -1,0 +1,60 @@
+"""The network's secret: given by the operator, or made once and kept in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from sparewatt.accounts.custody import SECRET_BYTES, read_secret
+from sparewatt.core.errors import StartupError
+from sparewatt.core.rng import Rng
+from sparewatt.gateway.settings import GatewaySettings
+
+SECRET_FILE = "secret"  # noqa: S105 (a file's name)
+
+
+def network_secret(settings: GatewaySettings, rng: Rng) -> bytes:
+    """Raises StartupError, which never shows it."""
+    if settings.secret is not None:
+        return read_secret(settings.secret)
+    path = settings.data.expanduser() / SECRET_FILE
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_unless_there(path, rng.randbytes(SECRET_BYTES).hex())
+        return _read(path)
+    except OSError as error:
+        raise StartupError(f"Cannot keep the network's secret in {path}: {error.strerror}. Set --data.") from None
+
+
+def _make_unless_there(path: Path, text: str) -> None:
+    """Whole or not at all, and never over one that is there: it would lock every chain key away."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _link_unless_there(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _link_unless_there(fresh: Path, path: Path) -> None:
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        return
+
+
+def _read(path: Path) -> bytes:
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise StartupError(f"Others may read {path}. Run 'chmod 600 {path}'.")
+    try:
+        secret = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != SECRET_BYTES:
+        raise StartupError(f"{path} is damaged. Restore it from a backup: the accounts' chain keys need it.")
+    return secret
