@@ -26,6 +26,7 @@ from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
@@ -50,6 +51,7 @@ COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
 MAIL_PAUSE_S = 0.1
+MONEY_S = 600.0
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
@@ -90,6 +92,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
     rules = DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s)
+    money = make_desk(settings, database, clock=clock)
     services = Services(
         settings=settings,
         database=database,
@@ -105,6 +108,8 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         dispatcher=Dispatcher(
             table=table, links=desk.links, health=health, rules=rules, seed=settings.seed, clock=clock
         ),
+        money=money,
+        signup_hook=money.credits,
         health=health,
         clock=clock,
         rng=rng,
@@ -113,6 +118,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         origins=own_origins(settings, port=port),
         mailer=Mailer(mail_server) if mail_server is not None else None,
     )
+    await money.open()
     await services.keys.sync()
     for node in await database.list_nodes():
         desk.owners[node.id] = node.account_id
@@ -200,6 +206,7 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
         ]
         await stop.wait()

@@ -5,7 +5,6 @@ Every step has a cause that makes it happen once. Who may ask for which is decid
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from sparewatt.core.errors import InsufficientCredits, InvalidField
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.limits import OWNERS_REDEEMED_AT_ONCE, TRANSFER_NANO_MAX
 from sparewatt.core.log import Log
-from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
+from sparewatt.core.money import Nano, format_usd
 from sparewatt.ledger import chart, rules
 from sparewatt.ledger.budgets import period_start
 from sparewatt.ledger.deposits import Arrival
@@ -30,10 +29,11 @@ _DAY_S = 86_400.0
 class CreditRules:
     """What the operator decides about free money."""
 
-    signup: Nano = Nano(NANO_PER_USD)
-    promo_days: float = 30.0
-    grants_per_address_day: int = 3
-    treasury_daily: Nano = Nano(0)
+    signup: Nano
+    promo_days: float
+    grants_per_address_day: int
+    treasury_daily: Nano
+    """What of the treasury may become payable per day."""
 
 
 @dataclass(frozen=True, slots=True)

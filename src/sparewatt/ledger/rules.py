@@ -130,7 +130,7 @@ def expired_promo(balance: int, unexpired_grants: Iterable[int]) -> Nano:
 
 
 def treasury_allowance(*, daily: int, day_part: float, redeemed_today: int, treasury: int) -> Nano:
-    """What may be redeemed now. The day's budget comes free as the day goes, so that nobody takes it all at midnight."""
+    """What may be redeemed now. A day's budget comes free as the day goes: nobody takes it all at midnight."""
     released = int(daily * min(1.0, max(0.0, day_part)))
     return Nano(max(0, min(released - redeemed_today, treasury)))
 

@@ -1,4 +1,4 @@
-"""Merkle trees: one rule for bids, snapshots and payouts, the same as that of the contracts (`contracts/modules/tree.vy`).
+"""Merkle trees: one rule for bids, snapshots and payouts. The contracts have the same (`contracts/modules/tree.vy`).
 
 A node is keccak256(0x01 ‖ left ‖ right). Leaves are padded with zeros to the next power of two. A path lists siblings
 bottom up, one per level; the bits of the index say the side. No leaf: root 0. One leaf: the root is the leaf.

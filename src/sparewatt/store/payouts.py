@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
@@ -153,9 +154,9 @@ def _batch_values(batch: BatchRow) -> tuple[object, ...]:
     return (batch.epoch, batch.unix_s, batch.root, batch.leaves, batch.promised_micro, batch.added_micro)
 
 
-def _unix(values: dict[str, object], *names: str) -> dict[str, object]:
+def _unix(values: dict[str, Any], *names: str) -> dict[str, Any]:
     """Moments as Unix seconds: `at` becomes `unix_s`, `posted_at` becomes `posted_unix_s`."""
     for name in names:
-        moment = values.pop(name)
-        values[name.removesuffix("at") + "unix_s"] = moment.timestamp() if isinstance(moment, dt.datetime) else None
+        moment: dt.datetime | None = values.pop(name)
+        values[name.removesuffix("at") + "unix_s"] = moment.timestamp() if moment is not None else None
     return values
