@@ -9,9 +9,6 @@ from sparewatt.core.rng import Rng
 NodeId = NewType("NodeId", str)
 """A node's secp256k1 address, lower case: `0x` and 40 hex digits."""
 
-AccountId = NewType("AccountId", str)
-"""Who pays and who earns: `acc_…`."""
-
 KeyId = NewType("KeyId", str)
 """Names an API key without being one: `key_…`."""
 

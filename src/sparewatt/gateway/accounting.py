@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,11 @@ from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_priva
 
 _log = Log("sparewatt.gateway")
 JOURNALS = "journals"
+POST_S = 0.5
+PROGRESS_S = 0.25
+PURSES_S = 1.0
+RECEIPTS_S = 1.0
+Chore = tuple[float, Callable[[], Awaitable[None]], str]
 KEY_FILE = "gateway.key"
 
 
@@ -49,9 +54,21 @@ class Accounting:
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
 
+def chores(accounting: Accounting | None) -> list[Chore]:
+    """What the books need done in the background: how often, what, and what it is called."""
+    if accounting is None:
+        return []
+    return [
+        (POST_S, accounting.ledger.flush, "books_post"),
+        (PROGRESS_S, accounting.metering.note_progress, "books_progress"),
+        (PURSES_S, accounting.ledger.tend_purses, "purses"),
+        (RECEIPTS_S, accounting.metering.receipts.settle, "receipts"),
+    ]
+
+
 async def open_accounting(data: Path, books: Books, *, clock: Clock, rng: Rng) -> Accounting:
     """Settle what others left, then open a journal of our own. Raises StartupError."""
-    root = await asyncio.to_thread(make_private_dir, data.expanduser() / JOURNALS)
+    root = await asyncio.to_thread(lambda: make_private_dir(data.expanduser() / JOURNALS))
     for orphan in await asyncio.to_thread(lambda: list(_orphans(root))):
         await _settle(orphan, books, clock=clock)
     instance = new_id("gw", rng=rng)

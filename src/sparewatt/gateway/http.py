@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from sparewatt.accounts.limits import Meter
 from sparewatt.accounts.principal import Principal, Scope, by_key, by_session, require_operator, require_scope
 from sparewatt.accounts.sessions import CSRF_HEADER, refuse_foreign_origin, refuse_forgery
 from sparewatt.core.errors import (
@@ -23,6 +24,7 @@ from sparewatt.core.errors import (
     InvalidJson,
     MethodNotAllowed,
     NotFound,
+    RateLimited,
     SparewattError,
     Unprocessable,
 )
@@ -36,6 +38,7 @@ from sparewatt.protocol.openai import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID = web.RequestKey("request_id", str)
+METER = web.RequestKey("meter", Meter)
 _log = Log("sparewatt.gateway")
 _rng = SystemRng()
 _T = TypeVar("_T")
@@ -108,21 +111,47 @@ def _route(request: web.Request) -> str:
     return resource.canonical if resource else "unknown"
 
 
-async def add_request_id(request: web.Request, response: web.StreamResponse) -> None:
+async def add_own_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """On every reply: its id, and what is left of the key's limits."""
     response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
+    meter = request.get(METER)
+    if meter is not None:
+        response.headers.update(meter.headers(services_of(request).clock.now_s()))
 
 
 async def authenticate(request: web.Request, scope: Scope) -> Principal:
-    """Who is asking, by key or by cookie, and whether they may. Raises NotAuthenticated or NotAllowed."""
+    """Who is asking, by key or by cookie, and whether they may. Raises NotAuthenticated, NotAllowed or RateLimited."""
     who = await identify(request)
     require_scope(who, scope)
+    admit_rate(request, who)
     return who
 
 
 async def authenticate_operator(request: web.Request) -> Principal:
     who = await identify(request)
     require_operator(who)
+    admit_rate(request, who)
     return who
+
+
+def admit_rate(request: web.Request, who: Principal, *, tokens: int = 0) -> None:
+    """Charge a request to its key and its address, or raise RateLimited. The reply's headers tell what is left."""
+    services, key = services_of(request), who.key
+    limits, now_s = services.limits, services.clock.now_s()
+    meter = request[METER] = limits.key_meter(
+        who.key_id,
+        now_s=now_s,
+        requests_per_min=key.requests_per_min if key is not None else None,
+        tokens_per_min=key.tokens_per_min if key is not None else None,
+    )
+    address = limits.address_meter(address_of(request, services), now_s=now_s)
+    denial = limits.admit(meter, address, tokens=tokens, now_s=now_s)
+    if denial is not None:
+        wait_s = max(1.0, denial.retry_after_s)
+        raise RateLimited(
+            f"This {denial.who} has used up its {denial.what} per minute. Come back in {wait_s:.0f} s.",
+            retry_after_s=wait_s,
+        )
 
 
 async def identify(request: web.Request) -> Principal:

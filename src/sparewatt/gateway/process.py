@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from sparewatt.accounts.custody import Custody, check_secret, fill_missing
 from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.limits import RateLimits
 from sparewatt.accounts.mail import Mailer, read_mail_server
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.people import People
@@ -23,6 +24,7 @@ from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.gateway.accounting import chores, open_accounting
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
@@ -37,6 +39,7 @@ from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.link.handshake import host_of
 from sparewatt.store.database import Database
 from sparewatt.supervisor.signals import stop_event
@@ -92,6 +95,12 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
     rules = DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s)
+    accounting = (
+        await open_accounting(settings.data, database.books, clock=clock, rng=rng) if settings.billing else None
+    )
+    if accounting is not None:
+        desk.take_receipt = accounting.metering.receipts.on_receipt
+        accounting.metering.receipts.send = desk.countersign
     money = make_desk(settings, database, clock=clock)
     services = Services(
         settings=settings,
@@ -116,14 +125,22 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         started_unix_s=clock.unix_s(),
         root_url=own_root_url(settings, port=port),
         origins=own_origins(settings, port=port),
+        limits=RateLimits(
+            requests_per_min=settings.requests_per_min,
+            tokens_per_min=settings.tokens_per_min,
+            address_requests_per_min=settings.address_requests_per_min,
+            address_tokens_per_min=settings.address_tokens_per_min,
+        ),
+        prices=PriceCaps(table.median_price, clock=clock),
+        accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
     )
-    await money.open()
     await services.keys.sync()
     for node in await database.list_nodes():
         desk.owners[node.id] = node.account_id
         if node.specs is not None:
             table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
+            table.set_owner(node.id, node.account_id)
     return services
 
 
@@ -208,6 +225,10 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
+            *(
+                tasks.create_task(_every(pause_s, work, name=name))
+                for pause_s, work, name in chores(services.accounting)
+            ),
         ]
         await stop.wait()
         await _drain(services)
@@ -296,5 +317,7 @@ async def _drain(services: Services) -> None:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: store_matches(services), name="matches_store")
+    if services.accounting is not None:
+        await _once(services.accounting.close, name="books_close")
     services.desk.say_goodbye("the gateway is stopping")
     await asyncio.sleep(0)

@@ -6,8 +6,9 @@ from aiohttp import web
 
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
-from sparewatt.gateway.http import add_request_id, answer_errors
-from sparewatt.gateway.money import books, credits, earnings, payouts, usage
+from sparewatt.gateway.http import add_own_headers, answer_errors
+from sparewatt.gateway.money import books, earnings, payouts, usage
+from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, models
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
@@ -16,7 +17,7 @@ from sparewatt.protocol.link import LINK_PATH
 def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[SERVICES] = services
-    app.on_response_prepare.append(add_request_id)
+    app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
@@ -46,10 +47,10 @@ def make_app(services: Services) -> web.Application:
             web.patch("/v1/keys/{key_id}", keys.limit_key),
             web.delete("/v1/keys/{key_id}", keys.revoke_key),
             web.post("/v1/join-tokens", tokens.create_token),
-            web.get("/v1/credits", credits.show_credits),
-            web.post("/v1/credits/grant", credits.grant_credits),
-            web.post("/v1/credits/deposit", credits.deposit_credits),
-            web.get("/v1/key", credits.show_key),
+            web.get("/v1/credits", credit.show_credits),
+            web.post("/v1/credits/grant", credit.grant_credits),
+            web.post("/v1/credits/deposit", credit.deposit_credits),
+            web.get("/v1/key", credit.show_key),
             web.get("/v1/usage", usage.show_usage),
             web.get("/v1/generation", usage.show_generation),
             web.get("/v1/earnings", earnings.show_earnings),
@@ -59,8 +60,8 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/payouts/batches", payouts.make_batch),
             web.get("/v1/payouts/batches/{epoch}", payouts.show_batch),
             web.get("/v1/payouts/batches/{epoch}/proof", payouts.show_proof),
-            web.get("/v1/treasury", credits.show_treasury),
-            web.post("/v1/treasury/fund", credits.fund_treasury),
+            web.get("/v1/treasury", credit.show_treasury),
+            web.post("/v1/treasury/fund", credit.fund_treasury),
             web.get("/v1/ledger/audit", books.audit),
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/", status.show_status),

@@ -8,12 +8,14 @@ from aiohttp import web
 
 from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.limits import RateLimits
 from sparewatt.accounts.mail import Mailer
 from sparewatt.accounts.people import NothingElse, People, SignupHook
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
+from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.settings import GatewaySettings
@@ -21,6 +23,7 @@ from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.store.database import Database
 
 
@@ -47,6 +50,10 @@ class Services:
     """The address that people use, without a slash at its end."""
     origins: frozenset[str]
     """Where pages of ours come from, as a browser says it."""
+    limits: RateLimits
+    prices: PriceCaps
+    accounting: Accounting | None = None
+    """None on a network without books."""
     mailer: Mailer | None = None
     signup_hook: SignupHook = field(default_factory=NothingElse)
     stopping: bool = False

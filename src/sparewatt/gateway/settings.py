@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sparewatt.accounts.people import SignupMode
+from sparewatt.core.limits import REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
+PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class GatewaySettings:
     port_file: Path | None = None
     """Written with the port when listening; for supervisors that ask for port 0."""
     data: Path = Path("~/.local/share/sparewatt/gateway")
-    """Where the network's secret is kept, unless `secret` is given."""
+    """Where the journals of its gateways are kept, and the network's secret, unless `secret` is given."""
     secret: str | None = field(default=None, repr=False)
     """What chain keys are sealed under: 64 hex digits, the same for every gateway of a network."""
     signup: SignupMode | None = None
@@ -42,6 +44,14 @@ class GatewaySettings:
     """A proxy in front adds the client's address as the last of X-Forwarded-For. Without one, anybody could."""
     smtp_url: str | None = field(default=None, repr=False)
     smtp_from: str | None = None
+    billing: bool = True
+    """Without it nothing is held, charged or earned: for a network among friends."""
+    requests_per_min: PerMinute = REQUESTS_PER_MIN_DEFAULT
+    tokens_per_min: PerMinute = TOKENS_PER_MIN_DEFAULT
+    """What a key may use where its own limits say nothing."""
+    address_requests_per_min: PerMinute = 2 * REQUESTS_PER_MIN_DEFAULT
+    address_tokens_per_min: PerMinute = 2 * TOKENS_PER_MIN_DEFAULT
+    """What all keys together may use from one address."""
     development: bool = False
     """A network to try things on: anybody may deposit test money, and the treasury is filled with it."""
     signup_credit_usd: str = "1"

@@ -110,7 +110,7 @@ class Credits:
         """The operator's word that so much is there for those who served free credits."""
         lines = rules.fund_treasury(checked_transfer(nano))
         return await self._books.post_transfer(
-            self._transfer(f"fund:{reference}", "fund", NETWORK_ACCOUNT, nano, lines)
+            self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines)
         )
 
     def _grant(

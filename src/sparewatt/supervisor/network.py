@@ -27,8 +27,11 @@ from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
+from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
+from sparewatt.ledger.rules import deposit, fund_treasury
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.books import Books, Transfer
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.people import NewAccount
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
@@ -44,6 +47,7 @@ READY_FILE = "ready.json"
 LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
 """Owns what runs here. Not the operator: who pays with free credits is never served by nodes of their own."""
 
+TEST_CREDITS_USD, TEST_TREASURY_USD = 100, 10
 FIRST_NODE_S = 300.0
 OTHER_NODES_S = 20.0
 POLL_S = 0.1
@@ -136,7 +140,7 @@ async def _start(
     data: Path, settings: UpSettings, dsn: str, children: Supervisor, *, clock: Clock, rng: Rng, tell: Tell
 ) -> Ready:
     nodes = local_nodes(data, settings.nodes)
-    bootstrap = await prepare(dsn, data, nodes, rng=rng)
+    bootstrap = await prepare(dsn, data, nodes, clock=clock, rng=rng)
     tell("Starting the gateway …")
     root_url = f"http://127.0.0.1:{settings.port}"
     await children.start(_gateway_child(data, settings, dsn, root_url))
@@ -197,13 +201,14 @@ class Bootstrap:
     node_tokens: dict[str, str]
 
 
-async def prepare(dsn: str, data: Path, nodes: list[LocalNode], *, rng: Rng) -> Bootstrap:
+async def prepare(dsn: str, data: Path, nodes: list[LocalNode], *, clock: Clock, rng: Rng) -> Bootstrap:
     """The start-up key, a token for another node here, and tokens for local nodes that are not registered yet."""
     database = await Database.connect(dsn)
     try:
         secret = await asyncio.to_thread(_demo_secret, data, rng)
         await _ensure_key(database, secret, rng=rng)
         await database.people.ensure_account(NewAccount(LOCAL_NODES_ACCOUNT, "local nodes", role="owner"))
+        await _fund(database.books, unix_s=clock.unix_s())
         await database.forget_old_tokens()
         return await _bootstrap(database, nodes, api_key=secret, rng=rng)
     finally:
@@ -223,6 +228,14 @@ async def _bootstrap(database: Database, nodes: list[LocalNode], *, api_key: str
         join_token=await token(),
         node_tokens={node.name: await token() for node in missing},
     )
+
+
+async def _fund(books: Books, *, unix_s: float) -> None:
+    """Test money, once: credits for the start-up key, and a treasury that turns what free credits pay into income."""
+    money, treasury = Nano(TEST_CREDITS_USD * NANO_PER_USD), Nano(TEST_TREASURY_USD * NANO_PER_USD)
+    given = tuple(deposit(NETWORK_ACCOUNT, money)), tuple(fund_treasury(treasury))
+    await books.post_transfer(Transfer("up:credits", "deposit", NETWORK_ACCOUNT, money, given[0], unix_s))
+    await books.post_transfer(Transfer("up:treasury", "treasury", NETWORK_ACCOUNT, treasury, given[1], unix_s))
 
 
 def _demo_secret(data: Path, rng: Rng) -> str:

@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.doors import Doors
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret
+from sparewatt.accounts.limits import RateLimits
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.people import People
 from sparewatt.accounts.principal import SCOPES
@@ -22,6 +23,7 @@ from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
@@ -30,9 +32,11 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
 from sparewatt.store.people import PeopleStore, Role
+from sparewatt.store.pool import Pool
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import NOW_S
 
@@ -73,10 +77,18 @@ class NoPeople(PeopleStore):
         return True
 
 
+class NoPool(Pool):
+    """Whoever asks Postgres for something fails."""
+
+    def __init__(self) -> None:
+        """Nothing to connect to."""
+
+
 class ListDatabase(Database):
     """Answers what the routes ask, from lists."""
 
     def __init__(self) -> None:
+        super().__init__(NoPool())
         self.people = NoPeople()
         self.keys: list[KeyRow] = []
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
@@ -148,8 +160,9 @@ def make_services(table: NodeTable | None = None) -> Services:
     desk.owners = {row.id: AccountId("acc_lender") for row in table}
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
+    settings = GatewaySettings(database_url="postgresql://nowhere")
     return Services(
-        settings=GatewaySettings(database_url="postgresql://nowhere"),
+        settings=settings,
         database=database,
         ring=ring,
         keys=KeyService(database, ring, rng=rng),
@@ -161,12 +174,20 @@ def make_services(table: NodeTable | None = None) -> Services:
         desk=desk,
         admission=admission,
         dispatcher=Dispatcher(table=table, links=desk.links, health=health, rules=DispatchRules(), seed=1, clock=clock),
+        money=make_desk(settings, database, clock=clock),
         health=health,
         clock=clock,
         rng=rng,
         started_unix_s=1_700_000_000.0,
         root_url="http://127.0.0.1:1",
         origins=frozenset({"http://127.0.0.1:1"}),
+        limits=RateLimits(
+            requests_per_min=1_000_000,
+            tokens_per_min=1_000_000_000,
+            address_requests_per_min=1_000_000,
+            address_tokens_per_min=1_000_000_000,
+        ),
+        prices=PriceCaps(table.median_price, clock=clock),
     )
 
 

@@ -1,1 +1,1 @@
-"""/v1/credits, /v1/usage, /v1/earnings and the rest of what people want to know about money. Thin, as all routes are."""
+"""/v1/credits, /v1/usage, /v1/earnings and the rest of what people want to know about money."""

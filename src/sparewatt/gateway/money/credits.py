@@ -1,4 +1,4 @@
-"""/v1/credits, /v1/key and /v1/treasury: what is there, and how more of it comes. The first two in OpenRouter's shapes."""
+"""/v1/credits and /v1/key in OpenRouter's shapes, and /v1/treasury: what is there, and how more comes."""
 
 from __future__ import annotations
 

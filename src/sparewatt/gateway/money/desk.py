@@ -7,21 +7,18 @@ from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidAmount, StartupError
-from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.log import Log
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd, parse_usd
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.ledger.credits import CreditRules, Credits
-from sparewatt.ledger.deposits import TEST, Arrival, DepositAdapter, adapters_for
+from sparewatt.ledger.deposits import DepositAdapter, adapters_for
 from sparewatt.ledger.settlement import Settlement
 from sparewatt.store.database import Database
 
 _log = Log("sparewatt.gateway")
 _HOUR_S = 3_600.0
-DEVELOPMENT_TREASURY = Nano(1_000 * NANO_PER_USD)
-DEVELOPMENT_CREDITS = Nano(1_000 * NANO_PER_USD)
 DEVELOPMENT_DAILY = Nano(100 * NANO_PER_USD)
-"""Test money: enough for every example and every test of a network on one machine."""
+"""Of the test money that a network on one machine begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +28,6 @@ class MoneyDesk:
     adapters: Mapping[str, DepositAdapter]
     database: Database
     payout_s: float
-    development: bool
-
-    async def open(self) -> None:
-        """A development network starts with test money, given once: to the treasury, and to whoever started it."""
-        if self.development:
-            await self.credits.fund_treasury(DEVELOPMENT_TREASURY, reference="development")
-            arrival = Arrival(f"{NETWORK_ACCOUNT}:development", DEVELOPMENT_CREDITS)
-            await self.credits.deposit(NETWORK_ACCOUNT, arrival, adapter=TEST)
 
     async def tend(self) -> None:
         """Credits that ran out, promo income that the treasury covers, and the next payout batch."""
@@ -68,7 +57,6 @@ def make_desk(settings: GatewaySettings, database: Database, *, clock: Clock) ->
         adapters=adapters_for(development=settings.development),
         database=database,
         payout_s=settings.payout_hours * _HOUR_S,
-        development=settings.development,
     )
 
 

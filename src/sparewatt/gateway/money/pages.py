@@ -1,4 +1,4 @@
-"""Pages of a statement: which time, which page, in JSON or CSV. Both are made from the same lines, so they say the same."""
+"""Pages of a statement: which time, which page, in JSON or CSV. Both say the same."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def statement(page: Page, lines: Sequence[dict[str, Any]], *, following: str | N
 
 
 def as_csv(lines: Sequence[dict[str, Any]]) -> str:
-    """With a line of names. A text that a spreadsheet would run as a formula is quoted: models are named by strangers."""
+    """With a line of names. What a spreadsheet would run as a formula is quoted: strangers name models."""
     out = io.StringIO()
     if lines:
         writer = csv.DictWriter(out, fieldnames=list(lines[0]))

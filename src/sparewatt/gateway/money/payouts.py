@@ -1,4 +1,4 @@
-"""/v1/payouts: what was put into batches for the chain. Batches and their leaves are public: anybody can check a root."""
+"""/v1/payouts: what was put into batches for the chain. Batches are public: anybody can check a root."""
 
 from __future__ import annotations
 

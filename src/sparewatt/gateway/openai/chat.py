@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from sparewatt.accounts.principal import require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
 from sparewatt.core.limits import CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import authenticate, error_headers, error_reply, json_reply, read_body
+from sparewatt.gateway.http import admit_rate, error_headers, error_reply, identify, json_reply, read_body
+from sparewatt.gateway.openai.paying import drop_tab, limit_headers, open_tab
 from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.admission.model import Applicant, Priority, TicketState
@@ -21,6 +23,7 @@ from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
+from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import ChatRequest, error_body, for_node, parse_chat
 
 POLICY_HEADER = "x-sparewatt-policy"
@@ -31,14 +34,23 @@ _WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    who = await authenticate(request, "inference")
+    who = await identify(request)
+    require_scope(who, "inference")
     if services.stopping:
         raise ShuttingDown("This gateway is stopping. Try again in a moment.", retry_after_s=2)
     policy = policy_named(request.headers.get(POLICY_HEADER, services.settings.policy))
     priority = priority_named(request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value), param=PRIORITY_HEADER)
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
-    job = make_job(parse_chat(body), body, key_id=who.key_id, services=services)
-    errand = Errand(job, policy=policy, priority=priority, services=services)
+    chat = parse_chat(body)
+    match = make_match(chat, services=services)
+    admit_rate(request, who, tokens=match.prompt_tokens + match.output_tokens)
+    tab = await open_tab(match, chat, who=who, services=services)
+    try:
+        job = make_job(chat, match, body, key_id=who.key_id, tab=tab)
+        errand = Errand(job, policy=policy, priority=priority, tab=tab, services=services)
+    except BaseException:
+        drop_tab(tab)
+        raise
     try:
         return await _reply(request, errand)
     finally:
@@ -48,8 +60,11 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 class Errand:
     """One request on its way through: in line if it must, then run, its reply in the sink."""
 
-    def __init__(self, job: Job, *, policy: Policy, priority: Priority, services: Services) -> None:
+    def __init__(
+        self, job: Job, *, policy: Policy, priority: Priority, tab: RunningTab | None, services: Services
+    ) -> None:
         self.job = job
+        self.tab = tab
         self.sink = BufferedSink()
         self.run: JobRun | None = None
         self._policy = policy
@@ -69,6 +84,8 @@ class Errand:
             self.ticket.cancel()
         if self.run is not None:
             self.run.cancel()
+        else:
+            drop_tab(self.tab)
 
     def _can_come_true(self) -> bool:
         """Whether some node could have the job, if only it had room."""
@@ -76,7 +93,16 @@ class Errand:
         return is_worth_waiting(decision)
 
     def _start(self) -> None:
+        if self.tab is None:
+            self.run = self._services.dispatcher.dispatch(self.job, self.sink, policy=self._policy)
+            return
+        try:
+            self.tab.start()
+        except SparewattError as error:
+            self._refuse(error)
+            return
         self.run = self._services.dispatcher.dispatch(self.job, self.sink, policy=self._policy)
+        self.tab.watch(self.run.record.attempts)
 
     def _refuse(self, error: SparewattError) -> None:
         self.sink.fail(error, {})
@@ -105,53 +131,58 @@ def policy_named(name: str) -> Policy:
         ) from None
 
 
-def make_job(chat: ChatRequest, body: bytes, *, key_id: KeyId, services: Services) -> Job:
+def make_match(chat: ChatRequest, *, services: Services) -> MatchJob:
     size = size_of(map(bytes, chat.messages))
     model = ModelId(chat.model)
     typical = services.table.typical_output_tokens(model)
-    streams = bool(chat.stream)
-    match = MatchJob(
+    return MatchJob(
         id=MatchId(new_id("match", rng=services.rng)),
         model=model,
         prompt_tokens=size.tokens,
         output_tokens=min(chat.output_limit or typical, typical) * (chat.n or 1),
         prompt_tokens_floor=size.tokens_floor,
     )
+
+
+def make_job(chat: ChatRequest, match: MatchJob, body: bytes, *, key_id: KeyId, tab: RunningTab | None) -> Job:
+    streams = bool(chat.stream)
+    limit = tab.output_limit if tab is not None and tab.was_limited else None
     return Job(
         match=match,
         key_id=key_id,
-        body=_for_node(body, stream=streams),
+        body=_for_node(body, stream=streams, output_limit=limit),
         stream=streams,
         wants_usage=chat.wants_usage,
+        tab=tab,
     )
 
 
-def _for_node(body: bytes, *, stream: bool) -> bytes:
+def _for_node(body: bytes, *, stream: bool, output_limit: int | None) -> bytes:
     """A few bytes longer: a body that just fitted must not break the link to the node by that."""
-    forced = for_node(body, stream=stream)
-    if len(forced) > REQUEST_BODY_BYTES_MAX:
+    ready = for_node(body, stream=stream, output_limit=output_limit)
+    if len(ready) > REQUEST_BODY_BYTES_MAX:
         raise BodyTooLarge("The body is too large by a few bytes.")
-    return forced
+    return ready
 
 
 async def _reply(request: web.Request, errand: Errand) -> web.StreamResponse:
     sink, ticket = errand.sink, errand.ticket
     await sink.begun()
-    if ticket is not None and ticket.state is TicketState.REFUSED and sink.error is not None:
-        return _refused(sink.error, ticket)
     headers = {**sink.headers, **_queue_headers(ticket)}
+    if ticket is not None and ticket.state is TicketState.REFUSED and sink.error is not None:
+        return _refused(sink.error, ticket, headers)
     if sink.error is not None:
         return error_reply(sink.error, headers)
+    headers |= limit_headers(errand.tab)
     if not errand.job.stream:
         return web.Response(body=await sink.take_all(), headers=headers)
     return await _stream(request, errand, headers)
 
 
-def _refused(error: SparewattError, ticket: Ticket) -> web.Response:
+def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:
     """Told no by admission: also where in line it stood, or would have."""
     place = {} if ticket.position is None else {"queue_position": ticket.position}
-    headers = {**error_headers(error), **_queue_headers(ticket)}
-    return json_reply(error_body(error, **place), status=error.status, headers=headers)
+    return json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
 
 
 def _queue_headers(ticket: Ticket | None) -> dict[str, str]:

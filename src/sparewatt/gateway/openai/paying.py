@@ -37,6 +37,12 @@ def payer_of(who: Principal) -> Payer:
     return Payer(who.account_id, who.key_id, budget)
 
 
+def drop_tab(tab: RunningTab | None) -> None:
+    """A job that never started holds nothing; once it has, this does nothing."""
+    if tab is not None:
+        tab.drop()
+
+
 def limit_headers(tab: RunningTab | None) -> dict[str, str]:
     """Says where an answer without a limit of its own will be cut, and why."""
     if tab is None or not tab.was_limited:
