@@ -206,9 +206,6 @@ STATEMENT_DAYS_MAX = 400
 STATEMENT_DAYS = 30
 """What a statement covers if nothing else is asked for."""
 
-PROMO_EXPIRED_AT_ONCE = 1_000
-"""Accounts that one round of the chore takes expired credits from; the next round takes the next."""
-
 OWNERS_REDEEMED_AT_ONCE = 1_000
 """Owners who share the treasury's budget in one round, those with the most promo income first."""
 

@@ -173,7 +173,7 @@ class Credits:
     async def _expire(self, name: str, nano: Nano, *, balance: int, now: float) -> bool:
         account_id = AccountId(name.removeprefix(chart.promo_of(AccountId(""))))
         lines = rules.expire(account_id, nano)
-        transfer = self._transfer(f"expire:{account_id}:{now:.3f}", "expire", account_id, nano, lines)
+        transfer = self._transfer(f"expire:{account_id}:{now:.3f}:{balance}", "expire", account_id, nano, lines)
         try:
             return await self._books.post_if(transfer, standing={name: balance})
         except InsufficientCredits:  # a gateway has just reserved it; there is a next time
@@ -200,7 +200,7 @@ class Credits:
 
     async def _redeem(self, owner: AccountId, nano: Nano, *, left: Nano, now: float) -> bool:
         lines = rules.redeem_promo_income(owner, nano)
-        transfer = self._transfer(f"redeem:{owner}:{now:.3f}", "redeem", owner, nano, lines)
+        transfer = self._transfer(f"redeem:{owner}:{now:.3f}:{left}", "redeem", owner, nano, lines)
         return await self._books.post_if(transfer, standing={chart.TREASURY: left})
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.core.limits import PROMO_EXPIRED_AT_ONCE
 from sparewatt.core.money import Nano
 from sparewatt.store.migrate import Connection
 from sparewatt.store.pool import Pool
@@ -149,7 +148,7 @@ class Books:
         await self._ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
             touched = sorted({*standing, *(account for account, _ in transfer.lines)})
-            found = {row["account"]: row["nano"] for row in await connection.fetch(sql("lock_balances"), touched)}
+            found = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
             if any(found.get(account, 0) != nano for account, nano in standing.items()):
                 return False
             return await post_on(connection, transfer)
@@ -221,8 +220,8 @@ class Books:
         await self._pool.do("forget_grant_counts")
 
     async def promo_to_expire(self, *, now_unix_s: float) -> list[tuple[str, int, int, int]]:
-        """Account, balance, what live grants cover, what is reserved; only where there is something to take."""
-        rows = await self._pool.rows("promo_to_expire", now_unix_s, PROMO_EXPIRED_AT_ONCE)
+        """Account, balance, what live grants cover, what is reserved."""
+        rows = await self._pool.rows("promo_to_expire", now_unix_s)
         return [(row["account"], row["nano"], row["unexpired"], row["sliced"]) for row in rows]
 
     async def audit(self) -> Audit:

@@ -81,14 +81,15 @@ SELECT account, nano FROM balances WHERE account = ANY ($1::text[])
 SELECT coalesce(sum(cost_nano), 0)::bigint FROM jobs WHERE key_id = $1 AND opened_at >= to_timestamp($2::float8)
 
 -- name: promo_to_expire
--- Accounts with more than their live grants cover, and not all of it reserved by gateways.
-SELECT account, nano, unexpired, sliced FROM (
-    SELECT b.account, b.nano,
-        coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND t.account_id = substr(b.account, 7)
-            AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
-        (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
-    FROM balances b WHERE b.account LIKE 'promo:%' AND b.nano > 0) AS promo
-WHERE nano > unexpired AND nano > sliced ORDER BY account LIMIT $2
+-- Accounts with a grant that has run out since they were last looked at, and what of their balance no live grant covers.
+SELECT b.account, b.nano,
+    coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND 'promo:' || t.account_id = b.account
+        AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
+    (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
+FROM balances b
+WHERE b.account LIKE 'promo:%' AND b.nano > 0 AND EXISTS (SELECT 1 FROM transfers t WHERE t.kind = 'grant'
+    AND 'promo:' || t.account_id = b.account AND t.expires_at <= to_timestamp($1::float8))
+LIMIT 1000
 
 -- name: rebuild_balances
 -- From the postings, and what was carried over from months that are gone.
@@ -133,8 +134,8 @@ FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6
     AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
 ON CONFLICT (job_id, node_id, at) DO NOTHING
 
--- name: lock_balances
--- In the order of their names, as `add_to_balances` does.
+-- name: standing_of
+-- Locked, in the order of their names as `add_to_balances` does it.
 SELECT account, nano FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
 
 -- name: count_grant
