@@ -7,12 +7,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
+
+_COMPARES = re.compile(r"[<>=]|\s(?:not)?in[\s\[]")
 
 
 class Lazy(NamedTuple):
@@ -80,15 +83,19 @@ class Unnamed(click.Command):
 class DefaultGroup(click.Group):
     """A group with a command for when none is named.
 
-    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one. Options may come
-    before the name of a command: `models --json show ID`.
+    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one; with
+    `takes_condition`, only one that compares something is. Options may come before the name of a command:
+    `models --json show ID`.
     """
 
-    def __init__(self, *args: Any, default: str, takes_word: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, default: str, takes_word: bool = False, takes_condition: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.no_args_is_help = takes_word
         self.default = default
         self.takes_word = takes_word
+        self.takes_condition = takes_condition
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
@@ -118,7 +125,7 @@ class DefaultGroup(click.Group):
             return not self.takes_word
         if args[0] in self.commands or args[0] in ctx.help_option_names:
             return False
-        return self.takes_word or args[0].startswith("-")
+        return self.takes_word or args[0].startswith("-") or (self.takes_condition and bool(_COMPARES.search(args[0])))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The default command's options are this group's options."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from urllib.parse import urlencode
 
 import click
 import msgspec
@@ -13,6 +14,7 @@ from sparewatt.cli.client import Client, Reply, path_of
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.policy.fields import SORTS
 
 _FULL_ID = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
 
@@ -38,6 +40,8 @@ class Speeds(msgspec.Struct):
 class Price(msgspec.Struct):
     prompt_usd_per_mtok: str | None = None
     completion_usd_per_mtok: str | None = None
+    prompt_derivation: str | None = None
+    completion_derivation: str | None = None
 
 
 class NodeModel(msgspec.Struct):
@@ -77,43 +81,74 @@ class Node(msgspec.Struct):
         return f"{self.gpu_count} x {gpu}" if (self.gpu_count or 0) > 1 else gpu
 
 
+class FilterStep(msgspec.Struct):
+    filter: str
+    dropped: int
+
+
 class NodeList(msgspec.Struct):
+    """`total` and what follows come with a query only."""
+
     data: list[Node]
+    total: int | None = None
+    funnel: list[FilterStep] = []
+    nearest_relaxations: list[str] = []
 
 
-@click.group(cls=DefaultGroup, default="list")
+@click.group(cls=DefaultGroup, default="list", takes_condition=True)
 def nodes() -> None:
-    """List the machines of the network, or show one.
+    """List the machines of the network, those that a query allows, or show one.
 
     \b
     Example:
       sparewatt nodes
+      sparewatt nodes 'region=EU gpu_class>=a100 uptime>=0.99' --sort price
       sparewatt nodes show berlin-4090
     """
 
 
 @nodes.command("list")
+@click.argument("query", metavar="[QUERY]", nargs=-1)
+@click.option("--sort", type=click.Choice(SORTS), help="Which come first.")
 @quiet_option
 @json_option
 @network_options
-def list_nodes(client: Client, *, as_json: bool, quiet: bool) -> None:
+def list_nodes(client: Client, *, query: tuple[str, ...], sort: str | None, as_json: bool, quiet: bool) -> None:
     """List the nodes and how they are doing.
+
+    QUERY holds conditions that all hold, with = != < <= > >= in notin. The words are those of a policy.
 
     \b
     Example:
       sparewatt nodes list
+      sparewatt nodes list 'region=EU vram_gb>=24 max_price=0.30' --sort throughput
     """
-    reply = client.get("/nodes")
+    reply = client.get(_list_path(" ".join(query), sort))
     if as_json:
         output.print_json(reply.json())
         return
-    found = reply.parse(NodeList).data
+    listed = reply.parse(NodeList)
     if quiet:
-        output.print_lines(node.id for node in found)
-    elif found:
-        _print_nodes(found)
+        output.print_lines(node.id for node in listed.data)
+    elif listed.data:
+        _print_nodes(listed.data)
+    elif listed.total:
+        _note_nobody(listed)
     else:
         output.note("No node has joined yet. Lend this machine with 'sparewatt node join'.")
+
+
+def _list_path(query: str, sort: str | None) -> str:
+    wanted = {name: value for name, value in (("q", query), ("sort", sort)) if value}
+    return f"/nodes?{urlencode(wanted)}" if wanted else "/nodes"
+
+
+def _note_nobody(listed: NodeList) -> None:
+    """Which words dropped how many nodes, and the nearest that would bring some back."""
+    dropped = ", ".join(f"{step.filter} dropped {step.dropped}" for step in listed.funnel if step.dropped)
+    output.note(f"None of {listed.total} node(s) is allowed: {dropped}.")
+    for relaxation in listed.nearest_relaxations:
+        output.note(f"  {relaxation}")
 
 
 @nodes.command("show")

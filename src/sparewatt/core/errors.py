@@ -5,6 +5,7 @@ SparewattError                      code                     status  retry
 │   ├── InvalidJson                 invalid_json               400    no
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
+│   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   └── UnsupportedParameter        unsupported_parameter      400    no
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
@@ -13,7 +14,8 @@ SparewattError                      code                     status  retry
 ├── NotAllowed                      permission_denied          403    no
 │   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
 │   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
-│   └── SignupRefused               signup_refused             403    no
+│   ├── SignupRefused               signup_refused             403    no
+│   └── KeyPolicyViolation          key_policy_violation       403    no     (a request may narrow, never widen)
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
@@ -95,6 +97,14 @@ class UnsupportedParameter(BadRequest):
     code = "unsupported_parameter"
 
 
+class UnknownField(BadRequest):
+    code = "unknown_field"
+
+    def __init__(self, name: str, *, nearest: str | None, param: str) -> None:
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"There is no field {name[:60]!r}.{hint}", param=param[:80])
+
+
 class NotAuthenticated(SparewattError):
     code = "invalid_api_key"
     status = 401
@@ -133,6 +143,17 @@ class ForgeryRefused(NotAllowed):
 
 class SignupRefused(NotAllowed):
     code = "signup_refused"
+
+
+class KeyPolicyViolation(NotAllowed):
+    code = "key_policy_violation"
+
+    def __init__(self, field: str, *, level: str, allowed: str, asked: str) -> None:
+        super().__init__(
+            f"The {level} policy says {allowed!r}; the request asks for {asked!r}. "
+            f"A request may narrow it, never widen it: leave '{field}' out or stay within.",
+            param=field,
+        )
 
 
 class NotFound(SparewattError):

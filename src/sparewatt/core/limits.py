@@ -194,6 +194,24 @@ RETRY_AFTER_S_MAX = 120.0
 MAILS_WAITING_MAX = 100
 """Mails that wait to be sent; when the mail server is away for longer, people ask again."""
 
+POLICY_TEXT_CHARS_MAX = 8 * KIB
+"""A policy in one line: no longer than a header may be."""
+
+POLICY_CONDITIONS_MAX = 64
+"""Conditions of one policy: twice as many as there are fields."""
+
+POLICY_LIST_MAX = 256
+"""Names in one list of a policy: every country of the world fits."""
+
+POLICY_FILE_CHARS_MAX = 16 * KIB
+"""A policy file with all fields and 256 names of nodes; YAML of this size is read in under half a second."""
+
+POLICIES_COMPILED_MAX = 4_096
+"""Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
+
+WORDS_REMEMBERED_MAX = 4_096
+"""Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""
+
 TRANSFER_NANO_MAX = 10**15
 """One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
 

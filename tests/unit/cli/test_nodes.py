@@ -129,3 +129,43 @@ def test_show_of_an_unknown_node_is_not_found(network: FakeNetwork, run: Run, wa
 def test_a_name_cannot_steer_the_terminal(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/nodes", node_list(node(BERLIN, "\x1b]0;owned\x07\u202eevil\n[red]x")))
     assert "]0;ownedevil[red]x" in run("nodes").stdout
+
+
+# queries
+
+
+def test_a_query_is_sent_to_the_network(network: FakeNetwork, run: Run) -> None:
+    path = "/v1/nodes?q=region%3DEU+gpu_class%3E%3Da100+uptime%3E%3D0.99&sort=price"
+    network.on(f"GET {path}", node_list(node(BERLIN, "berlin")) | {"total": 3, "funnel": []})
+    assert run("nodes", "region=EU gpu_class>=a100 uptime>=0.99", "--sort", "price", "-q").stdout.split() == [BERLIN]
+    assert run("nodes", "--sort", "price", "region=EU", "gpu_class>=a100", "uptime>=0.99", "-q").stdout == f"{BERLIN}\n"
+
+
+def test_a_query_with_words_for_operators_is_one_too(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes?q=region+in+%5BEU%2C+NA%5D", node_list(node(BERLIN, "berlin")))
+    assert "berlin" in run("nodes", "region in [EU, NA]").stdout
+
+
+def test_a_query_that_nobody_satisfies_says_what_would_help(network: FakeNetwork, run: Run) -> None:
+    funnel = [{"filter": "region", "dropped": 4, "left": 3}, {"filter": "max_price", "dropped": 3, "left": 0}]
+    helps = ["max_price 0.3→0.34 adds 3 nodes"]
+    network.on(
+        "GET /v1/nodes?q=max_price%3D0.3", node_list() | {"total": 7, "funnel": funnel, "nearest_relaxations": helps}
+    )
+    result = run("nodes", "max_price=0.3")
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "None of 7 node(s) is allowed: region dropped 4, max_price dropped 3.",
+        "  max_price 0.3→0.34 adds 3 nodes",
+    ]
+
+
+def test_a_query_of_an_empty_network_says_how_to_join(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/nodes?q=region%3DEU", node_list() | {"total": 0, "funnel": []})
+    assert "'sparewatt node join'" in run("nodes", "region=EU").stderr
+
+
+def test_a_mistyped_command_is_no_query(network: FakeNetwork, run: Run) -> None:
+    result = run("nodes", "shwo")
+    assert result.exit_code == 2
+    assert not network.seen

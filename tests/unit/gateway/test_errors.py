@@ -11,7 +11,15 @@ import pytest
 from aiohttp import ClientPayloadError, ClientResponse, web
 
 from sparewatt.core import errors
-from sparewatt.core.errors import InvalidAmount, JoinRefused, ModelNotFound, NoCapacity, SparewattError
+from sparewatt.core.errors import (
+    InvalidAmount,
+    JoinRefused,
+    KeyPolicyViolation,
+    ModelNotFound,
+    NoCapacity,
+    SparewattError,
+    UnknownField,
+)
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import error_headers, error_reply, read_body
 from sparewatt.gateway.routes import make_app
@@ -30,6 +38,10 @@ def instance(kind: type[SparewattError]) -> SparewattError:
         return kind("gpt-9", nearest=["llama"])
     if issubclass(kind, JoinRefused):
         return kind("no", reason="no_token")
+    if issubclass(kind, UnknownField):
+        return kind("regoin", nearest="region", param="provider.regoin")
+    if issubclass(kind, KeyPolicyViolation):
+        return kind("region", level="key", allowed="region=EU", asked="region=US")
     return kind("1") if issubclass(kind, InvalidAmount) else kind("what happened")
 
 

@@ -1,4 +1,7 @@
-"""GET /v1/nodes: every node, with what it claims and what was measured side by side."""
+"""GET /v1/nodes: every node, with what it claims and what was measured side by side.
+
+A query string in the words of a policy shows only the nodes it allows, in its order, and how many each word dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,17 @@ from aiohttp import web
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
+from sparewatt.inference.facts import facts_of
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.metering.derivation import derivation_of
+from sparewatt.policy.carriers import read_query
+from sparewatt.policy.model import Policy
+from sparewatt.policy.rank import sort_key
+from sparewatt.policy.relax import Step, funnel, judge, relaxations
+from sparewatt.policy.words import explain_relaxation, to_object
 from sparewatt.protocol.node import ModelReport, Speed
 
 
@@ -20,7 +30,27 @@ async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
-    return json_reply(listing([describe_node(row, services) for row in rows]))
+    if not request.query:
+        return json_reply(listing([describe_node(row, services) for row in rows]))
+    return json_reply(_filtered(read_query(request.query.items()), rows, services))
+
+
+def _filtered(policy: Policy, rows: list[NodeRow], services: Services) -> dict[str, Any]:
+    """The nodes that a policy allows, and why the others are not among them."""
+    facts = {row.id: facts_of(row) for row in rows}
+    left = [row for row in rows if judge(policy, facts[row.id]) is None]
+    left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
+    nodes = list(facts.values())
+    return listing([describe_node(row, services) for row in left]) | {
+        "policy": to_object(policy),
+        "total": len(rows),
+        "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
+        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, nodes)],
+    }
+
+
+def _describe_step(step: Step) -> dict[str, Any]:
+    return {"filter": step.field, "dropped": step.dropped, "left": step.left}
 
 
 async def show_node(request: web.Request) -> web.StreamResponse:
@@ -50,7 +80,7 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
             "hourly_usd": format_usd(specs.hourly_price_nano),
         },
         "measured": {"tflops": specs.tflops_measured},
-        "models": [_describe_model(model) for model in specs.models],
+        "models": [_describe_model(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
         "running": row.load.running,
         "queued": row.load.queued,
         "slots": specs.slots,
@@ -62,7 +92,8 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
     }
 
 
-def _describe_model(model: ModelReport) -> dict[str, Any]:
+def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, Any]:
+    derived = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return {
         "id": model.id,
         "state": model.state,
@@ -73,6 +104,8 @@ def _describe_model(model: ModelReport) -> dict[str, Any]:
         "price": {
             "prompt_usd_per_mtok": format_usd(model.prompt_price_nano),
             "completion_usd_per_mtok": format_usd(model.completion_price_nano),
+            "prompt_derivation": derived.prompt,
+            "completion_derivation": derived.completion,
         },
     }
 

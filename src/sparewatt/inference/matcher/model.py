@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -118,6 +119,13 @@ class Rejected:
     reason: Rejection
     needed: float = 0.0
     had: float = 0.0
+
+
+class Allowed(NamedTuple):
+    """The nodes that a policy leaves, and how many each of its fields ruled out."""
+
+    nodes: frozenset[NodeId] = frozenset()
+    dropped: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)

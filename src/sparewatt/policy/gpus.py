@@ -1,0 +1,56 @@
+"""Classes of GPUs, from what cards of a name measure in inference, and the names of cards, as data.
+
+A class says which cards are worth the same to a job. A card that is not in the table has no class: it satisfies no
+wish for one. Words for how a card is built in (SXM, PCIe, its memory) are no part of its name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from sparewatt.core.limits import WORDS_REMEMBERED_MAX
+
+GPU_CLASSES = ("rtx8", "rtx12", "rtx16", "rtx24", "rtx32", "l40s", "a100", "h100", "h200", "b200", "b300")
+"""Weakest first."""
+
+_NAMES = {
+    "rtx8": "rtx-2060 rtx-2070 rtx-2080 rtx-3050 rtx-3060-ti rtx-3070 rtx-3070-ti rtx-4060 rtx-5060 gtx-1070 gtx-1080",
+    "rtx12": "rtx-2080-ti rtx-3060 rtx-3080 rtx-3080-ti rtx-4070 rtx-4070-super rtx-5070 gtx-1080-ti p100 titan-v",
+    "rtx16": "rtx-4060-ti rtx-4070-ti rtx-4070-ti-super rtx-4080 rtx-4080-super rtx-4090-laptop rtx-5060-ti rtx-5070-ti"
+    " rtx-5080 t4 v100 a2 a4000 rtx-a4000 rtx-2000-ada rtx-4000-ada a770 rx-7800-xt rx-6800-xt rx-6900-xt rx-9070-xt",
+    "rtx24": "rtx-3090 rtx-3090-ti rtx-4090 rtx-4090-d rtx-5090-laptop a10 a10g a30 l4 rtx-a5000 a5000 rtx-4500-ada"
+    " titan-rtx rx-7900-xtx p40",
+    "rtx32": "rtx-5090 rtx-5090-d rtx-5000-ada rtx-pro-4500 w7800",
+    "l40s": "l40s l40 a40 rtx-a6000 a6000 rtx-6000-ada w7900 rtx-pro-5000 rtx-pro-6000",
+    "a100": "a100 a100x a800 mi210 mi250 mi250x",
+    "h100": "h100 h800 h20 gaudi3",
+    "h200": "h200 gh200 mi300a mi300x mi325x",
+    "b200": "b100 b200 gb200 mi350x mi355x",
+    "b300": "b300 gb300",
+}
+_CLASS_OF = {name: gpu_class for gpu_class, names in _NAMES.items() for name in names.split()}
+_MAKERS = re.compile(r"nvidia|geforce|quadro|tesla|amd|radeon|instinct|intel|arc|graphics|gpu|card|tensor|core")
+_BUILDS = re.compile(r"sxm\d?|pcie|nvl|oam|sff|hbm\d?e?|ada|generation|blackwell|edition|server|workstation|\d+gb")
+_SIZE = re.compile(r"\d+gb")
+_GLUED = re.compile(r"\b(rtx|gtx|rx)(?=[\da])")
+_WORD = re.compile(r"[a-z0-9]+")
+_ADA = frozenset({"rtx-2000", "rtx-4000", "rtx-4500", "rtx-5000", "rtx-6000"})
+"""Names that mean another card without their generation."""
+
+
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
+def gpu_name(text: str) -> str:
+    """A card's name as the vocabulary writes it: `NVIDIA GeForce RTX 4090` and `rtx_4090` are `rtx-4090`."""
+    words = [word for word in _WORD.findall(_GLUED.sub(r"\1 ", text.lower())) if not _MAKERS.fullmatch(word)]
+    name = "-".join(word for word in words if not _BUILDS.fullmatch(word))
+    return f"{name}-ada" if name in _ADA and "ada" in words else name
+
+
+def names_a_size(text: str) -> bool:
+    """Whether a name says how much memory the card has, which is a wish of its own."""
+    return any(_SIZE.fullmatch(word) for word in _WORD.findall(text.lower()))
+
+
+def gpu_class_of(text: str) -> str | None:
+    return _CLASS_OF.get(gpu_name(text))
