@@ -34,11 +34,16 @@ SECTIONS = {
         "match": Lazy("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": Lazy("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
         "keys": Lazy("sparewatt.cli.keys:keys", "Create, list and revoke API keys."),
+        "credits": Lazy("sparewatt.cli.credits:credits_", "Show what you have to spend, and get more."),
+        "usage": Lazy("sparewatt.cli.usage:usage", "Show what you used and what it cost."),
+        "payouts": Lazy("sparewatt.cli.payouts:payouts", "Show what you were paid, and check it."),
     },
     "Run a network": {
         "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
+        "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
+        "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),
     },
     "Study a network": {
         "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),

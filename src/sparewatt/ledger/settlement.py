@@ -15,7 +15,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.rules import pay_out
 from sparewatt.protocol.merkle import MerkleTree
-from sparewatt.protocol.signing import Field, hash_struct
+from sparewatt.protocol.payouts import leaf_hash
 from sparewatt.store.books import Transfer
 from sparewatt.store.payouts import BatchRow, Draft, LeafRow, PayoutStore, Standing
 
@@ -30,15 +30,6 @@ class Proof:
     leaf: LeafRow
     index: int
     path: list[bytes]
-
-
-def leaf_hash(address: str, *, earned_micro: int, spent_micro: int) -> bytes:
-    fields = [
-        Field("address", "account", address),
-        Field("uint256", "earned", earned_micro),
-        Field("uint256", "spent", spent_micro),
-    ]
-    return hash_struct("Entry", fields)
 
 
 def tree_of(leaves: Iterable[LeafRow]) -> MerkleTree:

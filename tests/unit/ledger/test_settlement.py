@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
-from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, leaf_hash, prove, tree_of
+from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, prove, tree_of
 from sparewatt.protocol.merkle import proves
+from sparewatt.protocol.payouts import leaf_hash
 from sparewatt.store.payouts import Draft, LeafRow, Standing
 
 ANN, BEN = AccountId("acc_ann"), AccountId("acc_ben")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.ledger.settlement import leaf_hash
 from sparewatt.protocol.merkle import DEPTH_MAX, ZERO, MerkleTree, depth_of, node_hash, proves
+from sparewatt.protocol.payouts import leaf_hash
 
 ROOTS = {
     1: "7e9bd0666d247483309f190e3163a13244e0d5a2bf0dda35a7b40264c96811f0",

@@ -12,9 +12,9 @@ from aiohttp import web
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
-from sparewatt.inference.facts import facts_of
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.facts import facts_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.metering.derivation import derivation_of

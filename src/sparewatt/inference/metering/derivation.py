@@ -7,8 +7,6 @@ from typing import NamedTuple
 from sparewatt.core.money import format_usd, per_mtok
 from sparewatt.protocol.node import ModelReport, Speed
 
-SHOWN_DECIMALS = 2
-
 
 class Derivation(NamedTuple):
     prompt: str
@@ -37,9 +35,7 @@ def _said(price_nano: int, hourly_nano: int, tokens_per_s: float | None) -> str:
         return "not measured yet"
     if price_nano != per_mtok(hourly_nano, tokens_per_s):
         return "set by the owner"
-    return (
-        f"${format_usd(hourly_nano)}/h ÷ {_rounded(tokens_per_s)} tok/s measured = ${_cents(price_nano)} per 1M"
-    )
+    return f"${format_usd(hourly_nano)}/h ÷ {_rounded(tokens_per_s)} tok/s measured = ${_cents(price_nano)} per 1M"
 
 
 def _rounded(tokens_per_s: float) -> str:
