@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal picture lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-match picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -62,6 +62,9 @@ bench-start:  ## Time a clean clone to the first token, and a second start
 
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
+
+bench-match: setup-dev  ## Time the matcher by size of the network, with numba and without
+	$(BIN)/python -m bench.match --report docs/measurements/match-speed.md $(ARGS)
 
 picture: setup-dev  ## Draw the picture of the README (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py

@@ -108,7 +108,7 @@ def start_network(
 def _environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Ours without what would steer the network, and with a home of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
-    return {**kept, "HOME": str(folder), "XDG_STATE_HOME": str(folder), **given}
+    return {**kept, "HOME": str(folder), "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), **given}
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], data: Path, *, ready_s: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, chat_body, stream_chat
 from tests.integration.networks import Network
+from tests.integration.people import sign_up
 
 
 def expected(prompt: str) -> str:
@@ -90,9 +91,11 @@ def test_every_match_can_be_explained(shared_network: Network) -> None:
     assert 0 < attempt["first_token_ms"] <= attempt["ended_ms"]
 
 
-def test_an_explanation_belongs_to_the_key_that_asked(shared_network: Network) -> None:
+def test_an_explanation_belongs_to_the_account_that_asked(shared_network: Network) -> None:
     match_id = stream_chat(shared_network, "mine").headers["x-sparewatt-match-id"]
-    other = ask(shared_network, "POST", "/v1/keys", {"name": "other"}).json()["key"]
+    second = ask(shared_network, "POST", "/v1/keys", {"name": "second key of the same account"}).json()["key"]
+    other = sign_up(shared_network, "other-account@example.org").key
+    assert ask(shared_network, "GET", f"/v1/matches/{match_id}", key=second).status == 200
     assert ask(shared_network, "GET", f"/v1/matches/{match_id}", key=other).status == 404
 
 

@@ -16,7 +16,8 @@ from tests.integration.networks import Network
 def run(network: Network, *words: str, key: str | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """`sparewatt WORDS` on the machine where the network was started, with nothing set in the environment."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SPAREWATT_")}
-    env |= {"HOME": str(network.data.parent), "XDG_STATE_HOME": str(network.data.parent)}
+    home = str(network.data.parent)
+    env |= {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home}
     if key is not None:
         env |= {"SPAREWATT_BASE_URL": network.base_url, "SPAREWATT_API_KEY": key}
     argv = [sys.executable, "-m", "sparewatt", *words]
@@ -114,3 +115,35 @@ def test_a_wrong_key_ends_with_3(shared_network: Network) -> None:
     ended = run(shared_network, "models", key="sk-sw-wrong")
     assert ended.returncode == 3
     assert "sk-sw-wrong" not in ended.stderr
+
+
+def test_a_person_signs_up_makes_and_limits_a_key_and_logs_out(shared_network: Network) -> None:
+    """Under a home of their own, where nothing is known but the address."""
+    home = shared_network.data.parent / "ann"
+    home.mkdir()
+
+    def ann(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SPAREWATT_")}
+        env |= {name: str(home) for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
+        argv = [sys.executable, "-m", "sparewatt", *words]
+        return subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+    where = ("--base-url", shared_network.base_url, "--email", "ann-cli@example.org")
+    made = ann("signup", *where, stdin="correct horse battery\n")
+    assert made.returncode == 0, made.stderr
+    me = json.loads(ann("whoami", "--json").stdout)
+    assert (me["account"]["email"], me["role"]) == ("ann-cli@example.org", "user")
+    key = json.loads(ann("keys", "create", "app", "--budget", "5/day", "--expires", "30d", "--json").stdout)
+    assert key["budget"] == {"nano": 5_000_000_000, "usd": "5", "period": "day"}
+    limited = ann("keys", "limit", key["id"], "--budget", "none", "--requests-per-min", "60")
+    assert "60 requests/min" in limited.stdout, limited.stderr
+    assert ann("accounts").returncode == 3
+    assert ann("logout").returncode == 0
+    assert ann("whoami").returncode == 1
+    wrong = ann("login", *where, stdin="wrong horse battery\n")
+    assert (wrong.returncode, "battery" in wrong.stderr) == (3, False)
+    token = run(shared_network, "accounts", "reset-password", "ann-cli@example.org").stdout.strip()
+    reset = ann("password", "reset", *where[:2], stdin=f"{token}\nanother horse battery\n")
+    assert reset.returncode == 0, reset.stderr
+    assert ann("login", *where, stdin="another horse battery\n").returncode == 0
+    assert "app" in ann("keys").stdout

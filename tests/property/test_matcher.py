@@ -13,11 +13,12 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
+from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow
+from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Preference
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.inference.matcher.situation import vram_needed_bytes
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed, checked
 from tests.unit.inference.nodes import (
     MODEL,
     NOW_S,
@@ -137,6 +138,11 @@ few_jobs = st.builds(
     prompt_tokens=st.integers(1, 4000),
     output_tokens=st.integers(1, 4000),
     prompt_tokens_floor=st.just(0),
+)
+preferences = st.builds(
+    Preference,
+    sort=st.sampled_from([None, "price", "throughput", "latency"]),
+    weights=st.dictionaries(st.sampled_from(PARTS), st.floats(0, 100)).map(lambda weights: tuple(weights.items())),
 )
 by_seconds = st.sampled_from([policy for policy in POLICIES.values() if policy.unit == "s"])
 
@@ -364,3 +370,60 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
         error = no_match_error(decision, table_of(*nodes))
         assert isinstance(error, SparewattError)
         assert error.message
+
+
+@few
+@given(nodes=rivals, job=few_jobs, policy=by_seconds, preference=preferences, factor=st.floats(1, 100))
+def test_whatever_a_request_prefers_being_worse_never_helps(
+    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, preference: Preference, factor: float
+) -> None:
+    asked = dataclasses.replace(job, preference=preference)
+    measured, price_nano = model_of(nodes[0]).measured, model_of(nodes[0]).completion_price_nano
+    assert measured is not None
+    slower = msgspec.structs.replace(measured, decode_tps=measured.decode_tps / factor)
+    for worse in (
+        changed(nodes[0], model={"measured": slower}),
+        changed(nodes[0], model={"completion_price_nano": math.ceil(price_nano * factor)}),
+        changed(nodes[0], rtt_s=nodes[0].rtt_s * factor),
+        changed(nodes[0], jobs_failed=math.ceil(nodes[0].jobs_failed * factor)),
+    ):
+        never_helps(nodes, worse, asked, policy)
+    for candidate in decide(asked, nodes, policy).ranked:
+        assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))
+
+
+anything = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -1.0, 1e300, 5e-324])
+any_count = st.integers(-(10**30), 10**30)
+
+
+@few
+@given(
+    nodes=rivals,
+    policy=by_seconds,
+    measured=st.builds(Speed, anything, anything, anything, st.none() | anything),
+    model=st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(("weights_bytes", "kv_bytes_per_token", "prompt_price_nano"), any_count)
+    ),
+    specs=st.fixed_dictionaries(
+        {}, optional={"vram_bytes": any_count, "tflops": anything, "bandwidth_bytes_s": st.none() | anything}
+    ),
+)
+def test_figures_that_cannot_be_never_crash_and_never_win(
+    nodes: tuple[NodeRow, ...], policy: Policy, measured: Speed, model: dict[str, Any], specs: dict[str, Any]
+) -> None:
+    """What decoding would refuse gets no job; what it lets through has a cost."""
+    odd = changed(nodes[0], model={"measured": measured, **model}, specs=specs)
+    decision = decide(a_job(), (odd, *nodes[1:]), policy)
+    assert len(decision.ranked) + sum(decision.dropped.values()) == len(nodes)
+    for candidate in decision.ranked:
+        assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))
+    if not is_lawful(odd.specs):
+        assert odd.id not in [candidate.node_id for candidate in decision.ranked]
+
+
+def is_lawful(specs: NodeSpecs) -> bool:
+    try:
+        checked(specs)
+    except (msgspec.ValidationError, msgspec.MsgspecError, OverflowError):
+        return False
+    return True

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.inference.matcher.entries import Field
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.node import NodeLoad, NodeSpecs, Speed
@@ -163,8 +162,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
             self.table.release(held)
         assert all((row.own_jobs, row.own_backlog_s, row.own_kv_bytes) == (0, 0.0, 0.0) for row in self.table)
         assert all(self.table.strain_of(model) == 0.0 for model in MODELS)
-        for numbers in columns(self.table).values():
-            assert numbers[Field.SPEED] <= 1.0
+        assert all(row.pace >= 1.0 for row in self.table)
 
 
 def columns(table: NodeTable) -> Columns:
@@ -176,7 +174,7 @@ def columns(table: NodeTable) -> Columns:
         for place, node in enumerate(entries.nodes):
             row = table.get(node)
             assert row is not None
-            assert (row.places[model], row.index) == (place, entries.rows[place])
+            assert (row.seats[model].place, row.index) == (place, entries.rows[place])
             assert entries.hashes[place] == row.hash
             found[model, node] = entries.data[:, place].tolist()
     return found

@@ -16,7 +16,7 @@ _MIN_S = 60.0
 
 
 class Bucket:
-    """Holds at most `capacity`, refills `per_s` a second. May be overdrawn: what was used was used."""
+    """Holds at most `capacity`, refills `per_s` a second."""
 
     __slots__ = ("at_s", "capacity", "level", "per_s")
 
@@ -26,22 +26,15 @@ class Bucket:
         self.level = capacity
         self.at_s = now_s
 
-    def refill(self, now_s: float) -> None:
+    def take(self, now_s: float) -> float:
+        """Take one. 0 means yes, else the seconds to wait, and nothing was taken."""
         if now_s > self.at_s:
-            level = self.level + (now_s - self.at_s) * self.per_s
-            self.level = min(self.capacity, level)
+            self.level = min(self.capacity, self.level + (now_s - self.at_s) * self.per_s)
             self.at_s = now_s
-
-    def wait_s(self, amount: float) -> float:
-        """Seconds until `amount` is there; more than it can hold is let through when it is full."""
-        missing = (min(self.capacity, amount)) - self.level
-        return missing / self.per_s if missing > 0 else 0.0
-
-    def resize(self, capacity: float, per_s: float) -> None:
-        """What was used stays used."""
-        self.level += capacity - self.capacity
-        self.capacity = capacity
-        self.per_s = per_s
+        if self.level < 1:
+            return (1 - self.level) / self.per_s
+        self.level -= 1
+        return 0.0
 
 
 class Buckets:
@@ -64,66 +57,74 @@ class Buckets:
             if len(self._by_name) > self._count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
-        bucket.refill(now_s)
-        wait_s = bucket.wait_s(1)
-        if wait_s == 0.0:
-            bucket.level -= 1
-        return wait_s
+        return bucket.take(now_s)
 
 
 class Meter:
-    """What one key, or one address, used of its two limits."""
+    """What one key, or one address, has left of its two limits. May be overdrawn: what was used was used.
 
-    __slots__ = ("requests", "requests_per_min", "tokens", "tokens_per_min")
+    On the path of every request, hence numbers in slots and comparisons in place of `min`.
+    """
+
+    __slots__ = ("at_s", "requests_left", "requests_per_min", "tokens_left", "tokens_per_min")
 
     def __init__(self, requests_per_min: int, tokens_per_min: int, now_s: float) -> None:
         self.requests_per_min = requests_per_min
         self.tokens_per_min = tokens_per_min
-        self.requests = Bucket(requests_per_min, requests_per_min / _MIN_S, now_s)
-        self.tokens = Bucket(tokens_per_min, tokens_per_min / _MIN_S, now_s)
+        self.requests_left: float = requests_per_min
+        self.tokens_left: float = tokens_per_min
+        self.at_s = now_s
 
     def set_limits(self, requests_per_min: int, tokens_per_min: int) -> None:
+        """What was used stays used."""
+        self.requests_left += requests_per_min - self.requests_per_min
+        self.tokens_left += tokens_per_min - self.tokens_per_min
         self.requests_per_min = requests_per_min
         self.tokens_per_min = tokens_per_min
-        self.requests.resize(requests_per_min, requests_per_min / _MIN_S)
-        self.tokens.resize(tokens_per_min, tokens_per_min / _MIN_S)
 
-    def wait_s(self, tokens: int, now_s: float) -> float:
+    def refill(self, now_s: float) -> None:
+        minutes = (now_s - self.at_s) / _MIN_S
+        if minutes <= 0:
+            return
+        self.at_s = now_s
+        left = self.requests_left + minutes * self.requests_per_min
+        self.requests_left = left if left < self.requests_per_min else self.requests_per_min  # noqa: FURB136 (as above)
+        left = self.tokens_left + minutes * self.tokens_per_min
+        self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
+
+    def fits(self, tokens: int) -> bool:
+        """More tokens than the limit are let through when nothing is used, and paid off afterwards."""
+        return self.requests_left >= 1 and (self.tokens_left >= tokens or self.tokens_left >= self.tokens_per_min)
+
+    def wait_s(self, tokens: int) -> float:
         """Seconds until a request of so many tokens may pass."""
-        self.requests.refill(now_s)
-        self.tokens.refill(now_s)
-        return max(self.requests.wait_s(1), self.tokens.wait_s(tokens))
+        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens))
+
+    def requests_wait_s(self, wanted: float) -> float:
+        return max(0.0, wanted - self.requests_left) / self.requests_per_min * _MIN_S
+
+    def tokens_wait_s(self, wanted: float) -> float:
+        return max(0.0, min(wanted, self.tokens_per_min) - self.tokens_left) / self.tokens_per_min * _MIN_S
 
     def charge(self, tokens: int) -> None:
-        self.requests.level -= 1
-        self.tokens.level -= tokens
+        self.requests_left -= 1
+        self.tokens_left -= tokens
 
     def correct(self, tokens: int) -> None:
         """The request used so many more than was charged at first; fewer if negative."""
-        level = self.tokens.level - tokens
-        self.tokens.level = min(self.tokens.capacity, level)
+        self.tokens_left = min(self.tokens_per_min, self.tokens_left - tokens)
 
     def headers(self, now_s: float) -> dict[str, str]:
-        """As OpenAI's clients read them; `reset` is when the bucket is full again."""
-        self.requests.refill(now_s)
-        self.tokens.refill(now_s)
+        """As OpenAI's clients read them; `reset` is when everything is there again."""
+        self.refill(now_s)
         return {
             "x-ratelimit-limit-requests": str(self.requests_per_min),
             "x-ratelimit-limit-tokens": str(self.tokens_per_min),
-            "x-ratelimit-remaining-requests": _remaining(self.requests),
-            "x-ratelimit-remaining-tokens": _remaining(self.tokens),
-            "x-ratelimit-reset-requests": _reset(self.requests),
-            "x-ratelimit-reset-tokens": _reset(self.tokens),
+            "x-ratelimit-remaining-requests": str(max(0, int(self.requests_left))),
+            "x-ratelimit-remaining-tokens": str(max(0, int(self.tokens_left))),
+            "x-ratelimit-reset-requests": f"{self.requests_wait_s(self.requests_per_min):.3f}s",
+            "x-ratelimit-reset-tokens": f"{self.tokens_wait_s(self.tokens_per_min):.3f}s",
         }
-
-
-def _remaining(bucket: Bucket) -> str:
-    return str(max(0, int(bucket.level)))
-
-
-def _reset(bucket: Bucket) -> str:
-    """A duration as OpenAI writes it: `1.25s`."""
-    return f"{max(0.0, bucket.wait_s(bucket.capacity)):.3f}s"
 
 
 class Denial(NamedTuple):
@@ -168,15 +169,15 @@ class RateLimits:
 
     def admit(self, key: Meter, address: Meter, *, tokens: int, now_s: float) -> Denial | None:
         """Charge one request of `tokens` to both meters, or say who has to wait."""
-        key_wait_s = key.wait_s(tokens, now_s)
-        address_wait_s = address.wait_s(tokens, now_s)
-        if key_wait_s == 0.0 and address_wait_s == 0.0:
+        key.refill(now_s)
+        address.refill(now_s)
+        if key.fits(tokens) and address.fits(tokens):
             key.charge(tokens)
             address.charge(tokens)
             return None
-        if key_wait_s >= address_wait_s:
-            return _denial("key", key, key_wait_s)
-        return _denial("address", address, address_wait_s)
+        if key.wait_s(tokens) >= address.wait_s(tokens):
+            return _denial("key", key, tokens)
+        return _denial("address", address, tokens)
 
     def _meter(
         self, meters: OrderedDict[str, Meter], name: str, requests_per_min: int, tokens_per_min: int, now_s: float
@@ -193,6 +194,7 @@ class RateLimits:
         return meter
 
 
-def _denial(who: str, meter: Meter, wait_s: float) -> Denial:
-    what = "requests" if meter.requests.wait_s(1) == wait_s else "tokens"
-    return Denial(who, what, min(wait_s, RETRY_AFTER_S_MAX))
+def _denial(who: str, meter: Meter, tokens: int) -> Denial:
+    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens)
+    what = "requests" if requests_wait_s >= tokens_wait_s else "tokens"
+    return Denial(who, what, min(max(requests_wait_s, tokens_wait_s), RETRY_AFTER_S_MAX))

@@ -36,7 +36,11 @@ ANSWER_TIMEOUT_S = 600.0
 _READ_BYTES = 64 * 1024
 
 _NEXT_STEPS = {
-    "invalid_api_key": "Set SPAREWATT_API_KEY to a key of this network, or ask its operator for one.",
+    "invalid_api_key": "Log in with 'sparewatt login', or set SPAREWATT_API_KEY to a key of this network.",
+    "login_failed": "Try again, or ask the network's operator for a reset token ('sparewatt password reset').",
+    "email_taken": "Log in with 'sparewatt login'.",
+    "signup_refused": "Ask whoever runs this network.",
+    "account_not_found": "See the accounts with 'sparewatt accounts list'.",
     "model_not_found": "See what is served with 'sparewatt models'.",
     "match_not_found": "Only recent matches are kept. 'sparewatt chat' prints the id of each.",
     "key_not_found": "See the keys with 'sparewatt keys list'.",
@@ -48,6 +52,9 @@ _NEXT_STEPS = {
 
 _SCOPES_NEEDED = {
     "keys": "admin",
+    "me": "admin",
+    "password": "admin",
+    "accounts": "admin",
     "join-tokens": "node",
     "earnings": "node",
     "payouts": "node",
@@ -117,11 +124,22 @@ class Client:
         """The gateway's address, as nodes dial it."""
         return self._network.base_url.removesuffix("/v1")
 
+    @property
+    def base_url(self) -> str:
+        return self._network.base_url
+
+    @property
+    def api_key(self) -> str:
+        return self._network.api_key
+
     def get(self, path: str, *, timeout_s: float | None = None) -> Reply:
         return self._call("GET", path, timeout_s=timeout_s)
 
     def delete(self, path: str) -> Reply:
         return self._call("DELETE", path)
+
+    def patch(self, path: str, body: Mapping[str, object]) -> Reply:
+        return self._call("PATCH", path, body=body)
 
     def post(
         self,
@@ -188,7 +206,9 @@ class Client:
     ) -> http.client.HTTPResponse:
         connection.connect()
         connection.sock.settimeout(timeout_s)
-        sent = {"Authorization": f"Bearer {self._network.api_key}", "User-Agent": f"sparewatt/{__version__}"}
+        sent = {"User-Agent": f"sparewatt/{__version__}"}
+        if self._network.api_key:
+            sent["Authorization"] = f"Bearer {self._network.api_key}"
         if body is not None:
             sent["Content-Type"] = "application/json"
         payload = None if body is None else json.dumps(body).encode()
@@ -220,7 +240,7 @@ class Client:
         code = str(told.code) if told.code is not None else f"http_{status}"
         message = told.message or f"The network answered with HTTP status {status} and did not say why."
         return ApiError(
-            message.replace(self._network.api_key, "(key)"),
+            message.replace(self._network.api_key, "(key)") if self._network.api_key else message,
             http_status=status,
             api_code=code,
             api_type=told.type,
@@ -232,7 +252,9 @@ class Client:
 
 def _next_step(code: str, *, status: int, retry_after: str | None, path: str) -> str:
     """What the caller can do; never something that this key may not."""
-    if status == 403:
+    if code == "permission_denied" and path.startswith(("/accounts", "/invites")):
+        return "Ask an operator of this network."
+    if code == "permission_denied":
         return f"Ask the operator for a key with the scope '{scope_needed(path)}'."
     if code in _NEXT_STEPS:
         return _NEXT_STEPS[code]

@@ -1,7 +1,8 @@
 """Which network a command talks to, and the options every such command shares.
 
-The address and the key come from the options, else from the environment, else from the network last started on this
-machine that is still there. A key that belongs to one network is never sent to another one's address.
+The address and the key come from the options, else from the environment, else from the last login, else from the
+network last started on this machine that is still there. A key that belongs to one network is never sent to another
+one's address.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from sparewatt.cli.credentials import read_logins
 from sparewatt.cli.errors import CliError, ExitCode
 
 R = TypeVar("R")
@@ -44,7 +46,7 @@ def resolve_network(
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Network:
-    """Options before environment before the networks started here."""
+    """Options before environment before logins before the networks started here."""
     environ = os.environ if environ is None else environ
     url = base_url or environ.get("SPAREWATT_BASE_URL") or None
     key = api_key or environ.get("SPAREWATT_API_KEY") or None
@@ -59,23 +61,32 @@ def resolve_network(
 
 def _network_at(base_url: str, environ: Mapping[str, str]) -> Network:
     """The network of this address, if it was started here: a key goes to no other address than its own."""
-    for network in _remembered_networks(environ):
+    for network in _known_networks(environ):
         if network.base_url == base_url:
             return network
     raise CliError(
         "There is no API key for this address.",
-        next_step="Set SPAREWATT_API_KEY, or pass --api-key.",
+        next_step="Log in with 'sparewatt login', or set SPAREWATT_API_KEY.",
         exit_code=ExitCode.AUTH,
     )
 
 
 def _last_network(environ: Mapping[str, str]) -> Network:
-    for network in _remembered_networks(environ):
+    for network in _known_networks(environ):
         return network
     raise CliError(
         "No network is known. Start one with 'make up' or 'sparewatt up', "
         "or set SPAREWATT_BASE_URL and SPAREWATT_API_KEY."
     )
+
+
+def resolve_address(
+    *, base_url: str | None = None, insecure: bool = False, environ: Mapping[str, str] | None = None
+) -> str:
+    """Where to log in: as `resolve_network`, without a key."""
+    environ = os.environ if environ is None else environ
+    url = base_url or environ.get("SPAREWATT_BASE_URL") or _last_network(environ).base_url
+    return _checked_url(url, insecure=insecure)
 
 
 def _normal_url(url: str) -> str:
@@ -167,6 +178,13 @@ def _ready_files(pointer: Path) -> list[Path]:
     return [Path(path) for path in paths]
 
 
+def _known_networks(environ: Mapping[str, str]) -> Iterator[Network]:
+    """Where somebody logged in on purpose, then what was started here."""
+    for login in read_logins(environ):
+        yield Network(_checked_url(login.base_url, insecure=True), _checked_key(login.api_key))
+    yield from _remembered_networks(environ)
+
+
 def _remembered_networks(environ: Mapping[str, str]) -> Iterator[Network]:
     """The networks started here whose files are still there, newest first; who uses one looks at its encryption."""
     for ready_file in _ready_files(pointer_file(environ)):
@@ -216,6 +234,20 @@ def network_options(command: Callable[..., R]) -> Callable[..., R]:
 
         network = resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)
         return command(Client(network), **rest)
+
+    return with_client
+
+
+def address_options(command: Callable[..., R]) -> Callable[..., R]:
+    """As `network_options`, for commands that need no key: a `Client` without one comes first."""
+
+    @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
+    @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+    @functools.wraps(command)
+    def with_client(*, base_url: str | None, insecure: bool, **rest: Any) -> R:
+        from sparewatt.cli.client import Client
+
+        return command(Client(Network(resolve_address(base_url=base_url, insecure=insecure), api_key="")), **rest)
 
     return with_client
 

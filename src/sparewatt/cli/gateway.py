@@ -67,6 +67,43 @@ def run(*, config: Path | None, **flags: Any) -> None:
         runner.run(run_gateway(settings))
 
 
+@gateway.command("operator-key")
+@click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
+def operator_key(*, database_url: str | None) -> None:
+    """Make a key with every scope for the network's operator. Only the key goes to stdout.
+
+    For the first start of a network of one's own: whoever has the database may do this, without asking a gateway.
+
+    \b
+    Example:
+      export SPAREWATT_API_KEY=$(DATABASE_URL=postgresql://… sparewatt gateway operator-key)
+    """
+    import asyncio
+
+    from sparewatt.core.errors import StartupError
+
+    url = database_url or os.environ.get("DATABASE_URL")
+    if not url:
+        raise StartupError("This needs the network's Postgres: set DATABASE_URL.")
+    print(asyncio.run(_make_operator_key(url)))
+
+
+async def _make_operator_key(database_url: str) -> str:
+    from sparewatt.accounts.keys import KeyRing, KeyService
+    from sparewatt.accounts.principal import SCOPES
+    from sparewatt.core.ids import NETWORK_ACCOUNT
+    from sparewatt.core.rng import SystemRng
+    from sparewatt.store.database import Database, KeyTerms
+
+    database = await Database.connect(database_url)
+    try:
+        service = KeyService(database, KeyRing(), rng=SystemRng())
+        _, secret = await service.create(NETWORK_ACCOUNT, terms=KeyTerms(name="operator key"), scopes=SCOPES)
+        return secret
+    finally:
+        await database.close()
+
+
 def _fast_loop() -> Any:
     """uvloop where it is installed; the standard loop does the same, slower."""
     try:

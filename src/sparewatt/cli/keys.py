@@ -1,4 +1,4 @@
-"""`sparewatt keys`: create, list and revoke API keys."""
+"""`sparewatt keys`: create, list, limit and revoke API keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import SCOPES, json_option, network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.key_terms import term_options
+
+
+class Budget(msgspec.Struct):
+    usd: str
+    period: str
 
 
 class Key(msgspec.Struct):
@@ -22,6 +28,12 @@ class Key(msgspec.Struct):
     scopes: list[str] = []
     created_at: float | None = None
     revoked_at: float | None = None
+    expires_at: float | None = None
+    last_used_at: float | None = None
+    budget: Budget | None = None
+    policy: object = None
+    requests_per_min: int | None = None
+    tokens_per_min: int | None = None
 
 
 class NewKey(Key):
@@ -37,11 +49,11 @@ class KeyList(msgspec.Struct):
 
 @click.group(cls=DefaultGroup, default="list")
 def keys() -> None:
-    """Create, list and revoke API keys.
+    """Create, list, limit and revoke API keys.
 
     \b
     Example:
-      sparewatt keys create my-app
+      sparewatt keys create my-app --budget 5/day
       sparewatt keys
     """
 
@@ -55,19 +67,21 @@ def keys() -> None:
     multiple=True,
     default=("inference",),
     show_default=True,
-    help="What the key may do: inference asks models, node lends machines, admin manages keys. May be repeated.",
+    help="What the key may do: inference asks models, lease rents GPUs, node lends machines, admin manages the "
+    "account and its keys. May be repeated.",
 )
+@term_options
 @json_option
 @network_options
-def create_key(client: Client, *, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+def create_key(client: Client, *, name: str, scopes: tuple[str, ...], terms: dict[str, object], as_json: bool) -> None:
     """Create a key. Only the key goes to stdout, so a script can take it.
 
     \b
     Example:
-      sparewatt keys create my-app --scope inference
+      sparewatt keys create my-app --budget 5/day --expires 30d
       export SPAREWATT_API_KEY=$(sparewatt keys create my-app)
     """
-    reply = client.post("/keys", {"name": name, "scopes": list(scopes)})
+    reply = client.post("/keys", {"name": name, "scopes": list(scopes), **terms})
     if as_json:
         output.print_json(reply.json())
         return
@@ -101,6 +115,29 @@ def list_keys(client: Client, *, as_json: bool, quiet: bool) -> None:
         output.note("There is no key yet. Create one with 'sparewatt keys create NAME'.")
 
 
+@keys.command("limit")
+@click.argument("key_id", metavar="ID")
+@click.option("--name", metavar="NAME", help="Call it something else.")
+@term_options
+@json_option
+@network_options
+def limit_key(client: Client, *, key_id: str, name: str | None, terms: dict[str, object], as_json: bool) -> None:
+    """Change what a key may use. What is not named stays; 'none' takes a limit away.
+
+    \b
+    Example:
+      sparewatt keys limit key_5k0wq2 --budget 20/month --expires none
+    """
+    changes = terms | ({"name": name} if name is not None else {})
+    if not changes:
+        raise click.UsageError("Name what to change, e.g. --budget 5/day.")
+    reply = client.patch(path_of("keys", key_id), changes)
+    if as_json:
+        output.print_json(reply.json())
+    else:
+        output.print_lines([f"{key_id}: {describe_limits(reply.parse(Key), now_s=time.time())}."])
+
+
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
 @json_option
@@ -121,13 +158,47 @@ def revoke_key(client: Client, *, key_id: str, as_json: bool) -> None:
 
 def _print_keys(found: list[Key]) -> None:
     now_s = time.time()
-    columns = output.left("ID", "NAME", "PREFIX", "SCOPES", "CREATED", "STATE")
-    may_drop = ("CREATED", "PREFIX", "SCOPES", "STATE")
+    columns = output.left("ID", "NAME", "PREFIX", "SCOPES", "LIMITS", "CREATED", "USED", "STATE")
+    may_drop = ("CREATED", "USED", "PREFIX", "SCOPES", "LIMITS", "STATE")
     output.print_table(columns, [_row(key, now_s=now_s) for key in found], may_drop=may_drop)
 
 
 def _row(key: Key, *, now_s: float) -> list[str]:
-    state = "active" if key.revoked_at is None else f"revoked {output.ago(key.revoked_at, now_s=now_s)}"
-    created = output.ago(key.created_at, now_s=now_s) if key.created_at else output.UNKNOWN
-    prefix = key.prefix or output.UNKNOWN
-    return [key.id, key.name or output.UNKNOWN, prefix, ", ".join(key.scopes), created, state]
+    return [
+        key.id,
+        key.name or output.UNKNOWN,
+        key.prefix or output.UNKNOWN,
+        ", ".join(key.scopes),
+        describe_limits(key, now_s=now_s),
+        output.ago(key.created_at, now_s=now_s) if key.created_at else output.UNKNOWN,
+        output.ago(key.last_used_at, now_s=now_s),
+        _state(key, now_s=now_s),
+    ]
+
+
+def _state(key: Key, *, now_s: float) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {output.ago(key.revoked_at, now_s=now_s)}"
+    return "expired" if key.expires_at is not None and key.expires_at <= now_s else "active"
+
+
+def describe_limits(key: Key, *, now_s: float) -> str:
+    parts = []
+    if key.budget is not None:
+        parts.append(f"{output.format_usd(key.budget.usd)}/{key.budget.period}")
+    if key.requests_per_min is not None:
+        parts.append(f"{key.requests_per_min:,} requests/min")
+    if key.tokens_per_min is not None:
+        parts.append(f"{key.tokens_per_min:,} tokens/min")
+    if key.policy is not None:
+        parts.append("policy")
+    if key.expires_at is not None:
+        parts.append(f"expires {_until(key.expires_at, now_s=now_s)}")
+    return ", ".join(parts) or "none"
+
+
+def _until(unix_s: float, *, now_s: float) -> str:
+    left_s = unix_s - now_s
+    if left_s <= 0:
+        return output.ago(unix_s, now_s=now_s)
+    return f"in {left_s / 86_400:.0f} d" if left_s >= 2 * 86_400 else f"in {left_s / 3600:.0f} h"

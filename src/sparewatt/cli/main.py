@@ -33,7 +33,14 @@ SECTIONS = {
         "models": Lazy("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": Lazy("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": Lazy("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
-        "keys": Lazy("sparewatt.cli.keys:keys", "Create, list and revoke API keys."),
+    },
+    "Your account": {
+        "signup": Lazy("sparewatt.cli.login:signup", "Make an account and log in."),
+        "login": Lazy("sparewatt.cli.login:login", "Log in on this machine."),
+        "logout": Lazy("sparewatt.cli.login:logout", "Log out and revoke this machine's key."),
+        "whoami": Lazy("sparewatt.cli.whoami:whoami", "Show who you are here, and what you may do."),
+        "keys": Lazy("sparewatt.cli.keys:keys", "Create, list, limit and revoke API keys."),
+        "password": Lazy("sparewatt.cli.password:password", "Change or reset your password."),
         "credits": Lazy("sparewatt.cli.credits:credits_", "Show what you have to spend, and get more."),
         "usage": Lazy("sparewatt.cli.usage:usage", "Show what you used and what it cost."),
         "payouts": Lazy("sparewatt.cli.payouts:payouts", "Show what you were paid, and check it."),
@@ -42,6 +49,7 @@ SECTIONS = {
         "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
+        "accounts": Lazy("sparewatt.cli.accounts:accounts", "See and manage everybody's accounts."),
         "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
         "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),
     },
@@ -196,7 +204,8 @@ def cli() -> None:
       sparewatt models                      see what it serves
       sparewatt chat MODEL "Say hello"      ask a model
 
-    Commands go to the network last started on this machine, or to SPAREWATT_BASE_URL with SPAREWATT_API_KEY.
+    Commands go to SPAREWATT_BASE_URL with SPAREWATT_API_KEY, else to where you logged in, else to the network last
+    started on this machine.
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 not allowed, 4 not found, 5 no node matches.
     """

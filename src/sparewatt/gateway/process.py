@@ -29,6 +29,7 @@ from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import make_desk
+from sparewatt.gateway.openai.routing import check_policy, read_network_policy
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
@@ -36,6 +37,7 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
@@ -106,7 +108,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         settings=settings,
         database=database,
         ring=ring,
-        keys=KeyService(database, ring, rng=rng),
+        keys=KeyService(database, ring, rng=rng, check_policy=check_policy),
         people=People(database.people, passwords=Passwords(), custody=custody, rng=rng),
         sessions=Sessions(database.people, clock=clock, rng=rng),
         doors=Doors(signups_per_address_hour=settings.signups_per_address_hour, clock=clock),
@@ -132,6 +134,8 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
             address_tokens_per_min=settings.address_tokens_per_min,
         ),
         prices=PriceCaps(table.median_price, clock=clock),
+        eligibility=Eligibility(table, clock=clock),
+        network_policy=read_network_policy(settings.route),
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
     )

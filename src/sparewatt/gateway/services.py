@@ -21,9 +21,12 @@ from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
+from sparewatt.policy.model import ANY
+from sparewatt.policy.model import Policy as NetworkPolicy
 from sparewatt.store.database import Database
 
 
@@ -52,6 +55,9 @@ class Services:
     """Where pages of ours come from, as a browser says it."""
     limits: RateLimits
     prices: PriceCaps
+    eligibility: Eligibility
+    network_policy: NetworkPolicy = ANY
+    """What holds for every request here."""
     accounting: Accounting | None = None
     """None on a network without books."""
     mailer: Mailer | None = None

@@ -44,6 +44,8 @@ class GatewaySettings:
     """A proxy in front adds the client's address as the last of X-Forwarded-For. Without one, anybody could."""
     smtp_url: str | None = field(default=None, repr=False)
     smtp_from: str | None = None
+    route: str | None = None
+    """Who may serve jobs here at all, as a line of the policy vocabulary: 'region=EU uptime>=0.95'."""
     billing: bool = True
     """Without it nothing is held, charged or earned: for a network among friends."""
     requests_per_min: PerMinute = REQUESTS_PER_MIN_DEFAULT

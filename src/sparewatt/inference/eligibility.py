@@ -7,7 +7,7 @@ the node reports anew, and the list is put together at most twice a second. Whoe
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparewatt.core.clock import Clock
@@ -18,6 +18,8 @@ from sparewatt.inference.matcher.model import Allowed, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.check import Compiled, NodeFacts, compile_policy
 from sparewatt.policy.model import ANY, Policy
+from sparewatt.policy.relax import relaxations
+from sparewatt.policy.words import explain_relaxation
 from sparewatt.protocol.node import NodeSpecs
 
 FRESH_S = 0.5
@@ -42,7 +44,8 @@ class Eligibility:
         """What a job must pass. None if everybody may serve it; `payer` is one whose own nodes may not."""
         has_own = payer is not None and bool(self._table.nodes_of(payer))
         checks = compile_policy(policy) if policy != ANY else None
-        if not has_own and (checks is None or not checks.checks):
+        checks = checks if checks is not None and checks.checks else None
+        if not has_own and checks is None and policy.order is None:
             return None
         return Gate(self, policy, checks, model, payer if has_own else None)
 
@@ -72,6 +75,14 @@ class Eligibility:
 
     def nodes_of(self, account: AccountId) -> frozenset[NodeId]:
         return frozenset(self._table.nodes_of(account))
+
+    def named(self, names: Sequence[str], model: ModelId) -> list[frozenset[NodeId]]:
+        """For each name (a node's id or name, or its owner's account), the nodes of the model that bear it."""
+        bearers: dict[str, set[NodeId]] = {name: set() for name in names}
+        for facts in self.facts(model):
+            for name in facts.names & bearers.keys():
+                bearers[name].add(NodeId(facts.node_id))
+        return [frozenset(found) for found in bearers.values()]
 
     def facts(self, model: ModelId) -> list[NodeFacts]:
         """Of every node that has the model, for explanations."""
@@ -105,13 +116,22 @@ class Gate:
     model: ModelId
     payer: AccountId | None
 
-    def allowed(self) -> Allowed | None:
-        """None: everybody but whom the matcher itself rules out."""
-        return self.eligibility.allowed(self.policy, self.checks, self.model) if self.checks is not None else None
+    def stages(self) -> list[Allowed | None]:
+        """First those whom the policy names in order, one after the other; then whomever it leaves."""
+        left = self.eligibility.allowed(self.policy, self.checks, self.model) if self.checks is not None else None
+        if self.policy.order is None:
+            return [left]
+        named = self.eligibility.named(self.policy.order, self.model)
+        first = [nodes if left is None else nodes & left.nodes for nodes in named]
+        return [*(Allowed(nodes) for nodes in first if nodes), left]
 
     def own_nodes(self) -> frozenset[NodeId]:
         """The payer's own, which may not serve a job that free credits pay."""
         return self.eligibility.nodes_of(self.payer) if self.payer is not None else frozenset()
+
+    def relaxations(self) -> list[str]:
+        nodes = [[facts] for facts in self.eligibility.facts(self.model)]
+        return [explain_relaxation(found) for found in relaxations(self.policy, nodes)]
 
     def admits(self, node_id: NodeId) -> bool:
         """Judged anew: a list that is half a second old must not let anybody through."""

@@ -30,6 +30,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     max_tokens: _Tokens | None = None
     max_completion_tokens: _Tokens | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    provider: dict[str, Any] | None = None
+    """Who may serve it, in the words of `policy/`; not for the node's eyes."""
 
     @property
     def output_limit(self) -> int | None:
@@ -131,11 +133,17 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
     return InvalidField(f"{text}.", param=field)
 
 
-def for_node(body: bytes, *, stream: bool, output_limit: int | None = None) -> bytes:
-    """The request as a node gets it: every stream ends in its token counts, and writes no more than it may."""
-    if not stream and output_limit is None:
+def for_node(body: bytes, *, stream: bool, output_limit: int | None = None, model: str | None = None) -> bytes:
+    """The request as a node gets it: every stream ends in its token counts, and writes no more than it may.
+
+    `model` is given if the request says anything about who may serve it; that part is left out.
+    """
+    if not stream and output_limit is None and model is None:
         return body
     fields = _fields_decoder.decode(body)
+    if model is not None:
+        fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+        fields.pop("provider", None)
     if stream:
         fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
     if output_limit is not None:

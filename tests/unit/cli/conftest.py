@@ -16,6 +16,7 @@ Run = Callable[..., Result]
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No network of the machine that runs the tests is found."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("SPAREWATT_BASE_URL", "SPAREWATT_API_KEY", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_pieces(canned, canned.pieces)
 
-    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names http.server calls
+    do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names http.server calls
 
     def _send_whole(self, canned: Canned) -> None:
         body = canned.body if isinstance(canned.body, bytes) else json.dumps(canned.body).encode()

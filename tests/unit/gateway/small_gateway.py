@@ -30,6 +30,7 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
@@ -188,6 +189,7 @@ def make_services(table: NodeTable | None = None) -> Services:
             address_tokens_per_min=1_000_000_000,
         ),
         prices=PriceCaps(table.median_price, clock=clock),
+        eligibility=Eligibility(table, clock=clock),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.errors import JoinRefused, LinkLost, SparewattError, StoreUnavailable
-from sparewatt.core.ids import NodeId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway import links as links_module
 from sparewatt.gateway.links import LinkDesk
@@ -51,10 +51,11 @@ class Tokens(JoinTokens):
         self.no: SparewattError | None = None
         self.seen: list[tuple[NodeId, str | None]] = []
 
-    async def admit(self, node_id: NodeId, token: str | None) -> None:
+    async def admit(self, node_id: NodeId, token: str | None) -> AccountId:
         self.seen.append((node_id, token))
         if self.no is not None:
             raise self.no
+        return AccountId("acc_owner")
 
 
 class Visit:

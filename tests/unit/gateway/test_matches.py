@@ -112,6 +112,14 @@ async def test_owners_and_operators_may_ask(secret: str, status: int) -> None:
     assert (await why(make_services(a_table(1)), node_id(1), secret=secret))[0] == status
 
 
+async def test_who_lends_other_nodes_may_not_ask_about_this_one() -> None:
+    services = make_services(a_table(1))
+    services.desk.owners.clear()
+    status, told = await why(services, node_id(1))
+    assert status == 403
+    assert "another account" in told["error"]["message"]
+
+
 async def test_the_answer_has_numbers_and_sentences() -> None:
     services = make_services(a_table(1))
     fail_some(services, 3)

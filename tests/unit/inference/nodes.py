@@ -86,7 +86,7 @@ def situation(**changes: Any) -> Situation:
     return Situation(**(values | changes))
 
 
-_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "places", "own_active"}
+_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "seats", "own_active"}
 _COPIED = [field.name for field in dataclasses.fields(NodeRow) if field.name not in _OF_THE_SPECS]
 
 
@@ -109,7 +109,7 @@ def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[Fi
     row, entries = table.get(node_id(number)), table.entries(model)
     assert row is not None
     assert entries is not None
-    return dict(zip(Field, entries.data[:, row.places[model]].tolist(), strict=True))
+    return dict(zip(Field, entries.data[:, row.seats[model].place].tolist(), strict=True))
 
 
 def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from sparewatt.inference.matcher.entries import FIRST_PLACES, FIXED, LIVE, Entries, Field
+import numpy as np
+
+from sparewatt.core.ids import NodeId
+from sparewatt.inference.matcher.entries import FIRST_PLACES, LOAD, RECORD, SPECS, Entries, Field
 from tests.unit.inference.nodes import node_id
 
 
@@ -8,8 +11,12 @@ def some_entries(count: int) -> Entries:
     entries = Entries()
     for number in range(count):
         place = entries.add(node_id(number), number + 100, number + 200)
-        entries.write_live(place, tuple(float(number) for _ in range(LIVE.stop - LIVE.start)))
-        entries.write_fixed(place, tuple(float(number) for _ in range(FIXED.stop - FIXED.start)))
+        for write, group in (
+            (entries.write_load, LOAD),
+            (entries.write_record, RECORD),
+            (entries.write_specs, SPECS),
+        ):
+            write(place, (float(number),) * (group.stop - group.start))
     return entries
 
 
@@ -26,8 +33,8 @@ def expected(*left: int) -> dict[str, set[float]]:
     return {node_id(number): {float(number)} for number in left}
 
 
-def test_the_two_groups_of_columns_are_all_of_them() -> None:
-    assert (LIVE.start, LIVE.stop, FIXED.stop) == (0, FIXED.start, len(Field))
+def test_the_three_groups_of_columns_are_all_of_them() -> None:
+    assert (LOAD.start, LOAD.stop, RECORD.stop, SPECS.stop) == (0, RECORD.start, SPECS.start, len(Field))
     assert [field.value for field in Field] == list(range(len(Field)))
 
 
@@ -55,3 +62,20 @@ def test_removing_the_last_moves_nobody() -> None:
     assert entries.remove(1) is None
     assert entries.remove(0) is None
     assert len(entries) == 0
+
+
+def test_columns_follow_every_write_however_late_they_are_read() -> None:
+    entries = some_entries(3)
+    assert entries.data[Field.RTT_S].tolist() == [0.0, 1.0, 2.0]
+    entries.write_record(1, (9.0,) * (RECORD.stop - RECORD.start))
+    entries.write_column(Field.JOBS, np.array([4.0, 5.0, 6.0]))
+    assert entries.data[Field.RTT_S].tolist() == [0.0, 9.0, 2.0]
+    assert entries.data[Field.JOBS].tolist() == entries.numbers[:3, Field.JOBS].tolist() == [4.0, 5.0, 6.0]
+    entries.remove(0)
+    assert entries.data[Field.RTT_S].tolist() == [2.0, 9.0]
+
+
+def test_an_id_keeps_all_its_bits() -> None:
+    entries = Entries()
+    entries.add(NodeId("0x" + "ab" * 8 + "cd" * 8 + "ef" * 4), 1, 0)
+    assert [hex(word) for word in entries.ids[0].tolist()] == ["0x" + "ab" * 8, "0x" + "cd" * 8, "0x" + "ef" * 4]

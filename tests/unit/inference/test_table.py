@@ -9,6 +9,7 @@ from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.inference.matcher import table as table_module
 from sparewatt.inference.matcher.entries import Field
+from sparewatt.inference.matcher.figures import UNKNOWN_LARGE
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.policies import BALANCED
@@ -17,7 +18,6 @@ from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_LEARNED_MAX,
     SLOWNESS_MAX,
     SUSPECT_AFTER_FAILURE_S,
-    UNKNOWN_LARGE,
     NodeTable,
 )
 from sparewatt.protocol.node import NodeLoad, Speed
@@ -35,6 +35,12 @@ from tests.unit.inference.nodes import (
 )
 
 ONE = node_id(1)
+BANDWIDTH = 8 * GIB * 50.0
+
+
+def idle_step_s(jobs: int) -> float:
+    """A step with so many jobs beside it, of which nothing is to be read."""
+    return 1 / 50 * (1 + 0.5 * jobs)
 
 
 def row_of(table: NodeTable) -> NodeRow:
@@ -46,8 +52,8 @@ def row_of(table: NodeTable) -> NodeRow:
 def own(table: NodeTable) -> tuple[int, float, float]:
     """Jobs, seconds of prompts to read, tokens of context; the columns must say the same."""
     row, columns = row_of(table), columns_of(table)
-    assert columns[Field.BACKLOG_S] == row.own_backlog_s
-    assert columns[Field.KV_USED_BYTES] == columns[Field.KV_READ_BYTES] == row.own_kv_bytes
+    assert columns[Field.QUEUE_S] == row.own_backlog_s * columns[Field.HALVING]
+    assert columns[Field.STEP_S] == pytest.approx(idle_step_s(row.own_jobs) + row.own_kv_bytes / BANDWIDTH)
     assert columns[Field.JOBS] == row.own_jobs
     return row.own_jobs, row.own_backlog_s, row.own_kv_bytes / 100_000
 
@@ -211,7 +217,8 @@ def test_whatever_the_order_of_releases_nothing_is_left_to_the_last_bit(seed: in
     row = row_of(table)
     assert (row.own_jobs, row.own_backlog_s, row.own_kv_bytes, row.own_active) == (0, 0.0, 0.0, {})
     assert table.strain_of(MODEL) == 0.0
-    assert columns_of(table)[Field.OTHER_ACTIVE_BYTES] == 0.0
+    assert row.own_active_bytes == 0
+    assert columns_of(table)[Field.STEP_S] == idle_step_s(0)
 
 
 def test_a_reservation_outlives_its_model() -> None:
@@ -239,8 +246,11 @@ def test_weights_of_another_model_at_work_are_read_in_every_step() -> None:
     table.connect(ONE, some_specs(a_model(), a_model(id="another", weights_bytes=3 * GIB)), now_s=NOW_S)
     table.reserve(ONE, a_job(model=ModelId("another")), now_s=NOW_S)
     table.set_load(ONE, NodeLoad(foreign_active_bytes=5), now_s=NOW_S)
-    assert columns_of(table)[Field.OTHER_ACTIVE_BYTES] == 3 * GIB + 5
-    assert columns_of(table, model="another")[Field.OTHER_ACTIVE_BYTES] == 5
+    context_bytes = 600 * 100_000
+    read_bytes = context_bytes + 3 * GIB + 5
+    assert columns_of(table)[Field.STEP_S] == pytest.approx(idle_step_s(1) + read_bytes / BANDWIDTH)
+    own_step_s = columns_of(table, model="another")[Field.STEP_S]
+    assert own_step_s == pytest.approx(idle_step_s(1) + (context_bytes + 5) / (3 * GIB * 50.0))
 
 
 # reports
@@ -248,7 +258,7 @@ def test_weights_of_another_model_at_work_are_read_in_every_step() -> None:
 
 def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
     table = a_table(1)
-    assert columns_of(table)[Field.KV_CAPACITY_BYTES] == UNKNOWN_LARGE
+    assert columns_of(table)[Field.KV_FREE_BYTES] == UNKNOWN_LARGE
     load = NodeLoad(
         foreign=2,
         draining=True,
@@ -260,22 +270,20 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
     )
     table.set_load(ONE, load, now_s=NOW_S + 1)
     seen = columns_of(table)
-    assert {field: seen[field] for field in list(Field)[: Field.PREFILL_SHARE + 1]} == {
-        Field.CONNECTED: 1,
-        Field.DRAINING: 1,
-        Field.LAST_HEARD_S: NOW_S + 1,
-        Field.SUSPECT_UNTIL_S: 0,
-        Field.RTT_S: 0,
+    assert {field: seen[field] for field in list(Field)[: Field.DRAINING + 1]} == {
+        Field.OPEN_S: -math.inf,
+        Field.QUEUE_S: 1.5 * 2,
+        Field.HALVING: 2,
+        Field.STEP_S: pytest.approx((idle_step_s(2) + 15 / BANDWIDTH) / 0.75),
+        Field.STEP_TOKEN_S: pytest.approx(100_000 / BANDWIDTH / 0.75),
         Field.JOBS: 2,
-        Field.BACKLOG_S: 1.5,
-        Field.KV_USED_BYTES: 7,
-        Field.KV_READ_BYTES: 7,
-        Field.OTHER_ACTIVE_BYTES: 8,
-        Field.PREFILL_SHARE: 0.5,
+        Field.KV_FREE_BYTES: 9 - 7,
+        Field.ROOM_JOBS: 36,
+        Field.LAST_HEARD_S: NOW_S + 1,
+        Field.DRAINING: 1,
     }
-    assert seen[Field.KV_CAPACITY_BYTES] == 9
     table.set_load(ONE, NodeLoad(), now_s=NOW_S + 2)
-    assert columns_of(table)[Field.KV_CAPACITY_BYTES] == UNKNOWN_LARGE
+    assert columns_of(table)[Field.KV_FREE_BYTES] == UNKNOWN_LARGE
 
 
 def test_a_link_has_room_for_our_jobs_beside_those_of_others() -> None:
@@ -314,7 +322,7 @@ def test_a_cold_start_takes_10_to_30_seconds_and_a_warm_one_none(
 
 
 def speed_of(table: NodeTable) -> float:
-    return columns_of(table)[Field.SPEED]
+    return 1.0 / row_of(table).pace
 
 
 def test_being_seen_slower_lowers_a_nodes_speed_towards_the_truth() -> None:
@@ -390,7 +398,9 @@ def test_a_node_that_claims_the_highest_speed_there_is_does_not_go_on_winning() 
             table.note_speed(liar, predicted_s=200 / 1e7, observed_s=2000.0)
     assert wins < 100
     assert row_of(table).slowness == 0.0
-    assert columns_of(table, 2)[Field.SPEED] >= math.exp(-SLOWNESS_MAX)
+    taught = table.get(liar)
+    assert taught is not None
+    assert taught.pace <= math.exp(SLOWNESS_MAX)
 
 
 def test_failures_cost_by_the_nodes_record() -> None:

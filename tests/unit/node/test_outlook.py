@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.inference.matcher.entries import Field
-from sparewatt.inference.matcher.formula import JobNumbers, reading
+from sparewatt.inference.matcher.formula import reading
+from sparewatt.inference.matcher.question import Question
 from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
 from sparewatt.protocol.node import Speed
 from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
@@ -66,10 +67,9 @@ def test_more_work_never_means_less_waiting() -> None:
 def test_node_and_gateway_expect_the_same_reading_time() -> None:
     entries = a_table(1, some_specs(a_model(measured=SPEED))).entries(MODEL)
     assert entries is not None
-    fixed_s, prefill_tps = entries.data[Field.FIXED_S, 0], entries.data[Field.PREFILL_TPS, 0]
+    fixed_s, token_s = entries.data[Field.READ_FIXED_S, 0], entries.data[Field.READ_TOKEN_S, 0]
     for tokens in (0, 10, 500):
-        job = JobNumbers(float(tokens), 1.0, 0.0, 0.0)
-        assert reading_s(SPEED, tokens) == pytest.approx(reading(job, prefill_tps, fixed_s, 1.0))
+        assert reading_s(SPEED, tokens) == pytest.approx(reading(Question(float(tokens), 1.0), fixed_s, token_s))
     assert reading_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
 
 

@@ -19,7 +19,7 @@ from sparewatt.core.limits import (
     MATCHES_STORED_DAYS,
 )
 from sparewatt.gateway.http import authenticate, json_reply, read_json
-from sparewatt.gateway.openai.chat import policy_named
+from sparewatt.gateway.openai.chat import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -27,6 +27,7 @@ from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.situation import vram_needed_bytes
+from sparewatt.policy.words import to_object
 from sparewatt.store.database import StoredMatch
 
 _MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")
@@ -38,14 +39,17 @@ class MatchQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_tokens: _Tokens = 500
     max_tokens: _Tokens | None = None
     policy: str | None = None
+    provider: dict[str, Any] | None = None
+    """Who may serve it, in the words of `policy/`."""
 
 
 async def dry_run(request: web.Request) -> web.StreamResponse:
     """Who would serve it, or why nobody; nothing is sent and nothing is kept."""
     services = services_of(request)
-    await authenticate(request, "inference")
+    who = await authenticate(request, "inference")
     asked = await read_json(request, MatchQuestion, limit=CONTROL_BODY_BYTES_MAX)
-    model = ModelId(asked.model)
+    routing = route_of(asked.model, asked.provider, request=request, who=who, services=services)
+    model = ModelId(routing.model)
     typical = services.table.typical_output_tokens(model)
     job = MatchJob(
         id=MatchId(new_id("match", rng=services.rng)),
@@ -53,12 +57,17 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
         prompt_tokens=asked.prompt_tokens,
         output_tokens=min(asked.max_tokens or typical, typical),
         prompt_tokens_floor=asked.prompt_tokens,
+        preference=routing.preference,
     )
-    decision = services.dispatcher.dry_run(job, policy=policy_named(asked.policy or services.settings.policy))
+    gate = services.eligibility.gate(routing.policy, model)
+    policy = policy_named(asked.policy or services.settings.policy)
+    decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
     answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}
     if decision.best is None:
-        answer["why_nobody"] = no_match_error(decision, services.table).message
-    return json_reply(answer | {"created_at": services.clock.unix_s()})
+        answer["nearest_relaxations"] += gate.relaxations() if gate is not None else []
+        answer["why_nobody"] = no_match_error(decision, services.table, gate).message
+    effective = {"policy_effective": to_object(routing.policy), "created_at": services.clock.unix_s()}
+    return json_reply(answer | effective, headers=routing.headers())
 
 
 async def show_match(request: web.Request) -> web.StreamResponse:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 
-from sparewatt.accounts.principal import require_scope
+from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
-from sparewatt.core.limits import CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import ATTEMPTS_MAX, CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import admit_rate, error_headers, error_reply, identify, json_reply, read_body
 from sparewatt.gateway.openai.paying import drop_tab, limit_headers, open_tab
+from sparewatt.gateway.openai.routing import Routing, route
 from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.admission.model import Applicant, Priority, TicketState
 from sparewatt.inference.admission.rules import cost_tokens, priority_named
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.admission.sizing import size_of
-from sparewatt.inference.dispatch.model import Job
+from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 from sparewatt.inference.metering.service import RunningTab
+from sparewatt.policy.carriers import HEADER
 from sparewatt.protocol.openai import ChatRequest, error_body, for_node, parse_chat
 
 POLICY_HEADER = "x-sparewatt-policy"
@@ -42,17 +45,20 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     priority = priority_named(request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value), param=PRIORITY_HEADER)
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
     chat = parse_chat(body)
-    match = make_match(chat, services=services)
+    routing = route_of(chat.model, chat.provider, request=request, who=who, services=services)
+    match = make_match(chat, routing, services=services)
     admit_rate(request, who, tokens=match.prompt_tokens + match.output_tokens)
-    tab = await open_tab(match, chat, who=who, services=services)
+    tab = await open_tab(match, chat, routing.policy, who=who, services=services)
     try:
-        job = make_job(chat, match, body, key_id=who.key_id, tab=tab)
+        payer = who.account_id if tab is not None and tab.spends_promo else None
+        gate = services.eligibility.gate(routing.policy, match.model, payer=payer)
+        job = make_job(chat, match, routing, body, key_id=who.key_id, tab=tab, gate=gate)
         errand = Errand(job, policy=policy, priority=priority, tab=tab, services=services)
     except BaseException:
         drop_tab(tab)
         raise
     try:
-        return await _reply(request, errand)
+        return await _reply(request, errand, routing)
     finally:
         errand.cancel()  # does nothing if the job is over
 
@@ -89,7 +95,7 @@ class Errand:
 
     def _can_come_true(self) -> bool:
         """Whether some node could have the job, if only it had room."""
-        decision = self._services.dispatcher.dry_run(self.job.match, policy=self._policy)
+        decision = self._services.dispatcher.dry_run(self.job.match, policy=self._policy, gate=self.job.gate)
         return is_worth_waiting(decision)
 
     def _start(self) -> None:
@@ -131,9 +137,22 @@ def policy_named(name: str) -> Policy:
         ) from None
 
 
-def make_match(chat: ChatRequest, *, services: Services) -> MatchJob:
+def route_of(
+    model: str, provider: dict[str, Any] | None, *, request: web.Request, who: Principal, services: Services
+) -> Routing:
+    return route(
+        model,
+        header=request.headers.get(HEADER),
+        provider=provider,
+        who=who,
+        network=services.network_policy,
+        is_model=services.table.entries(model) is not None,
+    )
+
+
+def make_match(chat: ChatRequest, routing: Routing, *, services: Services) -> MatchJob:
     size = size_of(map(bytes, chat.messages))
-    model = ModelId(chat.model)
+    model = ModelId(routing.model)
     typical = services.table.typical_output_tokens(model)
     return MatchJob(
         id=MatchId(new_id("match", rng=services.rng)),
@@ -141,34 +160,47 @@ def make_match(chat: ChatRequest, *, services: Services) -> MatchJob:
         prompt_tokens=size.tokens,
         output_tokens=min(chat.output_limit or typical, typical) * (chat.n or 1),
         prompt_tokens_floor=size.tokens_floor,
+        preference=routing.preference,
     )
 
 
-def make_job(chat: ChatRequest, match: MatchJob, body: bytes, *, key_id: KeyId, tab: RunningTab | None) -> Job:
+def make_job(
+    chat: ChatRequest,
+    match: MatchJob,
+    routing: Routing,
+    body: bytes,
+    *,
+    key_id: KeyId,
+    tab: RunningTab | None,
+    gate: Gate | None,
+) -> Job:
     streams = bool(chat.stream)
     limit = tab.output_limit if tab is not None and tab.was_limited else None
+    model = routing.model if routing.model != chat.model or chat.provider is not None else None
     return Job(
         match=match,
         key_id=key_id,
-        body=_for_node(body, stream=streams, output_limit=limit),
+        body=_for_node(body, stream=streams, output_limit=limit, model=model),
         stream=streams,
         wants_usage=chat.wants_usage,
         tab=tab,
+        gate=gate,
+        attempts_max=1 if routing.policy.allow_fallbacks is False else ATTEMPTS_MAX,
     )
 
 
-def _for_node(body: bytes, *, stream: bool, output_limit: int | None) -> bytes:
+def _for_node(body: bytes, *, stream: bool, output_limit: int | None, model: str | None) -> bytes:
     """A few bytes longer: a body that just fitted must not break the link to the node by that."""
-    ready = for_node(body, stream=stream, output_limit=output_limit)
+    ready = for_node(body, stream=stream, output_limit=output_limit, model=model)
     if len(ready) > REQUEST_BODY_BYTES_MAX:
         raise BodyTooLarge("The body is too large by a few bytes.")
     return ready
 
 
-async def _reply(request: web.Request, errand: Errand) -> web.StreamResponse:
+async def _reply(request: web.Request, errand: Errand, routing: Routing) -> web.StreamResponse:
     sink, ticket = errand.sink, errand.ticket
     await sink.begun()
-    headers = {**sink.headers, **_queue_headers(ticket)}
+    headers = {**sink.headers, **_queue_headers(ticket), **routing.headers()}
     if ticket is not None and ticket.state is TicketState.REFUSED and sink.error is not None:
         return _refused(sink.error, ticket, headers)
     if sink.error is not None:

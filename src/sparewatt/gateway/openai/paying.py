@@ -8,12 +8,16 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.service import Order, Payer, RunningTab
 from sparewatt.ledger.budgets import KeyBudget
+from sparewatt.ledger.model import TokenPrice
+from sparewatt.policy.model import Policy
 from sparewatt.protocol.openai import ChatRequest
 
 LIMIT_HEADER = "x-sparewatt-output-limit"
 
 
-async def open_tab(match: MatchJob, chat: ChatRequest, *, who: Principal, services: Services) -> RunningTab | None:
+async def open_tab(
+    match: MatchJob, chat: ChatRequest, policy: Policy, *, who: Principal, services: Services
+) -> RunningTab | None:
     """Hold what the answer may cost; None on a network without books. Raises what a client should hear."""
     if services.accounting is None:
         return None
@@ -24,9 +28,19 @@ async def open_tab(match: MatchJob, chat: ChatRequest, *, who: Principal, servic
         answers=chat.n or 1,
         output_limit=chat.output_limit,
         stream=bool(chat.stream),
-        price=services.prices.of(match.model),
+        price=price_cap(policy, services.prices.of(match.model)),
     )
     return await services.accounting.metering.open(payer_of(who), order)
+
+
+def price_cap(policy: Policy, usual: TokenPrice) -> TokenPrice:
+    """What the request, its key or its account allow; where they say nothing, a few times the usual price."""
+    asked = policy.max_price
+    if asked is None:
+        return usual
+    prompt = usual.prompt if asked.prompt is None else Nano(asked.prompt)
+    completion = usual.completion if asked.completion is None else Nano(asked.completion)
+    return TokenPrice(prompt, completion)
 
 
 def payer_of(who: Principal) -> Payer:

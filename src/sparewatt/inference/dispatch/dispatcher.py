@@ -10,9 +10,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.inference.dispatch.keeping import ToStore
-from sparewatt.inference.dispatch.model import DispatchRules, Job, MatchRecord, Sink
-from sparewatt.inference.dispatch.run import JobRun
-from sparewatt.inference.matcher.match import match
+from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
+from sparewatt.inference.dispatch.run import JobRun, match_through
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
@@ -64,10 +63,10 @@ class Dispatcher:
         run.start()
         return run
 
-    def dry_run(self, job: MatchJob, *, policy: Policy) -> Decision:
+    def dry_run(self, job: MatchJob, *, policy: Policy, gate: Gate | None = None) -> Decision:
         """Who would serve it, without sending anything."""
         at = Situation(now_s=self._clock.now_s(), rules=self._health)
-        return match(job, self._table, at, policy=policy, seed=self._seed)
+        return match_through(gate, job, self._table, at, policy=policy, seed=self._seed)
 
     def record(self, match_id: MatchId) -> MatchRecord | None:
         return self._records.get(match_id)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.core.limits import JOB_TIMEOUT_S
+from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
-from sparewatt.inference.matcher.model import Decision, MatchJob
+from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob
 
 
 class Sink(Protocol):
@@ -49,6 +49,24 @@ class Tab(Protocol):
         ...
 
 
+class Gate(Protocol):
+    """What a job's policy says about who may serve it."""
+
+    def stages(self) -> Sequence[Allowed | None]:
+        """Whom to look among, first to last; None is everybody."""
+        ...
+
+    def own_nodes(self) -> Collection[NodeId]: ...
+
+    def relaxations(self) -> list[str]:
+        """What would let somebody through, in words."""
+        ...
+
+    def admits(self, node_id: NodeId) -> bool:
+        """Judged anew, by what is known right now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A request that was admitted: what to send to a node, how its reply is to be read, and who pays."""
@@ -59,6 +77,9 @@ class Job:
     stream: bool
     wants_usage: bool
     tab: Tab | None = None
+    gate: Gate | None = None
+    """Who may serve it, where not everybody may."""
+    attempts_max: int = ATTEMPTS_MAX
 
 
 @dataclass(frozen=True, slots=True)

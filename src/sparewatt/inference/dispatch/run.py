@@ -8,6 +8,7 @@ and never by sending something twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -25,14 +26,14 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import ATTEMPTS_MAX, REFUSALS_MAX
+from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Gate, Job, MatchRecord, Outcome, Seen, Sink
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, NodeRow, Rejection
+from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
@@ -94,7 +95,7 @@ class JobRun:
 
     def start(self) -> None:
         if self.record.decision.best is None:
-            self._fail(no_match_error(self.record.decision, self._table))
+            self._fail(no_match_error(self.record.decision, self._table, self.job.gate))
         else:
             self._try(self.record.decision.best)
 
@@ -165,8 +166,14 @@ class JobRun:
     # inside
 
     def _match(self) -> Decision:
-        at = Situation(now_s=self._clock.now_s(), rules=self._health, tried=self._tried)
-        return match(self.job.match, self._table, at, policy=self._policy, seed=self._seed)
+        return match_through(
+            self.job.gate,
+            self.job.match,
+            self._table,
+            Situation(now_s=self._clock.now_s(), rules=self._health, tried=self._tried),
+            policy=self._policy,
+            seed=self._seed,
+        )
 
     def _next(self) -> None:
         best = self._match().best or self._best_of_late()
@@ -183,6 +190,10 @@ class JobRun:
         return self._match().best
 
     def _try(self, candidate: Candidate) -> None:
+        if self.job.gate is not None and not self.job.gate.admits(candidate.node_id):
+            self._tried.add(candidate.node_id)  # it has changed since the policy last looked at it
+            self._next()
+            return
         promised_s = self._promise_s(candidate)
         self._tried.add(candidate.node_id)
         self._held = self._table.reserve(candidate.node_id, self.job.match, now_s=self._clock.now_s())
@@ -267,7 +278,7 @@ class JobRun:
 
     def _attempts_left(self) -> bool:
         """Three attempts, and two refusals on top: a refusal costs nothing and must not use up a good request."""
-        return len(self.record.attempts) - min(self._refusals(), REFUSALS_MAX) < ATTEMPTS_MAX
+        return len(self.record.attempts) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
 
     def _refusals(self) -> int:
         return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
@@ -318,10 +329,26 @@ class JobRun:
         return round((self._clock.now_s() - self._began_s) * 1000, 3)
 
 
-def no_match_error(decision: Decision, table: NodeTable) -> SparewattError:
+def match_through(
+    gate: Gate | None, job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int
+) -> Decision:
+    """The first of the gate's stages that leaves a candidate decides; else the last."""
+    if gate is None:
+        return match(job, table, at, policy=policy, seed=seed)
+    own = gate.own_nodes()
+    for allowed in gate.stages():
+        decision = match(job, table, replace(at, allowed=allowed, own=own), policy=policy, seed=seed)
+        if decision.ranked:
+            break
+    return decision
+
+
+def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:
     """Why nobody can have the job: the model's name, the moment, or the request."""
     model = decision.job.model
     reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
+    if not reasons and decision.barred:
+        return _barred_error(decision, gate)
     if not reasons:
         return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
     if reasons & _MAY_PASS:
@@ -334,6 +361,14 @@ def no_match_error(decision: Decision, table: NodeTable) -> SparewattError:
         longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
         return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
+
+
+def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:
+    """A policy left nobody: which of its fields, and what would help."""
+    said = ", ".join(f"{field} ({count})" for field, count in decision.barred.items())
+    nearest = gate.relaxations() if gate is not None else []
+    hint = f" Nearest: {'; '.join(nearest)}." if nearest else ""
+    return NoEligibleNode(f"Every node that serves {decision.job.model!r} is ruled out by: {said}.{hint}")
 
 
 class ContextTooLong(BadRequest):

@@ -1,12 +1,13 @@
-"""One model's nodes as columns of numbers: what a scan reads. Written by the table, a row at a time.
+"""One model's nodes as numbers: what a scan reads. Written by the table, a row at a time.
 
-Every node that has the model has one place. Columns that belong to the node (load, health) are repeated for each of its
-models, so that a scan walks through memory once and looks nothing up.
+Every node that has the model has one place. A place's numbers lie together, so that a report is one write and a
+compiled scan reads a node at once. A numpy scan wants each number's column instead: `data` keeps a turned copy in step.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,82 +17,110 @@ from sparewatt.core.ids import NodeId
 Floats = NDArray[np.float64]
 GROWTH = 2
 FIRST_PLACES = 24
-PADDING = 8
-"""Columns a power of two apart would all fall into the same few lines of the processor's cache."""
+SCAN_MAX = 10_000
+"""Up to here a decision looks at all places, and numpy needs columns; beyond it at a few, row by row."""
+ID_WORDS = 3
 
 
 class Field(enum.IntEnum):
-    """Rows of the array. The first group changes with every report, the second when the node's specs do."""
+    """The numbers of a place, in three groups: what every report changes, what is learned, what specs say.
 
-    CONNECTED = 0
-    DRAINING = 1
-    LAST_HEARD_S = 2
-    SUSPECT_UNTIL_S = 3
-    RTT_S = 4
+    What follows from a report alone is worked out when it comes, not in every decision (`formula`, first part).
+    """
+
+    OPEN_S = 0
+    """When it was last heard; minus infinity if it can take nothing, whatever the job."""
+    QUEUE_S = 1
+    HALVING = 2
+    STEP_S = 3
+    STEP_TOKEN_S = 4
     JOBS = 5
-    BACKLOG_S = 6
-    KV_USED_BYTES = 7
-    KV_READ_BYTES = 8
-    OTHER_ACTIVE_BYTES = 9
-    PREFILL_SHARE = 10
-    SPEED = 11
-    FAILURE_ODDS = 12
-    STRAIN_MAX = 13
-    ROOM_JOBS = 14
-    KV_CAPACITY_BYTES = 15
+    KV_FREE_BYTES = 6
+    ROOM_JOBS = 7
+    LAST_HEARD_S = 8
+    DRAINING = 9
 
-    VRAM_BYTES = 16
-    BANDWIDTH = 17
-    TFLOPS = 18
-    HOURLY_USD = 19
-    COLD_S = 20
-    PREFILL_TPS = 21
-    FIXED_S = 22
-    STEP_S = 23
-    STEP_PER_JOB_S = 24
-    PROMPT_USD = 25
-    COMPLETION_USD = 26
+    CONNECTED = 10
+    RTT_S = 11
+    READ_FIXED_S = 12
+    READ_TOKEN_S = 13
+    FAILURE_ODDS = 14
+    SUSPECT_UNTIL_S = 15
+    STRAIN_MAX = 16
+
+    COLD_S = 17
+    STEP_PER_JOB_S = 18
+    KV_TOKEN_S = 19
+    KV_BYTES_PER_TOKEN = 20
+    PROMPT_USD = 21
+    COMPLETION_USD = 22
+    CONTEXT_TOKENS = 23
+    FITS_TOKENS = 24
+    """How long a context may be for weights and context to fit; no bound for a model that is loaded."""
+    MEASURED = 25
+    WARM = 26
     WEIGHTS_BYTES = 27
-    KV_BYTES_PER_TOKEN = 28
-    CONTEXT_TOKENS = 29
-    MEASURED = 30
-    WARM = 31
+    VRAM_BYTES = 28
+    BANDWIDTH = 29
+    TFLOPS = 30
+    HOURLY_USD = 31
 
 
-LIVE = slice(Field.CONNECTED, Field.KV_CAPACITY_BYTES + 1)
-FIXED = slice(Field.VRAM_BYTES, Field.WARM + 1)
+LOAD = slice(Field.OPEN_S, Field.DRAINING + 1)
+RECORD = slice(Field.CONNECTED, Field.STRAIN_MAX + 1)
+SPECS = slice(Field.COLD_S, Field.HOURLY_USD + 1)
+_LOAD, _RECORD, _SPECS = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS))
+_ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(Field), 8 * RECORD.start, 8 * SPECS.start
 
 
 class Entries:
     """All nodes that have one model. Places are dense: the last one moves into a hole."""
 
     def __init__(self) -> None:
-        self._data = np.zeros((len(Field), FIRST_PLACES))
+        self.nodes: list[NodeId] = []
+        self._numbers = np.zeros((FIRST_PLACES, len(Field)))
+        self._buffer = self._numbers.data.cast("B")
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
-        self._high = np.zeros(FIRST_PLACES, np.uint64)
-        self.nodes: list[NodeId] = []
+        self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
+        self._columns: Floats | None = None
+        self._written: set[int] = set()
+        """Places whose columns are behind."""
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     @property
     def data(self) -> Floats:
-        return self._data[:, : len(self.nodes)]
+        """Field by place; to be read only."""
+        n = len(self.nodes)
+        if n > SCAN_MAX:
+            return self._numbers[:n].T
+        if self._columns is None or self._columns.shape[1] != len(self._numbers):
+            self._columns = np.ascontiguousarray(self._numbers.T)
+        elif self._written:
+            behind = np.fromiter(self._written, np.intp, len(self._written))
+            self._columns[:, behind] = self._numbers[behind].T
+        self._written.clear()
+        return self._columns[:, :n]
 
     @property
-    def storage(self) -> tuple[Floats, NDArray[np.uint64], NDArray[np.uint64]]:
-        """Columns, hashes and ids with their spare places: whole arrays, which compiled code walks faster."""
-        return self._data, self._hash, self._high
+    def numbers(self) -> Floats:
+        """Place by field, with spare places: whole arrays, which compiled code walks faster."""
+        return self._numbers
+
+    @property
+    def all_hashes(self) -> NDArray[np.uint64]:
+        return self._hash
+
+    @property
+    def ids(self) -> NDArray[np.uint64]:
+        """Each node's id in three words, by which ties are broken; with spare places."""
+        return self._id
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
         return self._hash[: len(self.nodes)]
-
-    @property
-    def highs(self) -> NDArray[np.uint64]:
-        """The first 64 bits of each node's id, by which ties are broken."""
-        return self._high[: len(self.nodes)]
 
     @property
     def rows(self) -> NDArray[np.intp]:
@@ -100,38 +129,50 @@ class Entries:
 
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
         place = len(self.nodes)
-        if place == self._data.shape[1]:
+        if place == len(self._numbers):
             self._grow()
         self.nodes.append(node_id)
         self._hash[place] = node_hash
         self._row[place] = row
-        self._high[place] = int(node_id[2:18], 16)
+        self._id[place] = [int(node_id[2:18], 16), int(node_id[18:34], 16), int(node_id[34:], 16)]
         return place
 
     def remove(self, place: int) -> NodeId | None:
         """Free a place. The node that moved into it, if one did."""
         last = len(self.nodes) - 1
         moved = self.nodes.pop()
+        self._written.discard(last)
         if place == last:
             return None
         self.nodes[place] = moved
-        self._data[:, place] = self._data[:, last]
-        self._hash[place] = self._hash[last]
-        self._row[place] = self._row[last]
-        self._high[place] = self._high[last]
+        for array in (self._numbers, self._hash, self._row, self._id):
+            array[place] = array[last]
+        self._written.add(place)
         return moved
 
-    def write_live(self, place: int, values: tuple[float, ...]) -> None:
-        self._data[LIVE, place] = values
+    def write_load(self, place: int, values: tuple[float, ...]) -> None:
+        _LOAD.pack_into(self._buffer, place * _ROW_BYTES, *values)
+        self._written.add(place)
 
-    def write_fixed(self, place: int, values: tuple[float, ...]) -> None:
-        self._data[FIXED, place] = values
+    def write_record(self, place: int, values: tuple[float, ...]) -> None:
+        _RECORD.pack_into(self._buffer, place * _ROW_BYTES + _RECORD_AT, *values)
+        self._written.add(place)
+
+    def write_specs(self, place: int, values: tuple[float, ...]) -> None:
+        _SPECS.pack_into(self._buffer, place * _ROW_BYTES + _SPECS_AT, *values)
+        self._written.add(place)
+
+    def write_column(self, field: Field, values: Floats) -> None:
+        """One number of every place."""
+        n = len(self.nodes)
+        self._numbers[:n, field] = values
+        if self._columns is not None and n <= self._columns.shape[1]:
+            self._columns[field, :n] = values
 
     def _grow(self) -> None:
-        places = self._data.shape[1] * GROWTH + PADDING
-        data = np.zeros((len(Field), places))
-        data[:, : len(self.nodes)] = self.data
-        self._data = data
-        self._hash = np.resize(self._hash, places)
-        self._row = np.resize(self._row, places)
-        self._high = np.resize(self._high, places)
+        extra = len(self._numbers) * (GROWTH - 1)
+        self._numbers = np.concatenate((self._numbers, np.zeros((extra, len(Field)))))
+        self._buffer = self._numbers.data.cast("B")
+        self._hash = np.concatenate((self._hash, np.zeros(extra, np.uint64)))
+        self._row = np.concatenate((self._row, np.zeros(extra, np.intp)))
+        self._id = np.concatenate((self._id, np.zeros((extra, ID_WORDS), np.uint64)))

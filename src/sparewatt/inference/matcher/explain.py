@@ -8,7 +8,7 @@ from typing import Any
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
-from sparewatt.inference.matcher.model import Candidate, Decision, NodeRow, Rejected, Rejection
+from sparewatt.inference.matcher.model import AS_USUAL, Candidate, Decision, NodeRow, Preference, Rejected, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 
 NEAREST_MODELS = 3
@@ -39,6 +39,7 @@ def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, An
     return {
         "policy": decision.policy,
         "model": decision.job.model,
+        "preference": _preference(decision.job.preference),
         "job": {"prompt_tokens": decision.job.prompt_tokens, "output_tokens": decision.job.output_tokens},
         "candidates_total": decision.total,
         "funnel": _funnel(decision),
@@ -49,13 +50,19 @@ def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, An
     }
 
 
+def _preference(preference: Preference) -> dict[str, Any] | None:
+    if preference == AS_USUAL:
+        return None
+    return {"sort": preference.sort, "weights": dict(preference.weights)}
+
+
 def _funnel(decision: Decision) -> list[dict[str, Any]]:
-    left = decision.total
-    steps = []
-    for reason in Rejection:
-        dropped = decision.dropped.get(reason, 0)
+    """What the job's policy ruled out stands right behind the model: nobody else was looked at."""
+    first, *others = ((reason.value, decision.dropped.get(reason, 0)) for reason in Rejection)
+    left, steps = decision.total, []
+    for name, dropped in (first, *decision.barred.items(), *others):
         left -= dropped
-        steps.append({"filter": reason.value, "dropped": dropped, "left": left})
+        steps.append({"filter": name, "dropped": dropped, "left": left})
     return steps
 
 

@@ -8,14 +8,17 @@
       + suspicion
 
 Only `+ - * /`, comparisons and minimum/maximum are used: the same lines run on floats, on numpy columns and, compiled,
-in a loop, and give the same bits.
+in a loop, and give the same bits. The first half follows from a report alone and is worked out when one comes; the
+second half needs the job.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from sparewatt.inference.matcher.entries import Field
 
 OTHERS_WEIGHT = 2.0
 """A second of somebody else's waiting counts double: they were there first, and herds hurt everybody."""
@@ -42,24 +45,7 @@ PARTS = (
 )
 
 
-class JobNumbers(NamedTuple):
-    """The job's side of the formula."""
-
-    prompt_tokens: float
-    output_tokens: float
-    strain: float
-    """How much the job's model is in demand (see table.strain_of)."""
-    usd_weight: float
-    """Seconds that a dollar is worth."""
-
-
-def network(rtt_s: Any) -> Any:
-    return rtt_s
-
-
-def reading(job: JobNumbers, prefill_tps: Any, fixed_s: Any, speed: Any) -> Any:
-    """Seconds to read the prompt on a node that does nothing else; `fixed_s` is what a short one takes."""
-    return (fixed_s + np.maximum(0.0, job.prompt_tokens - SHORT_PROMPT_TOKENS) / prefill_tps) / speed
+# What follows from a report alone. `pace`: how many times slower the node was seen to be than it was measured.
 
 
 def halving(jobs: Any) -> Any:
@@ -67,48 +53,149 @@ def halving(jobs: Any) -> Any:
     return 1.0 + (jobs > 0.5)
 
 
-def step(  # noqa: PLR0917 (columns in a fixed order, called in one place)
-    job: JobNumbers,
-    jobs: Any,
-    step_s: Any,
-    per_job_s: Any,
-    other_bytes: Any,
-    kv_read_bytes: Any,
-    kv_token: Any,
-    bandwidth: Any,
-    share: Any,
-    speed: Any,
-) -> Any:
-    """Seconds per token of this answer, with the company it would have."""
-    context = (job.prompt_tokens + job.output_tokens * 0.5) * kv_token
-    reads = (other_bytes + kv_read_bytes + context) / bandwidth
-    return (step_s + reads + per_job_s * jobs) / speed / (1.0 - share * 0.5)
+def queue(backlog_s: Any, halved: Any, pace: Any) -> Any:
+    """Seconds until the prompts that are there already have been read."""
+    return backlog_s * halved * pace
 
 
-def memory_wait(job: JobNumbers, writing_s: Any, kv_token: Any, capacity: Any, used: Any) -> Any:
+def slowed(pace: Any, share: Any) -> Any:
+    """How many times longer a step takes; `share` of the time goes to prompts, which take half of it."""
+    return pace / (1.0 - share * 0.5)
+
+
+def company_step(step_s: Any, per_job_s: Any, jobs: Any, read_bytes: Any, bandwidth: Any) -> Any:
+    """Seconds per token without this job's own context: the measured step, and what those there add to it."""
+    return step_s + per_job_s * jobs + read_bytes / bandwidth
+
+
+# What needs the job (`question.Question`).
+
+
+def network(rtt_s: Any) -> Any:
+    return rtt_s
+
+
+def reading(job: Any, fixed_s: Any, token_s: Any) -> Any:
+    """Seconds to read the prompt on a node that does nothing else; `fixed_s` is what a short one takes."""
+    return fixed_s + max(0.0, job.prompt_tokens - SHORT_PROMPT_TOKENS) * token_s
+
+
+def writing(job: Any, step_s: Any, step_token_s: Any) -> Any:
+    """Seconds to write the answer: its own context grows, so each step reads the prompt and half of the answer."""
+    return job.output_tokens * (step_s + (job.prompt_tokens + job.output_tokens * 0.5) * step_token_s)
+
+
+def memory_wait(job: Any, writing_s: Any, kv_token: Any, free_bytes: Any) -> Any:
     """Waiting for others to finish, when its context does not fit beside theirs."""
     need = np.maximum(1.0, (job.prompt_tokens + job.output_tokens) * kv_token)
-    short = np.maximum(0.0, need - (capacity - used)) / need
+    short = np.maximum(0.0, need - free_bytes) / need
     return (short > 0.0) * np.minimum(KV_WAIT_S_MAX, KV_WAIT_SHARE * writing_s * (1.0 + short))
 
 
-def slowing(  # noqa: PLR0917 (as above)
-    job: JobNumbers, jobs: Any, reading_s: Any, per_job_s: Any, kv_token: Any, bandwidth: Any
-) -> Any:
-    """What the jobs already there lose by it."""
-    per_step = per_job_s + job.prompt_tokens * kv_token / bandwidth
-    return OTHERS_WEIGHT * jobs * (reading_s * 0.5 + job.output_tokens * 0.5 * per_step)
+def slowing(job: Any, jobs: Any, reading_s: Any, per_job_s: Any, token_s: Any) -> Any:
+    """What the jobs already there lose by it; `token_s` is what one token of context adds to a step."""
+    return OTHERS_WEIGHT * jobs * (reading_s + job.output_tokens * (per_job_s + job.prompt_tokens * token_s)) * 0.5
 
 
-def scarcity(job: JobNumbers, strain_max: Any, reading_s: Any, writing_s: Any) -> Any:
+def scarcity(job: Any, strain_max: Any, reading_s: Any, writing_s: Any) -> Any:
     """Taking a node away from a model that is shorter of nodes than this one."""
     return SCARCITY_WEIGHT * np.maximum(0.0, strain_max - job.strain) * (reading_s + writing_s * 0.125)
 
 
-def price(job: JobNumbers, prompt_usd: Any, completion_usd: Any) -> Any:
-    return job.usd_weight * (job.prompt_tokens * prompt_usd + job.output_tokens * completion_usd)
+def usd(job: Any, prompt_usd: Any, completion_usd: Any) -> Any:
+    """What the node asks for the job."""
+    return job.prompt_tokens * prompt_usd + job.output_tokens * completion_usd
+
+
+def price(job: Any, usd_asked: Any) -> Any:
+    return job.usd_weight * usd_asked
 
 
 def flakiness(odds: Any, so_far: Any) -> Any:
     """A failure costs a second and half of the job again; `odds` is q / (1 - q) of the node's record."""
     return odds * (1.0 + so_far * 0.5)
+
+
+def suspicion(job: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
+    return SUSPECT_S * ((last_heard_s <= job.silent_since_s) | (job.now_s < suspect_until_s))
+
+
+# The whole. `x` holds a place's numbers, or the columns of many.
+
+
+def parts(job: Any, x: Any) -> Any:
+    """The parts in the order of PARTS, none below zero."""
+    read = reading(job, x[Field.READ_FIXED_S], x[Field.READ_TOKEN_S])
+    write = writing(job, x[Field.STEP_S], x[Field.STEP_TOKEN_S])
+    away = network(x[Field.RTT_S])
+    wait, cold = x[Field.QUEUE_S], x[Field.COLD_S]
+    memory = memory_wait(job, write, x[Field.KV_BYTES_PER_TOKEN], x[Field.KV_FREE_BYTES])
+    prefill = read * x[Field.HALVING]
+    others = slowing(job, x[Field.JOBS], read, x[Field.STEP_PER_JOB_S], x[Field.KV_TOKEN_S])
+    rare = scarcity(job, x[Field.STRAIN_MAX], read, write)
+    paid = price(job, usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]))
+    so_far = away + wait + cold + memory + prefill + write + others + rare + paid
+    flaky = flakiness(x[Field.FAILURE_ODDS], so_far)
+    suspect = suspicion(job, x[Field.LAST_HEARD_S], x[Field.SUSPECT_UNTIL_S])
+    return away, wait, cold, memory, prefill, write, others, rare, paid, flaky, suspect
+
+
+def counted(weight: Any, part: Any) -> Any:
+    """A part by what it counts for. Nearly always that is 1, and a column need not be walked for it."""
+    return part if weight == 1.0 else weight * part
+
+
+def total(job: Any, p: Any) -> Any:
+    """The parts by what the request says each of them counts for."""
+    w = job.weights
+    waits = counted(w[0], p[0]) + counted(w[1], p[1]) + counted(w[2], p[2]) + counted(w[3], p[3])
+    own = waits + counted(w[4], p[4]) + counted(w[5], p[5])
+    rest = own + counted(w[6], p[6]) + counted(w[7], p[7]) + counted(w[8], p[8])
+    return rest + counted(w[9], p[9]) + counted(w[10], p[10])
+
+
+def at_least(job: Any, x: Any) -> Any:
+    """Some of the parts, quickly: no part is below zero, so the total cannot be lower than this, to the bit."""
+    w = job.weights
+    read = reading(job, x[Field.READ_FIXED_S], x[Field.READ_TOKEN_S])
+    write = writing(job, x[Field.STEP_S], x[Field.STEP_TOKEN_S])
+    paid = price(job, usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]))
+    waits = counted(w[0], network(x[Field.RTT_S])) + counted(w[1], x[Field.QUEUE_S]) + counted(w[2], x[Field.COLD_S])
+    return waits + counted(w[4], read * x[Field.HALVING]) + counted(w[5], write) + counted(w[8], paid)
+
+
+def to_us(cost: Any) -> Any:
+    """Costs are compared to the microsecond."""
+    return np.floor(cost * 1e6 + 0.5)
+
+
+def summary(job: Any, p: Any, jitter: Any, x: Any) -> Any:
+    """In the order of SUMMARY."""
+    first_token_s = p[0] + p[1] + p[2] + p[3] + p[4]
+    usd_asked = usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD])
+    return total(job, p) + jitter, first_token_s, first_token_s + p[5], usd_asked
+
+
+SUMMARY = ("cost", "first_token_s", "finish_s", "usd")
+LARGEST = float(np.finfo(np.float64).max)
+"""Any cost is at most this; infinity stands for who is not to be had."""
+
+COMPILED = (
+    network,
+    reading,
+    writing,
+    memory_wait,
+    slowing,
+    scarcity,
+    usd,
+    price,
+    flakiness,
+    suspicion,
+    counted,
+    parts,
+    total,
+    at_least,
+    to_us,
+    summary,
+)
+"""What a compiled loop needs, each after what it calls."""

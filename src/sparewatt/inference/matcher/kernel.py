@@ -7,14 +7,13 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.entries import Entries
-from sparewatt.inference.matcher.formula import PARTS, JobNumbers
+from sparewatt.inference.matcher.filters import REASONS
+from sparewatt.inference.matcher.formula import PARTS, SUMMARY
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
 
-N_FILTERS = 6
-ALL = np.empty(0, np.int64)
-"""Names no place: look at all of them."""
+LINE = len(SUMMARY) + len(PARTS) + 1
 
 _compiled: list[Any] = []
 
@@ -31,42 +30,19 @@ def prepare() -> None:
     """Compile, which takes seconds; call it off the event loop. Does nothing without numba or a second time."""
     if ready() or not available():
         return
-    module = importlib.import_module("sparewatt.inference.matcher.compiled")
-    entries = Entries()
-    _run(module.scan, entries, ALL, JobNumbers(1.0, 1.0, 0.0, 0.0), (0.0, 2.0, 0.0, 1.0, 1.0), (0.0, 0), k=8)
-    _compiled.append(module.scan)
+    scan = importlib.import_module("sparewatt.inference.matcher.compiled").scan
+    _run(scan, Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=1)
+    _compiled.append(scan)
 
 
-def best_places(
-    entries: Entries,
-    named: NDArray[np.int64],
-    job: JobNumbers,
-    *,
-    floor: float,
-    now_s: float,
-    away_s: float,
-    suspect_after_s: float,
-    jitter: float,
-    start: int,
-    k: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """The best k places with their parts (jitter last), and how many each filter stopped. Needs `ready()`."""
-    limits = (floor, job.prompt_tokens + job.output_tokens, now_s, away_s, suspect_after_s)
-    return _run(_compiled[0], entries, named, job, limits, (jitter, start), k=k)
+def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
+    """The best k of the places that are named, or of all. Needs `ready()`."""
+    return _run(_compiled[0], job, entries, named, tried, k=k)
 
 
-def _run(  # noqa: PLR0917 (hands on to compiled code)
-    scan: Any,
-    entries: Entries,
-    named: NDArray[np.int64],
-    job: JobNumbers,
-    limits: tuple[float, ...],
-    chance: tuple[float, int],
-    *,
-    k: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    places, costs, parts = np.empty(k, np.int64), np.empty(k), np.empty((k, len(PARTS) + 1))
-    counts = np.zeros(N_FILTERS, np.int64)
-    drawn = (chance[0], np.uint64(chance[1]))
-    found = scan(entries.storage, len(entries), named, job, limits, drawn, (places, costs, parts), counts)
-    return places[:found], parts[:found], counts
+def _run(scan: Any, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
+    places, lines = np.empty(k, np.int64), np.empty((k, LINE))
+    stops, counts = np.empty(named.size or len(entries), np.int8), np.zeros(len(REASONS), np.int64)
+    n, numbers, hashes, ids = len(entries), entries.numbers, entries.all_hashes, entries.ids
+    found = scan(job, numbers, hashes, ids, n, named, tried, places, lines, stops, counts)
+    return Ranking(places[:found], lines[:found], counts.tolist(), stops)

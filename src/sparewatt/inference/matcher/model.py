@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
+from sparewatt.inference.matcher.entries import Entries
+from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+
+WEIGHT_MAX = 1000.0
+"""A part that counts a thousand times decides alone; more would only drown the rounding."""
 
 
 class Rejection(enum.Enum):
@@ -53,6 +59,31 @@ class HealthRules:
         return self.heartbeat_s * self.offline_after_missed + self.grace_s
 
 
+Sort = Literal["price", "throughput", "latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What one request wants more, or less, than its tier. Raises InvalidField."""
+
+    sort: Sort | None = None
+    """By price (as `economy`), by tokens per second or by the first token (both as `fast`, with more weight)."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """What single parts of the cost count for, by name; 1 is as usual, 0 not at all."""
+
+    def __post_init__(self) -> None:
+        if self.sort is not None and self.sort not in get_args(Sort):
+            raise InvalidField(f"'sort' is one of {', '.join(get_args(Sort))}.", param="sort")
+        for name, weight in self.weights:
+            if name not in PARTS:
+                raise InvalidField(f"There is no cost {name[:40]!r}. Costs: {', '.join(PARTS)}.", param="weights")
+            if not 0.0 <= weight <= WEIGHT_MAX:
+                raise InvalidField(f"The weight of {name!r} is a number from 0 to {WEIGHT_MAX:.0f}.", param="weights")
+
+
+AS_USUAL = Preference()
+
+
 @dataclass(frozen=True, slots=True)
 class MatchJob:
     """A job as the matcher sees it: sizes and wishes, never content."""
@@ -63,6 +94,33 @@ class MatchJob:
     output_tokens: int
     prompt_tokens_floor: int = 0
     """What the prompt holds at the very least: a wrong estimate must not turn a good request away."""
+    preference: Preference = AS_USUAL
+
+
+class Figures(NamedTuple):
+    """What a model does on a node that does nothing else, as measured."""
+
+    is_measured: bool
+    weights_bytes: float
+    room_jobs: int
+    """What the node may run and queue by its slots."""
+    read_fixed_s: float
+    read_token_s: float
+    step_s: float
+    per_job_s: float
+    bandwidth: float
+    token_s: float
+    """What one token of context adds to a step."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """Where one of a node's models stands in that model's entries."""
+
+    model: str
+    entries: Entries
+    place: int
+    figures: Figures
 
 
 @dataclass(slots=True)
@@ -75,8 +133,8 @@ class NodeRow:
     index: int = 0
     hash: int = 0
     models: dict[str, ModelReport] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)
-    """Where each of its models stands in that model's entries."""
+    seats: dict[str, Seat] = field(default_factory=dict)
+    """By model."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
     last_heard_s: float = 0.0
@@ -95,6 +153,9 @@ class NodeRow:
     slowness: float = 0.0
     """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
+    pace: float = 1.0
+    own_active_bytes: int = 0
+    """These two follow from what is above; kept, because every report needs them."""
 
     @property
     def jobs_there(self) -> int:
@@ -135,9 +196,12 @@ class Decision:
     job: MatchJob
     policy: str
     total: int
-    ranked: tuple[Candidate, ...]
-    rejected: tuple[Rejected, ...]
+    ranked: Sequence[Candidate]
+    rejected: Sequence[Rejected]
+    """Some of those that have the model and cannot have the job."""
     dropped: dict[Rejection, int]
+    barred: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that the job's policy ruled out beforehand, by field."""
 
     @property
     def best(self) -> Candidate | None:

@@ -1,20 +1,24 @@
-"""The named policies. Each turns (job, columns) into parts; their signed sum is the cost, and the lowest cost wins.
+"""The named policies. The lowest cost wins.
 
-`fast`, `balanced` and `economy` differ in what a dollar is worth. `neuralgrid` is the published formula of NeuralGrid,
-verbatim, kept for parity and as a baseline: it rewards oversized cards and a $0 price, and ignores load, so it is never
-the default.
+`fast`, `balanced` and `economy` differ in what a dollar is worth; a request may move that, and what single parts count
+for. `neuralgrid` is the published formula of NeuralGrid, verbatim, kept for parity and as a baseline: it rewards
+oversized cards and a $0 price, and ignores load, so it is never the default.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
 
-from sparewatt.inference.matcher.entries import Floats
-from sparewatt.inference.matcher.formula import PARTS, JobNumbers
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.scan import balanced_parts, neuralgrid_parts
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.model import AS_USUAL, Preference, Sort
+from sparewatt.inference.matcher.question import AS_THEY_ARE
 
 JITTER = 0.2
+EMPHASIS = 4.0
+"""How much more a part counts that the request sorts by. The rest still breaks ties and keeps herds apart."""
+UNTIL_FIRST_TOKEN = ("network", "queue", "cold_load", "memory", "prefill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +34,11 @@ class Policy:
     def unit(self) -> str:
         return "score" if self.usd_weight is None else "s"
 
-    @property
-    def sign(self) -> float:
-        return -1.0 if self.usd_weight is None else 1.0
-
-    def parts(
-        self, job: MatchJob, data: Floats, *, strain: float, now_s: float, rules: HealthRules
-    ) -> tuple[Floats, ...]:
-        if self.usd_weight is None:
-            return neuralgrid_parts(job, data)
-        numbers = JobNumbers(float(job.prompt_tokens), float(job.output_tokens), strain, self.usd_weight)
-        return balanced_parts(numbers, data, now_s=now_s, rules=rules)
+    def weighed(self, preference: Preference) -> tuple[float, tuple[float, ...]]:
+        """What a dollar is worth, and what each part counts for. A policy that scores prefers nothing."""
+        if preference is AS_USUAL or self.usd_weight is None:
+            return self.usd_weight or 0.0, AS_THEY_ARE
+        return preferred(preference, self.usd_weight)
 
 
 FAST = Policy("fast", 0.0, PARTS, JITTER)
@@ -49,3 +47,27 @@ ECONOMY = Policy("economy", 4e4, PARTS, JITTER)
 NEURALGRID = Policy("neuralgrid", None, ("vram", "compute", "cost"), 0.0)
 
 POLICIES = {policy.name: policy for policy in (FAST, BALANCED, ECONOMY, NEURALGRID)}
+
+
+@lru_cache(maxsize=1024)
+def preferred(preference: Preference, usd_weight: float) -> tuple[float, tuple[float, ...]]:
+    """What a dollar is worth to the request, and what each part counts for."""
+    usd, emphasised = _sorted_by(preference.sort, usd_weight)
+    weights = dict.fromkeys(PARTS, 1.0) | dict.fromkeys(emphasised, EMPHASIS)
+    for name, weight in preference.weights:
+        weights[name] *= weight
+    return usd, tuple(weights.values())
+
+
+def _sorted_by(sort: Sort | None, usd_weight: float) -> tuple[float, tuple[str, ...]]:
+    match sort:
+        case None:
+            return usd_weight, ()
+        case "price":
+            return ECONOMY.usd_weight or 0.0, ()
+        case "throughput":
+            return FAST.usd_weight or 0.0, ("decode",)
+        case "latency":
+            return FAST.usd_weight or 0.0, UNTIL_FIRST_TOKEN
+        case _:
+            assert_never(sort)

@@ -1,81 +1,55 @@
-"""Filter, price and rank all nodes of one model at once. Pure arithmetic on the columns of `entries`."""
+"""Filter, price and rank the nodes of one model at once, with numpy. Pure arithmetic on the numbers of `entries`.
+
+The whole formula is worked out only for nodes that can still be among the best; a part of it, which is quick, says who.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher import formula
-from sparewatt.inference.matcher.entries import Field, Floats
-from sparewatt.inference.matcher.formula import JobNumbers
+from sparewatt.inference.matcher import filters, formula
+from sparewatt.inference.matcher.entries import SCAN_MAX, Entries, Field, Floats
+from sparewatt.inference.matcher.hashing import mixed
 from sparewatt.inference.matcher.model import HealthRules, MatchJob, Rejection
+from sparewatt.inference.matcher.question import Places, Question, Ranking
 
 Bools = NDArray[np.bool_]
+Score = Callable[[Floats], tuple[Floats, ...]]
 GIB = float(1 << 30)
+NEAR = 256
+"""Places that get the whole formula at first: enough to hold the best 8 nearly always, few enough to cost little."""
+SAMPLED = 8
+"""One place in so many is looked at to guess where the NEAR lowest end."""
+BLOCK = 2048
+"""Places whose numbers fit into the processor's second cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a scan found: per place the first filter that stopped it (or none), and per part its column."""
+    """Per reason the places that it stopped first, and the places that nothing stopped."""
 
     stopped: dict[Rejection, Bools]
     able: Bools
 
 
 def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -> Scan:
-    """Each filter sees only what the ones before it let through."""
-    is_away = (data[Field.CONNECTED] == 0) | (now_s - data[Field.LAST_HEARD_S] >= rules.offline_after_s)
-    context = job.prompt_tokens + job.output_tokens
-    needed = data[Field.WEIGHTS_BYTES] + data[Field.KV_BYTES_PER_TOKEN] * context
-    too_big = (data[Field.WARM] == 0) & (data[Field.VRAM_BYTES] < needed)
-    checks = {
-        Rejection.OFFLINE: is_away,
-        Rejection.DRAINING: data[Field.DRAINING] != 0,
-        Rejection.PROMPT_TOO_LONG: job.prompt_tokens_floor >= data[Field.CONTEXT_TOKENS],
-        Rejection.TOO_LITTLE_VRAM: too_big,
-        Rejection.NOT_MEASURED: data[Field.MEASURED] == 0,
-        Rejection.FULL: data[Field.JOBS] >= data[Field.ROOM_JOBS],
-    }
-    able = np.ones(data.shape[1], bool)
-    stopped: dict[Rejection, Bools] = {}
-    for reason, fails in checks.items():
-        here = able & fails
-        if here.any():
-            stopped[reason] = here
-            able &= ~fails
-    return Scan(stopped, able)
-
-
-def balanced_parts(job: JobNumbers, data: Floats, *, now_s: float, rules: HealthRules) -> tuple[Floats, ...]:
-    """The columns of `formula.PARTS`, in its order."""
-    speed, jobs, bandwidth = data[Field.SPEED], data[Field.JOBS], data[Field.BANDWIDTH]
-    per_job, kv_token = data[Field.STEP_PER_JOB_S], data[Field.KV_BYTES_PER_TOKEN]
-    halving = formula.halving(jobs)
-    read = formula.reading(job, data[Field.PREFILL_TPS], data[Field.FIXED_S], speed)
-    step = formula.step(
-        job, jobs, data[Field.STEP_S], per_job, data[Field.OTHER_ACTIVE_BYTES], data[Field.KV_READ_BYTES],
-        kv_token, bandwidth, data[Field.PREFILL_SHARE], speed,
-    )  # fmt: skip
-    write = job.output_tokens * step
-    is_silent = now_s - data[Field.LAST_HEARD_S] >= rules.suspect_after_s
-    suspicious = is_silent | (now_s < data[Field.SUSPECT_UNTIL_S])
-    own = (
-        formula.network(data[Field.RTT_S]),
-        data[Field.BACKLOG_S] * halving / speed,
-        data[Field.COLD_S],
-        formula.memory_wait(job, write, kv_token, data[Field.KV_CAPACITY_BYTES], data[Field.KV_USED_BYTES]),
-        read * halving,
-        write,
-        formula.slowing(job, jobs, read, per_job, kv_token, bandwidth),
-        formula.scarcity(job, data[Field.STRAIN_MAX], read, write),
-        formula.price(job, data[Field.PROMPT_USD], data[Field.COMPLETION_USD]),
+    ask = Question(
+        float(job.prompt_tokens),
+        float(job.output_tokens),
+        float(job.prompt_tokens_floor),
+        gone_since_s=now_s - rules.offline_after_s,
     )
-    so_far = own[0] + own[1] + own[2] + own[3] + own[4] + own[5] + own[6] + own[7] + own[8]
-    return (*own, formula.flakiness(data[Field.FAILURE_ODDS], so_far), formula.SUSPECT_S * suspicious)
+    able: Bools = filters.is_able(ask, data)
+    stops = np.full(able.size, -1)
+    stopped = np.flatnonzero(~able)
+    stops[stopped] = filters.first_stops(ask, data[:, stopped])
+    return Scan({reason: stops == number for number, reason in enumerate(filters.REASONS) if number in stops}, able)
 
 
 def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
@@ -91,12 +65,96 @@ def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     )
 
 
-def best_places(cost: Floats, able: Bools, nodes: Sequence[NodeId], *, k: int) -> list[int]:
-    """The k cheapest able places, by cost to the microsecond, then by node id."""
-    rounded = np.where(able, np.floor(cost * 1e6 + 0.5), np.inf)
-    n_able = int(np.count_nonzero(able))
-    if n_able == 0:
-        return []
-    limit = np.partition(rounded, min(k, n_able) - 1)[min(k, n_able) - 1]
-    near = np.flatnonzero(able & (rounded <= limit)).tolist()
-    return sorted(near, key=lambda place: (rounded[place], nodes[place]))[:k]
+def rank(
+    job: Question, entries: Entries, named: Places, tried: Places, *, k: int, score: Score | None = None
+) -> Ranking:
+    """The best k of the places that are named, or of all."""
+    able: Bools = _over(entries, named, partial(filters.is_able, job))
+    counts, stops = _stops(job, entries, named, able, tried)
+    if score is None and able.size > 2 * NEAR:
+        low = _over(entries, named, partial(formula.at_least, job))
+        if any(counts):
+            low[~able] = np.inf
+        return Ranking(*best_of_many(job, entries, named, low, k=k), counts, stops)
+    places = _named(named, np.flatnonzero(able))
+    best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
+    return Ranking(best, lines, counts, stops)
+
+
+def _named(named: Places, chosen: NDArray[np.intp]) -> Places:
+    """Places by their number among those that are named; if none are, that is the place."""
+    return named[chosen] if named.size else chosen
+
+
+def _over(entries: Entries, named: Places, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
+    """What the function makes of the named places' columns, or of all; in blocks, where they are very many."""
+    n = len(entries)
+    if named.size and (named.size <= 2 * NEAR or n <= SCAN_MAX):
+        return function(entries.numbers[named].T)
+    if n <= SCAN_MAX:
+        return function(entries.data)
+    whole = np.concatenate([function(entries.numbers[first : min(n, first + BLOCK)].T) for first in range(0, n, BLOCK)])
+    return whole[named] if named.size else whole
+
+
+def _stops(
+    job: Question, entries: Entries, named: Places, able: Bools, tried: Places
+) -> tuple[list[int], NDArray[np.int8]]:
+    """What stopped each place, counted. Those that were tried are taken out of `able`."""
+    stops = np.full(able.size, -1, np.int8)
+    counts = [0] * len(filters.REASONS)
+    if not able.all():
+        stopped = np.flatnonzero(~able)
+        found = filters.first_stops(job, entries.numbers[_named(named, stopped)].T)
+        stops[stopped] = found
+        counts = np.bincount(found, minlength=len(filters.REASONS)).tolist()
+    if tried.size:
+        again = np.flatnonzero(able & np.isin(named if named.size else np.arange(able.size), tried))
+        stops[again], able[again], counts[filters.TRIED] = filters.TRIED, False, again.size
+    return counts, stops
+
+
+def best_of_many(job: Question, entries: Entries, named: Places, low: Floats, *, k: int) -> tuple[Places, Floats]:
+    """The best k, given what each place costs at least (infinity: not to be had)."""
+    sample = np.sort(low[::SAMPLED])
+    guess = min(float(sample[min(sample.size - 1, (k + NEAR) // SAMPLED)]), formula.LARGEST)
+    best, lines = best_of(job, entries, _named(named, np.flatnonzero(low <= guess)), k=k)
+    limit = float(formula.to_us(lines[-1, 0]) + 1.0) * 1e-6 if len(lines) == k else formula.LARGEST
+    if limit <= guess:
+        return best, lines
+    return best_of(job, entries, _named(named, np.flatnonzero(low <= limit)), k=k)
+
+
+def best_of(job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
+    """The best k of these places, by the whole formula."""
+    x = np.ascontiguousarray(entries.numbers[places].T)
+    parts = formula.parts(job, x)
+    base = formula.total(job, parts)
+    jitter = base * job.jitter * mixed(entries.all_hashes[places], job.start)
+    order = ranked(base + jitter, entries, places, k=k)
+    chosen = np.array(parts)[:, order]
+    told = formula.summary(job, chosen, jitter[order], x[:, order])
+    weighted = chosen * np.array(job.weights)[:, None]
+    return places[order], np.vstack((*told, weighted, jitter[order])).T
+
+
+def ranked(cost: Floats, entries: Entries, places: Places, *, k: int) -> Places:
+    """The k lowest, in order: to the microsecond, then by node id, all 160 bits of it."""
+    rounded = formula.to_us(cost)
+    among = np.arange(rounded.size)
+    if rounded.size > k:
+        among = np.flatnonzero(rounded <= np.partition(rounded, k - 1)[k - 1])
+    high, middle, low = entries.ids[places[among]].T
+    order: Places = among[np.lexsort((low, middle, high, rounded[among]))[:k]]
+    return order
+
+
+def best_by(score: Score, job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
+    """The k of the highest score, with its parts; the predictions beside it are those of the formula."""
+    x = entries.numbers[places].T
+    parts = np.array(score(x))
+    cost = -sum(parts[1:], parts[0])
+    order = ranked(cost, entries, places, k=k)
+    none = np.zeros(order.size)
+    _, *told = formula.summary(job, formula.parts(job, x[:, order]), none, x[:, order])
+    return places[order], np.vstack((cost[order], *told, parts[:, order], none)).T

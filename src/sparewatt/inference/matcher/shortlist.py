@@ -1,7 +1,8 @@
 """For models with very many nodes: the best few, sorted anew four times a second, and some drawn by chance.
 
 A decision then looks at about ninety nodes instead of a hundred thousand. The draw keeps nodes in play that the last
-sorting could not know about: new ones, and those that have just become free.
+sorting could not know about: new ones, and those that have just become free. What is good for a short prompt or a low
+price is not good for all, so there is a list for each kind of job.
 """
 
 from __future__ import annotations
@@ -9,79 +10,97 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparewatt.inference.matcher import kernel
+from sparewatt.inference.matcher import kernel, scan
 from sparewatt.inference.matcher.entries import Entries, Field
-from sparewatt.inference.matcher.formula import JobNumbers
-from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.scan import balanced_parts, eligible
-from sparewatt.inference.matcher.situation import Situation
-from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.hashing import mixed
+from sparewatt.inference.matcher.policies import BALANCED, ECONOMY, FAST
+from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
 
 REFRESH_S = 0.25
-WARM_KEPT, COLD_KEPT, DRAWN = 64, 8, 16
-USD_WEIGHT = 1e4
-_ODD = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
+NODES_PER_REFRESH = 100_000
+"""Sorting more nodes takes longer, so it is done less often: a kind of job costs about a fiftieth of one core."""
+USES_MAX = 256
+"""Decisions after which it is sorted anew however young it is: they have changed what it was sorted by."""
+FIRST, NEXT, COLD_KEPT, DRAWN = 24, 40, 8, 16
+"""What a decision looks at: the very best; some that come next, each time one further down, because those before have
+been given jobs meanwhile; the best of those that would have to load the model; and some of all."""
+WARM_KEPT = FIRST + NEXT + USES_MAX
+_PRICE = PARTS.index("price")
+_FAST_USD, _BALANCED_USD, _ECONOMY_USD = (policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
+
+Kind = tuple[int, float]
+"""Jobs that share a shortlist: within a factor of four in prompt length, and near the same tier's worth of a dollar."""
 
 
 @dataclass(slots=True)
 class Shortlist:
-    """The best places of one model, as of `made_at_s`."""
+    """The best places of one model for one kind of job, as of `made_at_s`."""
 
-    places: NDArray[np.int64]
+    looks: Places
+    """A line of places per decision."""
     made_at_s: float
     n_places: int
+    old_at_s: float
+    uses: int = 0
+
+    def is_old(self, now_s: float, n_places: int) -> bool:
+        return now_s >= self.old_at_s or self.uses >= USES_MAX or n_places < self.n_places
 
 
-def shortlisted(job: MatchJob, table: NodeTable, entries: Entries, at: Situation, match_hash: int) -> NDArray[np.int64]:
-    """Places worth looking at for this job."""
-    kept = table.shortlists.get(job.model)
-    if kept is None or at.now_s - kept.made_at_s >= REFRESH_S or kept.n_places > len(entries):
-        kept = table.shortlists[job.model] = sort_out(job, table, entries, at)
-    drawn = [((match_hash + i * _ODD) & _MASK) % len(entries) for i in range(DRAWN)]
-    return np.unique(np.concatenate((kept.places, np.array(drawn, np.int64))))
+Shortlists = dict[Kind, Shortlist]
 
 
-def sort_out(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> Shortlist:
-    """Sort all nodes of the model for a job like this one."""
-    typical = JobNumbers(
-        float(job.prompt_tokens), float(table.typical_output_tokens(job.model)), table.strain_of(job.model), USD_WEIGHT
+def shortlisted(job: Question, entries: Entries, kept: Shortlists, *, compiled: bool) -> Places:
+    """Places worth looking at for this job. Sorts them if the last sorting is too old."""
+    kind = kind_of(job)
+    found = kept.get(kind)
+    if found is None or found.is_old(job.now_s, len(entries)):
+        found = kept[kind] = sort_out(job, entries, compiled=compiled)
+    looks: Places = found.looks[found.uses]
+    found.uses += 1
+    return looks
+
+
+def kind_of(job: Question) -> Kind:
+    usd_weight = job.usd_weight * job.weights[_PRICE]
+    nearest = _BALANCED_USD
+    if usd_weight < _BALANCED_USD / 2:
+        nearest = _FAST_USD
+    elif usd_weight > _ECONOMY_USD / 2:
+        nearest = _ECONOMY_USD
+    return int(job.prompt_tokens).bit_length() // 2, nearest
+
+
+def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
+    """Sort all nodes of the model for a job like this one, without chance."""
+    _, usd_weight = kind_of(job)
+    like = job._replace(usd_weight=usd_weight, weights=AS_THEY_ARE, jitter=0.0)
+    rank = kernel.rank if compiled else scan.rank
+    warm = entries.numbers[: len(entries), Field.WARM] != 0
+    best, cold = (
+        rank(like, entries, named, NOBODY, k=k).places if named.size else NOBODY
+        for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
     )
-    warm = entries.data[Field.WARM] != 0
-    places = np.concatenate(
-        [
-            _best(job, typical, entries, np.flatnonzero(chosen), at, k=k)
-            for chosen, k in ((warm, WARM_KEPT), (~warm, COLD_KEPT))
-        ]
-    )
-    return Shortlist(places, at.now_s, len(entries))
+    n = len(entries)
+    old_at_s = job.now_s + REFRESH_S * max(1.0, n / NODES_PER_REFRESH)
+    return Shortlist(_looks(job, best, cold, n), job.now_s, n, old_at_s)
 
 
-def _best(
-    job: MatchJob, typical: JobNumbers, entries: Entries, among: NDArray[np.intp], at: Situation, *, k: int
-) -> NDArray[np.int64]:
-    if not among.size:
-        return np.empty(0, np.int64)
-    if kernel.ready():
-        found, _, _ = kernel.best_places(
-            entries,
-            among.astype(np.int64),
-            typical,
-            floor=float(job.prompt_tokens_floor),
-            now_s=at.now_s,
-            away_s=at.rules.offline_after_s,
-            suspect_after_s=at.rules.suspect_after_s,
-            jitter=0.0,
-            start=0,
-            k=k,
-        )
-        return found
-    data = entries.data[:, among]
-    able = eligible(job, data, now_s=at.now_s, rules=at.rules).able
-    parts = balanced_parts(typical, data, now_s=at.now_s, rules=at.rules)
-    cost = np.where(able, sum(parts[1:], parts[0]), np.inf)
-    n = min(k, int(np.count_nonzero(able)))
-    chosen: NDArray[np.int64] = among[np.argpartition(cost, n - 1)[:n]].astype(np.int64) if n else np.empty(0, np.int64)
-    return chosen
+def _looks(job: Question, best: Places, cold: Places, n_places: int) -> Places:
+    """A line per decision; no place twice in one."""
+    always, moving = best[:FIRST], best[FIRST:]
+    if moving.size > NEXT:
+        moving = moving[(np.arange(USES_MAX)[:, None] + np.arange(NEXT)) % moving.size]
+    drawn = _draws(job, np.concatenate((best, cold)), n_places)
+    return np.hstack([np.broadcast_to(part, (USES_MAX, part.shape[-1])) for part in (always, moving, cold, drawn)])
+
+
+def _draws(job: Question, best: Places, n_places: int) -> Places:
+    """Some of all the others, by lot."""
+    wanted = USES_MAX * DRAWN
+    chance = mixed(np.arange(2 * wanted, dtype=np.uint64), job.start)
+    others = np.setdiff1d((chance * n_places).astype(np.int64), best)
+    shuffled: Places = others[np.argsort(mixed(others.astype(np.uint64), job.start))]
+    return np.resize(shuffled, (USES_MAX, DRAWN))

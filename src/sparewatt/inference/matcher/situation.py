@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
+from sparewatt.inference.matcher.model import Allowed, HealthRules, MatchJob
 from sparewatt.protocol.node import ModelReport
 
 
@@ -15,6 +15,10 @@ class Situation:
     now_s: float
     rules: HealthRules
     tried: Collection[NodeId] = frozenset()
+    allowed: Allowed | None = None
+    """Whom the job's policy leaves; None if it has none."""
+    own: Collection[NodeId] = frozenset()
+    """The payer's own nodes, where they must not earn what the network pays."""
 
 
 def vram_needed_bytes(job: MatchJob, model: ModelReport) -> int:

@@ -14,17 +14,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT, NODES_MAX
+from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.entries import Entries, Field
-from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
+from sparewatt.inference.matcher.figures import (
+    BANDWIDTH_MAX,
+    SLOWEST_TPS,
+    TOKENS_PER_PRICE,
+    load_values,
+    own_active_bytes_of,
+    pace_of,
+    record_values,
+    specs_values,
+)
 from sparewatt.inference.matcher.hashing import hash_text
-from sparewatt.inference.matcher.model import MatchJob, NodeRow
+from sparewatt.inference.matcher.model import MatchJob, NodeRow, Seat
 from sparewatt.inference.matcher.room import RoomCount
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
-    from sparewatt.inference.matcher.shortlist import Shortlist
+    from sparewatt.inference.matcher.shortlist import Shortlists
 
 SUSPECT_AFTER_FAILURE_S = 45.0
 OUTPUT_TOKENS_DEFAULT = 256
@@ -38,15 +47,6 @@ LESSON_MAX = 3.0
 """One observation may say that a node is twenty times slower than believed, not more."""
 SLOWNESS_MAX = 16.0
 """Ten million times slower than it says: as far as the figures that a report may hold can lie."""
-FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
-
-STEP_PER_JOB_SHARE = 0.5
-"""What a further job adds to a step, as a share of the step alone, on servers that were not measured under load."""
-UNKNOWN_LARGE = 1e18
-BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
-BACKLOG_S_MAX = 1e6
-SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
-TOKENS_PER_PRICE = 1e6
 
 
 @dataclass(slots=True)
@@ -74,8 +74,7 @@ class NodeTable:
         self._strain_per_job: dict[str, float] = {}
         self._unseen_weight = math.sqrt(gateways) - 1.0
         self._nodes_max = nodes_max
-        self.shortlists: dict[str, Shortlist] = {}
-        """Kept here for the matcher; it knows when they are old."""
+        self._shortlists: dict[str, Shortlists] = {}
         self.room = RoomCount()
 
     def __iter__(self) -> Iterator[NodeRow]:
@@ -90,6 +89,10 @@ class NodeTable:
     def entries(self, model: str) -> Entries | None:
         """The nodes that have a model, as columns."""
         return self._entries.get(model)
+
+    def shortlists_of(self, model: str) -> Shortlists:
+        """Kept here for the matcher, which knows when they are old."""
+        return self._shortlists.setdefault(model, {})
 
     def model_ids(self) -> set[str]:
         """Every model that a known node has, online or not."""
@@ -119,7 +122,8 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
-        self._write_live(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
         row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
@@ -144,24 +148,27 @@ class NodeTable:
         self.room.forget(row)
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
-        for gone in [model for model in row.places if model not in row.models]:
+        for gone in [model for model in row.seats if model not in row.models]:
             self._leave(row, gone)
         for model in row.models.values():
-            self._write_fixed(row, model)
-        self._write_live(row)
+            self._write_specs(row, model)
+        row.pace, row.own_active_bytes = pace_of(row), own_active_bytes_of(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.load = load
         row.last_heard_s = now_s
         row.own_since_report = 0
-        self._write_live(row)
+        self._write_load(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
-        self._write_live(row)
+        self._write_record(row)
+        self._write_load(row)
 
     # what we send them
 
@@ -182,8 +189,9 @@ class NodeTable:
         row.own_backlog_s += held.backlog_s
         row.own_kv_bytes += held.kv_bytes
         row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
+        row.own_active_bytes = own_active_bytes_of(row)
         self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
-        self._write_live(row)
+        self._write_load(row)
         return held
 
     def prompt_read(self, held: Reservation) -> None:
@@ -192,7 +200,7 @@ class NodeTable:
             held.reading_prompt = False
             row = self._rows[held.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
-            self._write_live(row)
+            self._write_load(row)
 
     def release(self, held: Reservation) -> None:
         if held.released:
@@ -206,8 +214,9 @@ class NodeTable:
         row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes) if row.own_jobs else 0.0
         row.own_backlog_s = row.own_backlog_s if row.own_jobs else 0.0
         _count_down(row.own_active, held.model)
+        row.own_active_bytes = own_active_bytes_of(row)
         _count_down(self._in_flight, held.model)
-        self._write_live(row)
+        self._write_load(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
@@ -226,13 +235,13 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._write_live(row)
+        self._write_record(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._write_live(row)
+        self._write_record(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -242,7 +251,9 @@ class NodeTable:
         seen = min(SLOWNESS_MAX, max(-LESSON_MAX, math.log(observed_s) - math.log(predicted_s)))
         lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
         row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
-        self._write_live(row)
+        row.pace = pace_of(row)
+        self._write_record(row)
+        self._write_load(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -275,62 +286,43 @@ class NodeTable:
             warm = entries.data[Field.WARM] != 0
             np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
         for entries in self._entries.values():
-            entries.data[Field.STRAIN_MAX] = highest[entries.rows]
+            entries.write_column(Field.STRAIN_MAX, highest[entries.rows])
         for row, strain in zip(self._by_index, highest.tolist(), strict=True):
             row.strain_max = strain
 
     # columns
 
-    def _write_live(self, row: NodeRow) -> None:
+    def _write_load(self, row: NodeRow) -> None:
+        """After what every report and every job changes."""
         self.room.note(row)
-        load = row.load
-        speed = math.exp(-max(0.0, row.slowness))
-        failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
-        active = load.foreign_active_bytes + sum(
-            row.models[model].weights_bytes for model in row.own_active if model in row.models
-        )
-        kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
-        unseen = self._unseen_weight * row.own_since_report
-        room = min(row.specs.slots * (1 + NODE_QUEUE_PER_SLOT), LINK_JOBS_MAX + load.foreign)
-        kv_capacity = UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes
-        backlog_s = row.own_backlog_s + max(0.0, min(BACKLOG_S_MAX, load.foreign_backlog_s))
-        for model, place in row.places.items():
-            own = row.models[model].weights_bytes if model in row.own_active else 0
-            self._entries[model].write_live(
-                place,
-                (
-                    row.connected,
-                    load.draining,
-                    row.last_heard_s,
-                    row.suspect_until_s,
-                    row.rtt_s,
-                    row.jobs_there + unseen,
-                    backlog_s,
-                    kv_bytes,
-                    kv_bytes,
-                    active - own,
-                    min(1.0, max(0.0, load.prefill_share)),
-                    speed,
-                    failed / (1.0 - failed),
-                    row.strain_max,
-                    room + unseen,
-                    kv_capacity,
-                ),
-            )
+        since = row.own_since_report
+        unseen = self._unseen_weight * since if since else 0.0
+        for seat in row.seats.values():
+            seat.entries.write_load(seat.place, load_values(row, seat, unseen))
 
-    def _write_fixed(self, row: NodeRow, model: ModelReport) -> None:
-        entries = self._entries.setdefault(model.id, Entries())
-        if model.id not in row.places:
-            row.places[model.id] = entries.add(row.id, row.hash, row.index)
-        entries.write_fixed(row.places[model.id], fixed_values(row.specs, model))
+    def _write_record(self, row: NodeRow) -> None:
+        """After what we learn now and then."""
+        for seat in row.seats.values():
+            seat.entries.write_record(seat.place, record_values(row, seat))
+
+    def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
+        figures, values = specs_values(row.specs, model)
+        seat = row.seats.get(model.id)
+        if seat is None:
+            entries = self._entries.setdefault(model.id, Entries())
+            place = entries.add(row.id, row.hash, row.index)
+            seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
+        seat.figures = figures
+        seat.entries.write_specs(seat.place, values)
 
     def _leave(self, row: NodeRow, model: str) -> None:
-        place, entries = row.places.pop(model), self._entries[model]
-        moved = entries.remove(place)
+        seat = row.seats.pop(model)
+        moved = seat.entries.remove(seat.place)
         if moved is not None:
-            self._rows[moved].places[model] = place
-        if not entries:
+            self._rows[moved].seats[model].place = seat.place
+        if not seat.entries:
             del self._entries[model]
+            self._shortlists.pop(model, None)
 
 
 def _strain_per_job(entries: Entries) -> float:
@@ -347,41 +339,3 @@ def _count_down(counts: dict[str, int], name: str) -> None:
         counts[name] = left
     else:
         counts.pop(name, None)
-
-
-def fixed_values(specs: NodeSpecs, model: ModelReport) -> tuple[float, ...]:
-    """The columns that follow from specs alone, in the order of `Field`."""
-    speed = model.measured if model.measured and _is_possible(model.measured) else None
-    prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
-    step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
-    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
-    derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
-    bandwidth = derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s
-    values = (
-        specs.vram_bytes,
-        min(bandwidth, UNKNOWN_LARGE),
-        specs.tflops,
-        specs.hourly_price_nano / NANO_PER_USD,
-        model.load_s,
-        prefill_tps,
-        max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
-        step_s,
-        per_job_s,
-        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
-        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
-        model.weights_bytes,
-        model.kv_bytes_per_token,
-        model.context_length or UNKNOWN_LARGE,
-        speed is not None,
-        model.state == "warm",
-    )
-    is_possible = bandwidth >= BANDWIDTH_MIN and all(0.0 <= value <= UNKNOWN_LARGE for value in values)
-    return values if is_possible else UNUSABLE
-
-
-def _is_possible(speed: Speed) -> bool:
-    return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
-
-
-UNUSABLE = fixed_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
-"""What counts for a report with a figure that cannot be (no number, negative, endless): as if never measured."""

@@ -1,0 +1,81 @@
+"""What a shortlist costs in quality: its pick beside the best of all nodes, while jobs come, run and end.
+
+    python -m bench.shortlist [--nodes 100000] [--jobs 2000] [--rate 1000]
+
+Every job is reserved where the shortlist sends it, so that the list grows old as it would in a gateway.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+import statistics
+from collections.abc import Sequence
+
+from sparewatt.core.ids import MatchId
+from sparewatt.inference.matcher import kernel
+from sparewatt.inference.matcher.match import match, question
+from sparewatt.inference.matcher.model import HealthRules, MatchJob
+from sparewatt.inference.matcher.policies import BALANCED, Policy
+from sparewatt.inference.matcher.question import NOBODY
+from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.testing.matching import MODEL, NOW_S, make_table
+
+SAME = 1e-9
+RULES = HealthRules(heartbeat_s=1e6)
+"""No heartbeats here: what changes is what this gateway sends."""
+OUTPUT_TOKENS = (200, 200, 200, 64)
+"""What is typical, which a gateway expects of most jobs; some requests allow less."""
+PLAIN = Policy("plain", BALANCED.usd_weight, BALANCED.part_names, 0.0)
+"""Without the dice that keep gateways apart: with them, whoever looks at more nodes throws better."""
+
+
+def best_cost_s(job: MatchJob, table: NodeTable, at: Situation) -> float:
+    entries = table.entries(MODEL)
+    if entries is None:
+        raise SystemExit("The table is empty.")
+    asked = question(job, table, at, policy=PLAIN, seed=1)
+    return float(kernel.rank(asked, entries, NOBODY, NOBODY, k=8).lines[0, 0])
+
+
+def regrets(n_nodes: int, n_jobs: int, rate: float) -> list[float]:
+    """By job: how much more the pick costs than the best of all, as a share of the best."""
+    chance = random.Random(1)  # noqa: S311 (jobs, not secrets)
+    table, now_s = make_table(n_nodes), NOW_S
+    running: list[tuple[float, int, Reservation]] = []
+    found = []
+    for number in range(n_jobs):
+        now_s += chance.expovariate(rate)
+        while running and running[0][0] <= now_s:
+            table.release(heapq.heappop(running)[2])
+        prompt, output = int(chance.lognormvariate(6.2, 1.2)) + 1, chance.choice(OUTPUT_TOKENS)
+        job = MatchJob(MatchId(f"m{number}"), MODEL, prompt, output)
+        at = Situation(now_s, RULES)
+        picked = match(job, table, at, policy=PLAIN, seed=1).ranked[0]
+        found.append(picked.cost / best_cost_s(job, table, at) - 1.0)
+        held = table.reserve(picked.node_id, job, now_s=now_s)
+        heapq.heappush(running, (now_s + picked.predicted_finish_s, number, held))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--rate", type=float, default=1000.0, help="jobs per second")
+    options = parser.parse_args(arguments)
+    kernel.prepare()
+    print(line(options.nodes, n_jobs=options.jobs, rate=options.rate), end="")
+
+
+def line(n_nodes: int, *, n_jobs: int, rate: float) -> str:
+    found = sorted(regrets(n_nodes, n_jobs, rate))
+    same = sum(regret < SAME for regret in found) / len(found)
+    shares = (same, statistics.median(found), statistics.mean(found), found[int(len(found) * 0.99)])
+    return f"| {n_nodes:,} | {rate:,.0f} | " + " | ".join(f"{share:.1%}" for share in shares) + " |\n"
+
+
+if __name__ == "__main__":
+    main()

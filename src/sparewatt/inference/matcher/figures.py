@@ -1,0 +1,153 @@
+"""From what a node reports to the numbers that a scan reads. Pure: rows and reports in, values in the order of `Field`.
+
+A report must cost next to nothing (a hundred thousand nodes send one every few seconds), hence plain floats here.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS, company_step, halving, queue, slowed
+from sparewatt.inference.matcher.model import Figures, NodeRow, Seat
+from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+
+FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
+STEP_PER_JOB_SHARE = 0.5
+"""What a further job adds to a step, as a share of the step alone, on servers that were not measured under load."""
+UNKNOWN_LARGE = 1e18
+BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
+BACKLOG_S_MAX = 1e6
+SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
+TOKENS_PER_PRICE = 1e6
+_PER_SLOT = 1 + NODE_QUEUE_PER_SLOT
+
+
+def pace_of(row: NodeRow) -> float:
+    """How many times slower than measured the node was seen to be. Never below 1."""
+    return math.exp(max(0.0, row.slowness))
+
+
+def failure_odds_of(row: NodeRow) -> float:
+    failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
+    return failed / (1.0 - failed)
+
+
+def own_active_bytes_of(row: NodeRow) -> int:
+    """Weights of the models that our own jobs keep at work there."""
+    return sum(row.models[model].weights_bytes for model in row.own_active if model in row.models)
+
+
+def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
+    """The first group of columns. `unseen`: jobs that other gateways may have sent since the last report."""
+    load, pace, figures = row.load, row.pace, seat.figures
+    there = row.own_jobs + load.foreign
+    jobs = there + unseen
+    kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
+    read_bytes = kv_bytes + load.foreign_active_bytes + row.own_active_bytes
+    if seat.model in row.own_active:
+        read_bytes -= figures.weights_bytes
+    room = figures.room_jobs
+    if room > LINK_JOBS_MAX:
+        room = min(room, LINK_JOBS_MAX + load.foreign)
+    is_open = there < room and row.connected and not load.draining and figures.is_measured
+    halved = halving(jobs)
+    share, backlog_s = load.prefill_share, load.foreign_backlog_s
+    if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
+        share, backlog_s = _within(share, 1.0), _within(backlog_s, BACKLOG_S_MAX)
+    slower = slowed(pace, share)
+    return (
+        row.last_heard_s if is_open else -math.inf,
+        queue(row.own_backlog_s + backlog_s, halved, pace),
+        halved,
+        company_step(figures.step_s, figures.per_job_s, jobs, read_bytes, figures.bandwidth) * slower,
+        figures.token_s * slower,
+        jobs,
+        UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes - kv_bytes,
+        room + unseen,
+        row.last_heard_s,
+        1.0 if load.draining else 0.0,
+    )
+
+
+def record_values(row: NodeRow, seat: Seat) -> tuple[float, ...]:
+    """The second group."""
+    return (
+        row.connected,
+        row.rtt_s,
+        seat.figures.read_fixed_s * row.pace,
+        seat.figures.read_token_s * row.pace,
+        failure_odds_of(row),
+        row.suspect_until_s,
+        row.strain_max,
+    )
+
+
+def _within(value: float, most: float) -> float:
+    """The value between nothing and the most there can be. What is no number counts as nothing."""
+    return value if 0.0 <= value <= most else most if value > most else 0.0
+
+
+def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[Figures, tuple[float, ...]]:
+    """What follows from specs alone: figures, and the third group of columns."""
+    figures = _figures(specs, model)
+    values = (
+        model.load_s,
+        figures.per_job_s,
+        figures.token_s,
+        model.kv_bytes_per_token,
+        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.context_length or UNKNOWN_LARGE,
+        _fits_tokens(specs, model),
+        figures.is_measured,
+        model.state == "warm",
+        model.weights_bytes,
+        specs.vram_bytes,
+        figures.bandwidth,
+        specs.tflops,
+        specs.hourly_price_nano / NANO_PER_USD,
+    )
+    is_possible = figures.bandwidth >= BANDWIDTH_MIN and all(
+        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:7], *values[8:])
+    )
+    return (figures, values) if is_possible else UNUSABLE
+
+
+def _figures(specs: NodeSpecs, model: ModelReport) -> Figures:
+    speed = model.measured if model.measured and _is_possible(model.measured) else None
+    prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
+    step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
+    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
+    derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
+    bandwidth = min(derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s, UNKNOWN_LARGE)
+    return Figures(
+        is_measured=speed is not None,
+        weights_bytes=model.weights_bytes,
+        read_fixed_s=max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
+        read_token_s=1.0 / prefill_tps,
+        room_jobs=specs.slots * _PER_SLOT,
+        step_s=step_s,
+        per_job_s=per_job_s,
+        bandwidth=bandwidth,
+        token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
+    )
+
+
+def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:
+    """Whole tokens: a job that fits to the byte fits."""
+    spare_bytes = specs.vram_bytes - model.weights_bytes
+    if model.state == "warm":
+        return math.inf
+    if spare_bytes < 0 or model.kv_bytes_per_token <= 0:
+        return math.inf if spare_bytes >= 0 else -1.0
+    return float(spare_bytes // model.kv_bytes_per_token)
+
+
+def _is_possible(speed: Speed) -> bool:
+    return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
+
+
+UNUSABLE = specs_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
+"""What counts for a report with a figure that cannot be (no number, negative, endless): as if never measured."""

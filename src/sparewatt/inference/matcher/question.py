@@ -1,0 +1,50 @@
+"""What a scan is asked and what it answers, with numpy or compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparewatt.inference.matcher.entries import Floats
+from sparewatt.inference.matcher.formula import PARTS
+
+Places = NDArray[np.int64]
+NOBODY: Places = np.empty(0, np.int64)
+"""No place is named: for those to look at, that means all."""
+AS_THEY_ARE = (1.0,) * len(PARTS)
+
+
+class Question(NamedTuple):
+    """All that decides a match besides the nodes' numbers: job, moment and chance. Flat, for compiled code."""
+
+    prompt_tokens: float
+    output_tokens: float
+    floor_tokens: float = 0.0
+    """What the prompt holds at the very least."""
+    strain: float = 0.0
+    """How much the job's model is in demand (see table.strain_of)."""
+    usd_weight: float = 0.0
+    """Seconds that a dollar is worth."""
+    weights: tuple[float, ...] = AS_THEY_ARE
+    """What each part of the cost counts for; 1 unless the request said otherwise."""
+    now_s: float = 0.0
+    silent_since_s: float = -np.inf
+    """Who was last heard then or before is suspect."""
+    gone_since_s: float = -np.inf
+    """Who was last heard then or before is offline."""
+    jitter: float = 0.0
+    start: np.uint64 = np.uint64(0)
+    """What seed and match put into every node's chance."""
+
+
+class Ranking(NamedTuple):
+    """The best places in order, what is told about each (SUMMARY, parts, jitter), and who was stopped by what."""
+
+    places: Places
+    lines: Floats
+    counts: list[int]
+    """How many each of `filters.REASONS` stopped."""
+    stops: NDArray[np.int8]
+    """By place looked at: the number of what stopped it, or -1."""

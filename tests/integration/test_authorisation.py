@@ -1,0 +1,173 @@
+"""Who may do what, as one table: every route, by nobody, by another account, by the owner, by an operator.
+
+A route without a row fails, and so does a row without a route: whoever adds one says who may use it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import pytest
+
+from sparewatt.gateway.routes import make_app
+from tests.integration.asking import Reply, ask
+from tests.integration.networks import Network
+from tests.integration.people import Person, sign_up
+from tests.unit.gateway.small_gateway import make_services
+
+YES, WHO, NO, GONE, BAD = (200, 201, 202), (401,), (403,), (404,), (400,)
+"""The route works; wants to know who asks; says no; has never heard of it; knows the asker, not what is asked."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What each gets. `{…}` in the path stands for something of the owner's."""
+
+    nobody: tuple[int, ...]
+    other: tuple[int, ...]
+    owner: tuple[int, ...]
+    operator: tuple[int, ...]
+    body: object = None
+
+
+def everybody(status: tuple[int, ...] = YES, body: object = None) -> Row:
+    return Row(status, status, status, status, body)
+
+
+def known(status: tuple[int, ...] = YES, body: object = None) -> Row:
+    return Row(WHO, status, status, status, body)
+
+
+def operators(status: tuple[int, ...] = YES, body: object = None) -> Row:
+    return Row(WHO, NO, NO, status, body)
+
+
+MATRIX = {
+    "POST /v1/chat/completions": known(BAD, body={}),
+    "GET /v1/models": known(),
+    "GET /v1/models/{model}": known(GONE),
+    "GET /v1/nodes": known(),
+    "GET /v1/nodes/{node_id}": known(),
+    "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
+    "POST /v1/match": known(body={"model": "m"}),
+    "GET /v1/matches/{match_id}": Row(WHO, GONE, YES, YES),
+    "POST /v1/signup": everybody(BAD, body={"email": "no address", "password": "x"}),
+    "POST /v1/login": everybody(BAD, body={}),
+    "POST /v1/logout": known(body={}),
+    "POST /v1/password": known(BAD, body={}),
+    "POST /v1/password/reset-request": everybody(GONE, body={"email": "a@example.org"}),
+    "POST /v1/password/reset": everybody(BAD, body={}),
+    "GET /v1/me": known(),
+    "PATCH /v1/me": known(body={}),
+    "GET /v1/accounts": operators(),
+    "GET /v1/accounts/{account}": operators(),
+    "PATCH /v1/accounts/{account}": operators(body={"role": "owner"}),
+    "POST /v1/accounts/{account}/reset-password": operators(body={}),
+    "POST /v1/accounts/{account}/close": operators(body={}),
+    "POST /v1/invites": operators(body={}),
+    "POST /v1/keys": known(body={}),
+    "GET /v1/keys": known(),
+    "PATCH /v1/keys/{key_id}": Row(WHO, GONE, YES, YES, body={"name": "renamed"}),
+    "DELETE /v1/keys/{key_id}": Row(WHO, GONE, YES, YES),
+    "POST /v1/join-tokens": known(body={}),
+    "GET /": everybody(),
+    "GET /healthz": everybody(),
+    "GET /readyz": everybody(),
+    "GET /version": everybody(),
+    "GET /link/v1": everybody(BAD),
+}
+
+
+def routes() -> set[str]:
+    """As the router has them; a GET's shadow HEAD is the same route."""
+    router = make_app(make_services()).router
+    return {f"{route.method} {route.resource.canonical}" for route in router.routes() if route.resource} - {
+        f"HEAD {resource.canonical}" for resource in router.resources()
+    }
+
+
+def test_every_route_has_a_row_and_every_row_a_route() -> None:
+    assert routes() == set(MATRIX)
+
+
+@dataclass(frozen=True)
+class Cast:
+    network: Network
+    owner: Person
+    other: Person
+    things: dict[str, str]
+
+    def ask_all(self, route: str) -> dict[str, Reply]:
+        """Operators come last: what they do may end what it is done to."""
+        method, path = route.split(" ")
+        made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
+        path = path.format(**self.things | {"model": "no/such/model", "key_id": made["id"]})
+        keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
+        body = MATRIX[route].body
+        return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}
+
+
+def make_cast(network: Network) -> Cast:
+    """Two people, and a thing of each kind that is the owner's."""
+    owner, other = (sign_up(network, f"{name}-{secrets.token_hex(4)}@example.org") for name in ("owner", "other"))
+    failed = ask(network, "POST", "/v1/chat/completions", {"model": "none", "messages": [1]}, key=owner.key)
+    things = {
+        "account": owner.account_id,
+        "match_id": failed.headers["x-sparewatt-match-id"],
+        "node_id": ask(network, "GET", "/v1/nodes").json()["data"][0]["id"],
+    }
+    return Cast(network, owner, other, things)
+
+
+@pytest.fixture(scope="module")
+def cast(shared_network: Network) -> Cast:
+    return make_cast(shared_network)
+
+
+@pytest.mark.parametrize("route", sorted(set(MATRIX) - {"GET /v1/nodes/{node_id}/why"}))
+def test_each_gets_what_the_table_says(cast: Cast, route: str) -> None:
+    if route.endswith("/close"):
+        cast = make_cast(cast.network)  # its owner is gone afterwards
+    replies = cast.ask_all(route)
+    row = MATRIX[route]
+    expected = {"nobody": row.nobody, "other": row.other, "owner": row.owner, "operator": row.operator}
+    got = {who: reply.status for who, reply in replies.items()}
+    assert all(got[who] in expected[who] for who in got), (got, {who: reply.body for who, reply in replies.items()})
+
+
+def test_why_is_for_operators_and_for_the_node_s_owner_alone(cast: Cast) -> None:
+    """The nodes here are those of 'local nodes', who has no key; an owner's own is tested with two gateways."""
+    replies = cast.ask_all("GET /v1/nodes/{node_id}/why")
+    assert {who: reply.status for who, reply in replies.items()} == {
+        "nobody": 401,
+        "other": 403,
+        "owner": 403,
+        "operator": 200,
+    }
+
+
+def test_a_scope_is_needed_for_each_kind_of_thing(cast: Cast) -> None:
+    wanted = {
+        "inference": ("GET", "/v1/models"),
+        "node": ("POST", "/v1/join-tokens"),
+        "admin": ("GET", "/v1/keys"),
+    }
+    for scope in wanted:
+        key = ask(cast.network, "POST", "/v1/keys", {"scopes": [scope]}, key=cast.owner.key).json()["key"]
+        got = {name: ask(cast.network, *call, {}, key=key).status for name, call in wanted.items()}
+        assert {name for name, status in got.items() if status < 300} == {scope}, got
+
+
+def test_an_account_sees_its_own_keys_and_an_operator_all(cast: Cast) -> None:
+    def owners(key: str) -> set[str]:
+        return {row["account_id"] for row in ask(cast.network, "GET", "/v1/keys", key=key).json()["data"]}
+
+    assert owners(cast.owner.key) == {cast.owner.account_id}
+    assert {cast.owner.account_id, cast.other.account_id, "acc_network"} <= owners(cast.network.api_key)
+
+
+def test_an_operator_s_key_without_the_scope_admin_runs_nothing(cast: Cast) -> None:
+    key = ask(cast.network, "POST", "/v1/keys", {"scopes": ["inference", "node"]}).json()["key"]
+    assert ask(cast.network, "GET", "/v1/accounts", key=key).status == 403
+    assert ask(cast.network, "GET", f"/v1/matches/{cast.things['match_id']}", key=key).status == 404

@@ -1,0 +1,88 @@
+"""Random numbers of random nodes, with as many ties as can be, and both scans over them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparewatt.core.ids import NodeId
+from sparewatt.inference.matcher import kernel, scan
+from sparewatt.inference.matcher.entries import Entries, Field, Floats
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
+
+LARGE_SHARE = 0.02
+PREFIXES = (0, 1 << 96, (1 << 160) - (1 << 20))
+"""Ids that differ in their last bits only, and a few that differ in their first."""
+
+_FLAGS = (Field.CONNECTED, Field.DRAINING, Field.MEASURED, Field.WARM)
+_CEILINGS = {
+    Field.KV_BYTES_PER_TOKEN: 1e6,
+    Field.KV_FREE_BYTES: 1e9,
+    Field.CONTEXT_TOKENS: 2e4,
+    Field.FITS_TOKENS: 2e4,
+    Field.STEP_S: 0.1,
+    Field.STEP_TOKEN_S: 1e-6,
+    Field.KV_TOKEN_S: 1e-6,
+    Field.READ_TOKEN_S: 1e-3,
+    Field.PROMPT_USD: 1e-6,
+    Field.COMPLETION_USD: 1e-6,
+    Field.OPEN_S: 100.0,
+    Field.LAST_HEARD_S: 100.0,
+    Field.SUSPECT_UNTIL_S: 100.0,
+}
+
+
+def random_entries(chance: np.random.Generator) -> Entries:
+    n = int(chance.integers(600, 2500) if chance.random() < LARGE_SHARE else chance.integers(1, 40))
+    entries = Entries()
+    for number in chance.permutation(n).tolist():
+        prefix = PREFIXES[number % len(PREFIXES)]
+        entries.add(NodeId(f"0x{prefix + number:040x}"), int(chance.integers(0, 1 << 63)), number)
+    steps = int(chance.choice([1, 2, 1_000_000]))
+    for field in Field:
+        column = chance.integers(0, steps, n) / steps * _CEILINGS.get(field, 2.0)
+        numbers: Floats = np.ceil(column / 2.0) if field in _FLAGS else column
+        entries.write_column(field, numbers)
+    entries.write_column(Field.HALVING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
+    if chance.random() < 0.5:
+        for field, value in ((Field.OPEN_S, 99.0), (Field.CONTEXT_TOKENS, 1e9), (Field.FITS_TOKENS, np.inf)):
+            entries.write_column(field, np.full(n, value))
+    return entries
+
+
+def random_question(chance: np.random.Generator) -> Question:
+    weights = tuple(chance.choice([0.0, 1.0, 2.5, 100.0], len(PARTS)).tolist())
+    return Question(
+        float(chance.integers(1, 10_000)),
+        float(chance.integers(1, 10_000)),
+        float(chance.integers(0, 10_000)),
+        strain=float(chance.integers(0, 2)),
+        usd_weight=float(chance.choice([0.0, 1e4, 4e4])),
+        weights=weights if chance.random() < 0.3 else AS_THEY_ARE,
+        now_s=100.0,
+        silent_since_s=90.0,
+        gone_since_s=float(chance.choice([-1.0, 50.0])),
+        jitter=float(chance.choice([0.0, 0.2])),
+        start=np.uint64(chance.integers(0, 1 << 63)),
+    )
+
+
+def some_places(chance: np.random.Generator, n: int, *, share: float) -> Places:
+    if chance.random() < share:
+        return NOBODY
+    return chance.permutation(n)[: int(chance.integers(1, n + 1))]
+
+
+def compare_scans(chance: np.random.Generator) -> int:
+    """One random table, both scans: the same places, costs and parts to the bit, the same reasons. How many ranked."""
+    entries, question = random_entries(chance), random_question(chance)
+    named = some_places(chance, len(entries), share=0.7)
+    tried = some_places(chance, len(entries), share=0.8)
+    k = 64 if chance.random() < 0.1 else 8
+    by_numpy = scan.rank(question, entries, named, tried, k=k)
+    compiled = kernel.rank(question, entries, named, tried, k=k)
+    assert compiled.places.tolist() == by_numpy.places.tolist()
+    assert compiled.lines.tolist() == by_numpy.lines.tolist()
+    assert compiled.counts == by_numpy.counts
+    assert compiled.stops.tolist() == by_numpy.stops.tolist()
+    return len(compiled.places)
