@@ -52,7 +52,7 @@ async def show_generation(request: web.Request) -> web.StreamResponse:
     who = await authenticate(request, "inference")
     wanted = request.query.get("id", "")
     if not wanted:
-        raise InvalidField("Say which: ?id=match_…, as the header x-sparewatt-match of the answer says.", param="id")
+        raise InvalidField("Say which: ?id=match_…, as the header x-sparewatt-match-id of the answer says.", param="id")
     found = await services.database.statements.find_job(MatchId(wanted)) if _JOB_ID.fullmatch(wanted) else None
     if found is None or not (who.is_operator or found[0].account_id == who.account_id):
         raise MatchNotFound(f"There is no settled job {wanted[:60]!r}. It takes up to a second after the answer.")
