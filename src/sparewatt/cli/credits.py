@@ -12,7 +12,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import Client
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.statements import amount_body, path_with
+from sparewatt.cli.statements import NEGATIVE_IS_NO_OPTION, amount_body, path_with
 
 id_option = click.option(
     "--id", "reference", metavar="ID", help="A name for this, so that doing it twice does it once."
@@ -70,7 +70,7 @@ def balance(client: Client, *, account: str | None, as_json: bool) -> None:
         output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
 
 
-@credits_.command("grant")
+@credits_.command("grant", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("account", metavar="ID_OR_EMAIL")
 @click.argument("usd", metavar="USD")
 @click.option("--days", type=float, help="How long they last.  [default: the network's setting]")
@@ -98,7 +98,7 @@ def grant(
     _tell(client.post("/credits/grant", body).json(), verb="Granted", usd=usd, as_json=as_json)
 
 
-@credits_.command("deposit")
+@credits_.command("deposit", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
 @click.option("--by", "adapter", default="test", show_default=True, help="The rail that the money came by.")
 @id_option
@@ -136,9 +136,9 @@ def _facts(found: Credits) -> list[tuple[str, output.Cell | str]]:
         days = max(0.0, found.promo_expires_at - time.time()) / 86_400
         ends = f", the next expire in {days:.0f} days"
     return [
-        ("Balance", output.format_usd(found.balance_usd)),
-        ("Free", f"{output.format_usd(found.promo_usd)} (spent first{ends})"),
-        ("Paid", output.format_usd(found.paid_usd)),
+        ("Balance", f"${found.balance_usd}"),
+        ("Free", f"${found.promo_usd} (spent first{ends})"),
+        ("Paid", f"${found.paid_usd}"),
         ("Reserved", f"{output.format_usd(found.reserved_usd)} of it, by gateways for your requests"),
         ("Spent", f"{output.format_usd(found.total_usage)} so far"),
     ]

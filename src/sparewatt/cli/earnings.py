@@ -201,14 +201,25 @@ def _money(line: dict[str, Any]) -> list[str]:
 
 def _print_nodes(nodes: list[NodeTime], power: dict[str, Electricity]) -> None:
     columns = [*output.left("NODE"), *output.right("BUSY", "UTILISATION")]
-    rows = [[output.short_node(n.node_id, n.name), f"{n.busy_s / 3600:.2f} h", f"{n.utilisation:.1%}"] for n in nodes]
+    rows = [[output.short_node(n.node_id, n.name), _time(n.busy_s), f"{n.utilisation:.1%}"] for n in nodes]
     if power:
         columns += output.right("KWH", "ELECTRICITY", "NET OF IT")
         rows = [row + _power_cells(power.get(n.node_id)) for n, row in zip(nodes, rows, strict=True)]
     output.print_table(columns, rows)
 
 
+def _time(seconds: float) -> str:
+    """In the largest unit of which there is one."""
+    for unit_s, unit in ((3_600.0, "h"), (60.0, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:,.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
 def _power_cells(each: Electricity | None) -> list[str]:
     if each is None:
         return [output.UNKNOWN] * 3
-    return [f"{each.kwh:.3f}", *(output.format_usd(format_usd(nano)) for nano in (each.cost_nano, each.net_nano))]
+    return [
+        output.format_rate(each.kwh),
+        *(output.format_usd(format_usd(nano)) for nano in (each.cost_nano, each.net_nano)),
+    ]

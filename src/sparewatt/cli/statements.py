@@ -17,6 +17,9 @@ PAGES_MAX = 1_000
 PAGE_LINES = 1_000
 NEXT_HEADER = "x-sparewatt-next"
 
+NEGATIVE_IS_NO_OPTION = {"ignore_unknown_options": True}
+"""So that an amount like -1 is refused for what it is."""
+
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a statement as CSV.")
 
 

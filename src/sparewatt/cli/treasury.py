@@ -10,7 +10,7 @@ from sparewatt.cli.client import Client
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.credits import id_option
 from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.statements import amount_body
+from sparewatt.cli.statements import NEGATIVE_IS_NO_OPTION, amount_body
 
 
 class Treasury(msgspec.Struct):
@@ -59,7 +59,7 @@ def show(client: Client, *, as_json: bool) -> None:
         output.note("Empty: promo income stays unpaid until an operator runs 'sparewatt treasury fund USD'.")
 
 
-@treasury.command("fund")
+@treasury.command("fund", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
 @id_option
 @json_option

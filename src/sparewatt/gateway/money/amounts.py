@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,7 +16,8 @@ from sparewatt.ledger.credits import checked_transfer
 class AmountBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An amount, and a name for what is asked so that asking twice does it once."""
 
-    usd: Decimal | None = None
+    usd: str | int | float | None = None
+    """As text, or as a number: JSON's are read as they are written, up to fifteen digits."""
     nano: int | None = None
     currency: str = "USD"
     id: str | None = None

@@ -17,7 +17,7 @@ from sparewatt.store.database import Database
 
 _log = Log("sparewatt.gateway")
 _HOUR_S = 3_600.0
-DEVELOPMENT_DAILY = Nano(100 * NANO_PER_USD)
+DEVELOPMENT_DAILY = Nano(10 * NANO_PER_USD)
 """Of the test money that a network on one machine begins with."""
 
 
