@@ -42,6 +42,7 @@ async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[str]:
     admin = await asyncpg.connect(f"{path.rpartition('/')[0]}/postgres?{rest}")
     try:
         await admin.execute(f"CREATE DATABASE {name} TEMPLATE {path.rpartition('/')[2]}")
+        await admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")  # no test pulls the plug
         yield f"{path.rpartition('/')[0]}/{name}?{rest}"
         await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:

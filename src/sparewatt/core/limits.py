@@ -212,6 +212,9 @@ POLICIES_COMPILED_MAX = 4_096
 WORDS_REMEMBERED_MAX = 4_096
 """Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""
 
+RECEIPTS_PER_NODE_MAX = 10_000
+"""Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
+
 TRANSFER_NANO_MAX = 10**15
 """One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import KeyBudgetExceeded
+from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.store.books import Books
@@ -15,6 +15,8 @@ from sparewatt.store.books import Books
 Period = Literal["day", "week", "month"]
 RELOAD_S = 5.0
 """Other gateways spend from the same budget: how old our knowledge of that may be."""
+POSTED_WITHIN_S = 2.0
+"""What was settled longer ago is in the books."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,20 @@ class Spending:
     since_unix_s: float
     posted: Nano
     loaded_at_s: float
-    unposted: int = 0
-    """Settled here since it was loaded: may be counted twice for a moment, never too little."""
+    notes: list[tuple[float, int]] = field(default_factory=list)
+    """Settled here, and when: what the books may not have yet. Counted twice for a moment rather than not at all."""
+
+    @property
+    def spent(self) -> int:
+        return self.posted + sum(nano for _, nano in self.notes)
+
+    def note(self, nano: int, *, now_s: float) -> None:
+        """One line a second is enough."""
+        if self.notes and now_s - self.notes[-1][0] < 1:
+            at_s, before = self.notes.pop()
+            self.notes.append((at_s, before + nano))
+        else:
+            self.notes.append((now_s, nano))
 
 
 def period_start(period: Period, unix_s: float) -> float:
@@ -56,8 +70,7 @@ class Budgets:
         """Raises KeyBudgetExceeded. A key without a budget costs nothing to check."""
         if budget is None:
             return
-        spending = await self._current(key, budget)
-        spent = spending.posted + spending.unposted
+        spent = (await self._current(key, budget)).spent
         if spent >= budget.nano:
             raise KeyBudgetExceeded(
                 f"This key has spent ${format_usd(spent)} of its ${format_usd(budget.nano)} per {budget.period}. "
@@ -67,13 +80,24 @@ class Budgets:
     def note(self, key: KeyId, nano: int) -> None:
         spending = self._spending.get(key)
         if spending is not None:
-            spending.unposted += nano
+            spending.note(nano, now_s=self._clock.now_s())
 
     async def _current(self, key: KeyId, budget: KeyBudget) -> Spending:
         since = period_start(budget.period, self._clock.unix_s())
-        now_s = self._clock.now_s()
         known = self._spending.get(key)
-        if known is None or known.since_unix_s != since or now_s - known.loaded_at_s > RELOAD_S:
-            known = Spending(since, await self._books.spent_by_key(key, since_unix_s=since), now_s)
-            self._spending[key] = known
+        if known is None or known.since_unix_s != since:
+            return await self._load(key, since)
+        if self._clock.now_s() - known.loaded_at_s > RELOAD_S:
+            try:
+                return await self._load(key, since)
+            except StoreUnavailable:  # answers go on without Postgres, and what is spent here is known
+                return known
         return known
+
+    async def _load(self, key: KeyId, since_unix_s: float) -> Spending:
+        now_s = self._clock.now_s()
+        posted = await self._books.spent_by_key(key, since_unix_s=since_unix_s)
+        before = self._spending.get(key)
+        young = [note for note in before.notes if now_s - note[0] < POSTED_WITHIN_S] if before else []
+        fresh = self._spending[key] = Spending(since_unix_s, posted, now_s, young)
+        return fresh

@@ -165,7 +165,7 @@ class Credits:
         """Take back free credits whose time is over, except what gateways hold for requests. Tells how much."""
         now, taken = self._clock.unix_s(), 0
         for name, balance, unexpired, sliced in await self._books.promo_to_expire(now_unix_s=now):
-            nano = Nano(min(rules.expired_promo(balance, [unexpired]), balance - sliced))
+            nano = rules.expired_promo(balance, [unexpired], reserved=sliced)
             if nano > 0 and await self._expire(name, nano, balance=balance, now=now):
                 taken += nano
         return Nano(taken)

@@ -58,7 +58,6 @@ class Purse:
     def reserve(self, more: Amount) -> None:
         """A slice has been reserved in Postgres."""
         self.reserved += more
-        self.thirsty_nano = 0
 
     def give_back(self) -> Amount:
         """All that is free, to be returned to Postgres."""

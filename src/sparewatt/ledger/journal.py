@@ -1,12 +1,13 @@
 """The write-ahead file: what was held, delivered and closed, until Postgres has it.
 
 One line a record, appended with one write and no fsync: it survives the death of any process, a power cut may cost the
-last second. A torn or damaged line ends what can be read of its file; everything before it counts. Records are
-idempotent, so a file that is read twice, or that overlaps with the next, changes nothing.
+last second. A torn or damaged line costs that line alone. Records are idempotent, so a file that is read twice, or that
+overlaps with the next, changes nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -37,31 +38,39 @@ class Journal:
         except OSError as error:
             raise StartupError(f"Cannot open the journal {self._path}: {error.strerror}.") from None
         self._size = os.fstat(self._fd).st_size
+        self._is_torn = self._size > 0
+        """The file may end in half a line, of a process that died or of a disk that was full."""
 
     def append(self, record: JournalRecord) -> None:
         """One write. Raises OSError (a full disk, say): then the job must not be sent."""
-        line = _line(record)
+        line = b"\n" + _line(record) if self._is_torn else _line(record)
         written = os.write(self._fd, line)
-        if written != len(line):
-            os.ftruncate(self._fd, self._size)  # half a line would hide what comes after it
-            raise OSError(28, "the journal's disk is full")
         self._size += written
+        self._is_torn = written != len(line)
+        if self._is_torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @property
+    def is_empty(self) -> bool:
+        return self._size == 0
 
     @property
     def is_long(self) -> bool:
         return self._size > COMPACT_AT_BYTES
 
     def rewrite(self, records: Iterable[JournalRecord]) -> None:
-        """Keep these alone. A crash in the middle leaves the old file."""
+        """Keep these alone. A crash in the middle leaves the old file, and so does OSError."""
         fresh = self._path.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         fd = _open(fresh)
-        size = 0
-        for record in records:
-            size += os.write(fd, _line(record))
-        fresh.replace(self._path)
+        try:
+            size = _write_all(fd, records)
+            fresh.replace(self._path)
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(self._fd)
-        self._fd, self._size = fd, size
+        self._fd, self._size, self._is_torn = fd, size, False
 
     def close(self) -> None:
         os.close(self._fd)
@@ -71,22 +80,27 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def _write_all(fd: int, records: Iterable[JournalRecord]) -> int:
+    with os.fdopen(fd, "wb", closefd=False) as file:
+        file.writelines(map(_line, records))
+    return os.fstat(fd).st_size
+
+
 def _line(record: JournalRecord) -> bytes:
     text = _encoder.encode(record)
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
 def read_journal(directory: Path) -> Iterator[JournalRecord]:
-    """Every record up to the first damaged line."""
+    """Every record that is whole."""
     path = directory / FILE
     if not path.exists():
         return
     with path.open("rb") as file:
         for line in file:
             record = _read(line)
-            if record is None:
-                return
-            yield record
+            if record is not None:
+                yield record
 
 
 def _read(line: bytes) -> JournalRecord | None:

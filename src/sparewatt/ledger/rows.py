@@ -18,7 +18,7 @@ def job_row(closed: ClosedJob) -> JobRow:
         key_id=job.key,
         model=job.model,
         state=closed.state.value,
-        reason=closed.reason,
+        reason=_storable(closed.reason),
         stream=job.stream,
         prompt_tokens=max((delivery.prompt_tokens for delivery in closed.deliveries), default=0),
         completion_tokens=sum(delivery.completion_tokens for delivery in closed.deliveries),
@@ -27,6 +27,11 @@ def job_row(closed: ClosedJob) -> JobRow:
         attempts=tuple(map(_attempt_row, closed.deliveries, billed.parts)),
         lines=tuple(postings_of(closed, billed)),
     )
+
+
+def _storable(text: str | None) -> str | None:
+    """Nodes have a say in it, and Postgres takes no NUL: one such job would hold up all that are posted with it."""
+    return text and text.replace("\0", "�")
 
 
 def _attempt_row(delivery: Delivery, part: Part) -> AttemptRow:

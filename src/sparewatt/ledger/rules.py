@@ -124,9 +124,12 @@ def pay_out(owner: AccountId, nano: Nano) -> list[Posting]:
     return balanced([Posting(chart.earned_by(owner), -nano), Posting(chart.PAYOUTS, nano)])
 
 
-def expired_promo(balance: int, unexpired_grants: Iterable[int]) -> Nano:
-    """What is left of grants that have run out: the oldest credits are spent first, so the newest remain."""
-    return Nano(max(0, balance - sum(unexpired_grants)))
+def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:
+    """What is left of grants that have run out: the oldest credits are spent first, so the newest remain.
+
+    What gateways have reserved may be spent already, and counts as such; what they give back expires the next time.
+    """
+    return Nano(max(0, balance - reserved - sum(unexpired_grants)))
 
 
 def treasury_allowance(*, daily: int, day_part: float, redeemed_today: int, treasury: int) -> Nano:

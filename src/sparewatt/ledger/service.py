@@ -27,6 +27,8 @@ from sparewatt.store.books import Books
 
 _log = Log("sparewatt.ledger")
 RETRY_AFTER_S = 5.0
+FILLING_LOCKS = 256
+"""Accounts share them, so that none has to be made or thrown away; two that wait for each other lose a millisecond."""
 
 
 class Ledger:
@@ -36,11 +38,12 @@ class Ledger:
         self._instance = instance
         self._clock = clock
         self._purses: dict[AccountId, Purse] = {}
-        self._filling: dict[AccountId, asyncio.Lock] = {}
+        self._filling = tuple(asyncio.Lock() for _ in range(FILLING_LOCKS))
         self._open: dict[MatchId, OpenedJob] = {}
         self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
         self._closed: deque[ClosedJob] = deque()
         self._posting: list[ClosedJob] = []
+        self._flushing = asyncio.Lock()
         self._broken: str | None = None
 
     @property
@@ -55,27 +58,33 @@ class Ledger:
 
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
-        purse = self._purse(account)
-        held = purse.hold(nano, now_s=self._clock.now_s())
+        held = self._purse(account).hold(nano, now_s=self._clock.now_s())
         if held is None:
             await self.reserve(account, slice_for(nano))
-            held = purse.hold(nano, now_s=self._clock.now_s())
+            held = self._purse(account).hold(nano, now_s=self._clock.now_s())  # not the old one: it may be put away
         return held
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
         """Have at least `wanted_nano` free here, if the account has it. Tells what is free now."""
-        purse = self._purse(account)
-        async with self._filling.setdefault(account, asyncio.Lock()):
+        async with self._filling_of(account):
+            purse = self._purse(account)
+            purse.thirsty_nano = 0
             missing = wanted_nano - purse.free.total
             if missing > 0:
-                promo = await self._take(chart.promo_of(account), missing)
+                promo = await self._take(chart.promo_of(account), missing, have=purse.reserved.promo)
                 purse.reserve(Amount(promo=promo))
-                paid = await self._take(chart.credits_of(account), missing - promo) if promo < missing else Nano(0)
+                missing -= promo
+            if missing > 0:
+                paid = await self._take(chart.credits_of(account), missing, have=purse.reserved.paid)
                 purse.reserve(Amount(paid=paid))
-        return purse.free.total
+            return purse.free.total
 
-    async def _take(self, name: str, wanted: int) -> Nano:
-        return await self._books.take_slice(name, instance=self._instance, wanted=wanted)
+    def _filling_of(self, account: AccountId) -> asyncio.Lock:
+        """One purse is filled or emptied by one task at a time."""
+        return self._filling[hash(account) % FILLING_LOCKS]
+
+    async def _take(self, name: str, wanted: int, *, have: int) -> Nano:
+        return await self._books.take_slice(name, instance=self._instance, have=have, wanted=wanted)
 
     def _purse(self, account: AccountId) -> Purse:
         purse = self._purses.get(account)
@@ -105,10 +114,11 @@ class Ledger:
     def close(self, closed: ClosedJob, hold: Hold) -> Bill:
         """Settle what was delivered and free the rest. A second time changes nothing more."""
         billed = bill(closed.deliveries, closed.job.hold)
-        if self._open.pop(closed.job.id, None) is None:
+        if closed.job.id not in self._open:
             return billed
-        self._delivered.pop(closed.job.id, None)
         hold.settle(billed.cost)
+        del self._open[closed.job.id]
+        self._delivered.pop(closed.job.id, None)
         self._closed.append(closed)
         try:
             self._journal.append(closed)
@@ -131,12 +141,14 @@ class Ledger:
 
     async def flush(self) -> None:
         """Post all that is closed. What cannot be posted now is posted the next time."""
-        while self._posting or self._closed:
-            while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
-                self._posting.append(self._closed.popleft())
-            await self._post()
-        if self._journal.is_long:
-            self._journal.rewrite(self._worth_keeping())
+        async with self._flushing:
+            while self._posting or self._closed:
+                while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
+                    self._posting.append(self._closed.popleft())
+                await self._post()
+        # Settled lines are of no use, and very old ones do harm: books that have forgotten a month cannot know them.
+        if self._journal.is_long or not self._open:
+            self._shorten_journal()
 
     async def _post(self) -> None:
         try:
@@ -152,6 +164,15 @@ class Ledger:
                 purse.posted(Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)))
         self._posting.clear()
 
+    def _shorten_journal(self) -> None:
+        """A journal that cannot be rewritten stays as it was: longer, and no less right."""
+        if self._journal.is_empty:
+            return
+        try:
+            self._journal.rewrite(self._worth_keeping())
+        except OSError as error:
+            _log.warning("journal_unwritable", error=error.strerror)
+
     def _worth_keeping(self) -> list[JournalRecord]:
         kept: list[JournalRecord] = [*self._open.values(), *self._posting, *self._closed]
         return [*kept, Progress(dict(self._delivered))] if self._delivered else kept
@@ -166,23 +187,14 @@ class Ledger:
                 await self._put_away(purse)
 
     async def _put_away(self, purse: Purse) -> None:
-        async with self._filling.setdefault(purse.account, asyncio.Lock()):
+        async with self._filling_of(purse.account):
             if not purse.is_idle:
                 return
-            back = purse.give_back()
-            try:
-                await self._return(chart.promo_of(purse.account), back.promo)
-                await self._return(chart.credits_of(purse.account), back.paid)
-            except BaseException:
-                purse.reserve(back)
-                raise
+            purse.give_back()  # for good: a reply that is lost on the way must not leave us with what others may have
+            names = [chart.promo_of(purse.account), chart.credits_of(purse.account)]
+            await self._books.return_slices(names, instance=self._instance)
             if purse.is_idle and purse.reserved == NOTHING:
                 self._purses.pop(purse.account, None)
-                self._filling.pop(purse.account, None)
-
-    async def _return(self, name: str, nano: Nano) -> None:
-        if nano:
-            await self._books.return_slice(name, instance=self._instance, nano=nano)
 
     async def recover(self, left: list[ClosedJob]) -> int:
         """Settle what a process that died with this journal had not. Tells how many jobs were new to the books."""
@@ -191,7 +203,7 @@ class Ledger:
             rows = [job_row(closed) for closed in left[at : at + JOBS_POSTED_AT_ONCE]]
             settled += await self._books.post_jobs(rows, instance=self._instance)
         await self._books.drop_slices(self._instance)
-        self._journal.rewrite([])
+        self._shorten_journal()
         return settled
 
     async def close_down(self) -> None:
@@ -199,4 +211,4 @@ class Ledger:
         await self.flush()
         if not self._open:
             await self._books.drop_slices(self._instance)
-            self._journal.rewrite([])
+            self._shorten_journal()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.protocol.openai import read_chunk, read_completion
+from sparewatt.protocol.openai import Usage, read_chunk, read_completion
 
 
 class AnswerCount:
     """Feed what the model server sends. A server that counts itself is believed, else each chunk is a token."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._chunks = 0
         self._written = 0
+        self._closing_counts = 0
         self._is_whole = False
         self.prompt_tokens = 0
         self.begun_at_s: float | None = None
@@ -32,17 +33,17 @@ class AnswerCount:
 
     def feed(self, data: bytes) -> None:
         if self._is_whole:
-            self._rest = (self._rest + data)[: REPLY_BODY_BYTES_MAX + 1]
+            self._rest += data[: REPLY_BODY_BYTES_MAX + 1 - len(self._rest)]
             return
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:SSE_EVENT_BYTES_MAX]
         for line in lines:
             if line.startswith(b"data:"):
-                self._read(line[5:].strip())
+                self._read(bytes(line[5:]).strip())
 
     def end(self) -> None:
         """Everything has come."""
-        whole = read_completion(self._rest) if self._is_whole else None
+        whole = read_completion(bytes(self._rest)) if self._is_whole else None
         if whole is not None and whole.usage is not None:
             self.prompt_tokens, self._written = whole.usage.prompt_tokens, whole.usage.completion_tokens
 
@@ -52,5 +53,11 @@ class AnswerCount:
             return
         self._chunks += chunk.carries_output()
         if chunk.usage is not None:
-            self.prompt_tokens = chunk.usage.prompt_tokens
-            self._written = chunk.usage.completion_tokens + (0 if chunk.choices else self._written)
+            self._read_usage(chunk.usage, is_closing=not chunk.choices)
+
+    def _read_usage(self, usage: Usage, *, is_closing: bool) -> None:
+        """With `n` answers some servers count each by itself, at the end; counts on the way are of all so far."""
+        earlier = self._written if is_closing and self._closing_counts else 0
+        self._closing_counts += is_closing
+        self.prompt_tokens = usage.prompt_tokens
+        self._written = usage.completion_tokens + earlier

@@ -115,7 +115,7 @@ class Books:
         async with self._pool.transaction() as connection:
             rows = await connection.fetch(sql("insert_jobs"), *_columns(map(_job_values, jobs), width=13))
             new = {str(row["id"]) for row in rows}
-            fresh = [job for job in jobs if job.id in new]
+            fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
         return len(fresh)
 
@@ -164,19 +164,25 @@ class Books:
 
     # slices
 
-    async def take_slice(self, account: str, *, instance: str, wanted: int) -> Nano:
-        """Reserve up to `wanted` of what no gateway has reserved yet; tells how much it was."""
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
+        """Reserve up to `wanted` of what no gateway has reserved yet; tells how much it was.
+
+        `have` is what this one knows that it has. What was reserved for it in an answer that never arrived is free.
+        """
         async with self._pool.transaction() as connection:
             balance = await connection.fetchval(sql("lock_balance"), account)
             if balance is None:
                 return Nano(0)
-            taken = max(0, min(wanted, balance - await connection.fetchval(sql("sliced"), account)))
-            if taken:
-                await connection.execute(sql("add_slice"), account, instance, taken)
+            others = await connection.fetchval(sql("sliced_by_others"), account, instance)
+            taken = max(0, min(wanted, balance - others - have))
+            await connection.execute(sql("set_slice"), account, instance, have + taken)
         return Nano(taken)
 
-    async def return_slice(self, account: str, *, instance: str, nano: int) -> None:
-        await self._pool.do("return_slice", account, instance, nano)
+    async def return_slices(self, accounts: Sequence[str], *, instance: str) -> None:
+        """All that this gateway has reserved of these. Locked as in taking: a late reply must not undo a later take."""
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_balances"), list(accounts))
+            await connection.execute(sql("return_slices"), list(accounts), instance)
 
     async def drop_slices(self, instance: str) -> None:
         """Everything that this gateway had reserved; after its journal was settled."""

@@ -25,8 +25,10 @@ _AWAY = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.InternalClientError,
+    asyncpg.TransactionRollbackError,
 )
-"""Refused, timed out, closed under our hands, starting up, shutting down, out of connections or of disk."""
+"""Refused, timed out, closed under our hands, starting up, shutting down, out of connections or of disk; or chosen by
+Postgres to give way to another transaction."""
 
 
 @contextmanager

@@ -7,16 +7,17 @@ evidence against the node, or, countersigned, evidence against a gateway that pa
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import RECEIPTS_WAITING_MAX
+from sparewatt.core.limits import RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
 from sparewatt.core.log import Log
+from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.metering.rules import disagrees
-from sparewatt.ledger.model import ClosedJob
+from sparewatt.ledger.model import ClosedJob, Delivery
 from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, SignedReceipt, countersign_digest
 from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
 from sparewatt.store.books import Books, ReceiptRow
@@ -24,6 +25,27 @@ from sparewatt.store.books import Books, ReceiptRow
 _log = Log("sparewatt.receipts")
 Which = tuple[MatchId, NodeId]
 _T = TypeVar("_T")
+
+
+class Expected(NamedTuple):
+    """A delivery that was seen, and that a receipt should come for."""
+
+    tokens: int
+    opened_unix_s: float
+    was_cut: bool
+    """The client went away: the node may have written on for a moment, and that is no lie."""
+
+
+class Early(NamedTuple):
+    signed: SignedReceipt
+    came_at_s: float
+
+
+class Known(NamedTuple):
+    """A receipt that was taken; `digest` once it is kept."""
+
+    signature: str
+    digest: bytes | None = None
 
 
 class Checked(NamedTuple):
@@ -36,78 +58,110 @@ class ReceiptDesk:
         self._books = books
         self._key = key
         self._clock = clock
-        self._seen: OrderedDict[Which, tuple[int, float]] = OrderedDict()
-        """Tokens seen, and when the job was opened, of deliveries without a receipt."""
-        self._came: OrderedDict[Which, SignedReceipt] = OrderedDict()
-        self._known: OrderedDict[Which, bytes] = OrderedDict()
+        self._seen: OrderedDict[Which, Expected] = OrderedDict()
+        self._early: OrderedDict[Which, Early] = OrderedDict()
+        self._early_of: Counter[NodeId] = Counter()
+        self._known: OrderedDict[Which, Known] = OrderedDict()
+        self._again: dict[NodeId, set[bytes]] = {}
+        self._ready: list[tuple[SignedReceipt, Expected]] = []
+        self._checked: list[Checked] = []
+        self._settling = asyncio.Lock()
         self.refused = 0
         """Receipts that belong to no delivery, or say something else than an earlier one, or are not signed right."""
         self.send: Callable[[NodeId, Countersigned], None] = lambda _node, _message: None
 
+    # what comes
+
     def expect(self, closed: ClosedJob) -> None:
         for delivery in closed.deliveries:
             which = (closed.job.id, delivery.node_id)
-            _keep(self._seen, which, (delivery.completion_tokens, closed.job.opened_unix_s))
+            early = self._early.pop(which, None)
+            if early is None:
+                _keep(self._seen, which, _expected(closed, delivery))
+            else:
+                self._early_of[delivery.node_id] -= 1
+                self._accept(which, early.signed, _expected(closed, delivery))
 
     def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None:
-        """From a node's link. Only its own, and each once."""
+        """From a node's link. Only its own, and each once; one that came before is countersigned again."""
         which = (MatchId(signed.receipt.job), node_id)
-        if signed.receipt.node != node_id or which in self._came:
+        known = self._known.get(which)
+        if signed.receipt.node != node_id or which in self._early:
+            self.refused += 1
+        elif known is not None:
+            self._repeat(node_id, signed, known)
+        elif which in self._seen:
+            self._accept(which, signed, self._seen.pop(which))
+        elif self._early_of[node_id] < RECEIPTS_PER_NODE_MAX and len(self._early) < RECEIPTS_WAITING_MAX:
+            self._early[which] = Early(signed, self._clock.now_s())
+            self._early_of[node_id] += 1
+        else:
+            self.refused += 1
+
+    def _accept(self, which: Which, signed: SignedReceipt, expected: Expected) -> None:
+        if len(self._ready) >= RECEIPTS_WAITING_MAX:
             self.refused += 1
             return
-        _keep(self._came, which, signed)
+        _keep(self._known, which, Known(signed.signature))
+        self._ready.append((signed, expected))
+
+    def _repeat(self, node_id: NodeId, signed: SignedReceipt, known: Known) -> None:
+        if signed.signature != known.signature:
+            self.refused += 1
+        elif known.digest is not None:
+            self._again.setdefault(node_id, set()).add(known.digest)
+
+    # in the background
 
     async def settle(self) -> None:
-        """Check what has come since the last time, keep it, and tell the nodes."""
-        again, fresh = self._take()
-        rows = await asyncio.to_thread(self._check, fresh)
-        if rows:
-            await self._books.save_receipts([checked.row for checked in rows])
-        for checked in rows:
-            _keep(self._known, (checked.row.job_id, checked.row.node_id), checked.digest)
-        by_node: dict[NodeId, list[bytes]] = {}
-        for node_id, digest in [*again, *((checked.row.node_id, checked.digest) for checked in rows)]:
-            by_node.setdefault(node_id, []).append(digest)
-        for node_id, digests in by_node.items():
-            for at in range(0, len(digests), BATCH_MAX):
-                self.send(node_id, self._countersigned(node_id, digests[at : at + BATCH_MAX]))
+        """Check what has come since the last time, keep it, and tell the nodes. Raises StoreUnavailable: not lost."""
+        async with self._settling:
+            self._forget_early()
+            again, self._again = self._again, {}
+            for node_id, digests in again.items():
+                self._tell(node_id, sorted(digests))
+            if not self._checked:
+                await self._check_some()
+            if self._checked:
+                await self._books.save_receipts([checked.row for checked in self._checked])
+                kept, self._checked = self._checked, []
+                self._tell_all(kept)
 
-    def _take(self) -> tuple[list[tuple[NodeId, bytes]], list[tuple[SignedReceipt, int, float]]]:
-        """Receipts that were handled before, and those whose job is closed by now. The others wait."""
-        again, fresh = [], []
-        for which, signed in list(self._came.items()):
-            if which in self._known:
-                del self._came[which]
-                if self._known[which] == signed.receipt.digest():
-                    again.append((which[1], self._known[which]))
-                else:
-                    self.refused += 1
-            elif which in self._seen:
-                del self._came[which]
-                fresh.append((signed, *self._seen.pop(which)))
-        return again, fresh
+    def _forget_early(self) -> None:
+        """Those whose job does not close: there is no such job, or it brought nothing."""
+        now_s = self._clock.now_s()
+        while self._early and now_s - next(iter(self._early.values())).came_at_s > RECEIPT_WAIT_S:
+            (_, node_id), _ = self._early.popitem(last=False)
+            self._early_of[node_id] -= 1
+            self.refused += 1
+        self._early_of = +self._early_of
 
-    def _check(self, fresh: Sequence[tuple[SignedReceipt, int, float]]) -> list[Checked]:
+    async def _check_some(self) -> None:
         """In a thread: checking a signature takes as long as a match."""
-        found = []
-        for signed, seen, opened_unix_s in fresh:
-            receipt, digest = signed.receipt, signed.receipt.digest()
-            if not _is_signed(signed, digest):
-                self.refused += 1
-                _log.warning("receipt_refused", node=receipt.node, job=receipt.job)
-                continue
-            row = ReceiptRow(
-                job_id=MatchId(receipt.job),
-                node_id=NodeId(receipt.node),
-                unix_s=opened_unix_s,
-                prompt_tokens=receipt.prompt_tokens,
-                completion_tokens=receipt.completion_tokens,
-                seen_tokens=seen,
-                disputed=disagrees(receipt.completion_tokens, seen),
-                signature=bytes.fromhex(signed.signature),
-            )
-            found.append(Checked(row, digest))
-        return found
+        batch = self._ready[:BATCH_MAX]
+        found = await asyncio.to_thread(lambda: [_checked(*each) for each in batch])
+        del self._ready[: len(batch)]
+        for (signed, _), checked in zip(batch, found, strict=True):
+            if checked is None:
+                self._refuse(signed)
+            else:
+                self._checked.append(checked)
+
+    def _refuse(self, signed: SignedReceipt) -> None:
+        self.refused += 1
+        _log.warning("receipt_refused", node=signed.receipt.node, job=signed.receipt.job)
+
+    def _tell_all(self, kept: Iterable[Checked]) -> None:
+        by_node: dict[NodeId, list[bytes]] = {}
+        for row, digest in kept:
+            _keep(self._known, (row.job_id, row.node_id), Known(row.signature.hex(), digest))
+            by_node.setdefault(row.node_id, []).append(digest)
+        for node_id, digests in by_node.items():
+            self._tell(node_id, digests)
+
+    def _tell(self, node_id: NodeId, digests: Sequence[bytes]) -> None:
+        for at in range(0, len(digests), BATCH_MAX):
+            self.send(node_id, self._countersigned(node_id, digests[at : at + BATCH_MAX]))
 
     def _countersigned(self, node_id: NodeId, digests: Sequence[bytes]) -> Countersigned:
         signature = self._key.sign(countersign_digest(node_id, digests))
@@ -117,6 +171,29 @@ class ReceiptDesk:
             gateway=self._key.address,
             signature=signature.hex(),
         )
+
+
+def _expected(closed: ClosedJob, delivery: Delivery) -> Expected:
+    was_cut = delivery.outcome == Outcome.CANCELLED.value
+    return Expected(delivery.completion_tokens, closed.job.opened_unix_s, was_cut)
+
+
+def _checked(signed: SignedReceipt, expected: Expected) -> Checked | None:
+    """None if it is not signed by the node that it names."""
+    receipt, digest = signed.receipt, signed.receipt.digest()
+    if not _is_signed(signed, digest):
+        return None
+    row = ReceiptRow(
+        job_id=MatchId(receipt.job),
+        node_id=NodeId(receipt.node),
+        unix_s=expected.opened_unix_s,
+        prompt_tokens=receipt.prompt_tokens,
+        completion_tokens=receipt.completion_tokens,
+        seen_tokens=expected.tokens,
+        disputed=not expected.was_cut and disagrees(receipt.completion_tokens, expected.tokens),
+        signature=bytes.fromhex(signed.signature),
+    )
+    return Checked(row, digest)
 
 
 def _is_signed(signed: SignedReceipt, digest: bytes) -> bool:

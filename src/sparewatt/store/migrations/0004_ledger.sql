@@ -15,6 +15,9 @@ CREATE TABLE balances (account text PRIMARY KEY, nano bigint NOT NULL);
 -- Sums of postings whose month was dropped, so that balances can still be rebuilt.
 CREATE TABLE carried (account text PRIMARY KEY, nano bigint NOT NULL);
 
+-- Months that are gone. A journal that is older than the books' memory must not settle its jobs a second time.
+CREATE TABLE dropped_months (month date PRIMARY KEY);
+
 -- What a gateway has reserved of an account's balance, to spend without asking.
 CREATE TABLE slices (
     account  text NOT NULL,
@@ -106,8 +109,10 @@ DECLARE
     name text;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('sparewatt months'));
-    FOREACH name IN ARRAY ARRAY['postings', 'jobs', 'attempts', 'receipts'] LOOP
-        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
+    -- In the order in which a batch of jobs locks them, and only if it must: each of these stops the posting.
+    FOREACH name IN ARRAY ARRAY['jobs', 'attempts', 'postings', 'receipts'] LOOP
+        CONTINUE WHEN to_regclass(name || to_char(first, '_YYYY_MM')) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
             name || to_char(first, '_YYYY_MM'), name,
             to_char(first, 'YYYY-MM-DD') || ' 00:00:00+00',
             to_char(first + interval '1 month', 'YYYY-MM-DD') || ' 00:00:00+00');
@@ -120,12 +125,14 @@ DECLARE
     name text;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('sparewatt months'));
+    LOCK TABLE jobs, attempts, postings, receipts;  -- what is being posted counts as well
     INSERT INTO carried (account, nano)
         SELECT account, sum(nano) FROM postings
         WHERE at >= (first::text || ' 00:00:00+00')::timestamptz
           AND at < ((first + interval '1 month')::date::text || ' 00:00:00+00')::timestamptz
         GROUP BY account HAVING sum(nano) <> 0
         ON CONFLICT (account) DO UPDATE SET nano = carried.nano + excluded.nano;
+    INSERT INTO dropped_months VALUES (first) ON CONFLICT DO NOTHING;
     FOREACH name IN ARRAY ARRAY['postings', 'jobs', 'attempts', 'receipts'] LOOP
         EXECUTE format('DROP TABLE IF EXISTS %I', name || to_char(first, '_YYYY_MM'));
     END LOOP;

@@ -9,7 +9,8 @@ SELECT drop_month($1)
 SELECT to_date(right(relid::text, 7), 'YYYY_MM') AS month FROM pg_partition_tree('postings') WHERE isleaf ORDER BY 1
 
 -- name: insert_jobs
--- Tells which are new. One that is there already was settled before, and must not be settled again.
+-- Tells which are new. One that is there already was settled before, and must not be settled again; of a month that was
+-- dropped nobody knows any more, so nothing of it is new.
 INSERT INTO jobs (id, opened_at, closed_at, account_id, key_id, model, state, reason, stream,
     prompt_tokens, completion_tokens, cost_nano, promo_nano)
 SELECT id, to_timestamp(opened), to_timestamp(closed), account_id, key_id, model, state, reason, stream,
@@ -18,6 +19,7 @@ FROM unnest($1::text[], $2::float8[], $3::float8[], $4::text[], $5::text[], $6::
     $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
     AS new (id, opened, closed, account_id, key_id, model, state, reason, stream,
         prompt_tokens, completion_tokens, cost, promo)
+WHERE NOT EXISTS (SELECT 1 FROM dropped_months WHERE month = date_trunc('month', to_timestamp(opened) AT TIME ZONE 'UTC'))
 ON CONFLICT (id, opened_at) DO NOTHING RETURNING id
 
 -- name: insert_attempts
@@ -50,15 +52,18 @@ WHERE slices.account = used.account AND slices.instance = $1
 -- name: lock_balance
 SELECT nano FROM balances WHERE account = $1 FOR UPDATE
 
--- name: sliced
-SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = $1
+-- name: lock_balances
+SELECT 1 FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
 
--- name: add_slice
+-- name: sliced_by_others
+SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = $1 AND instance <> $2
+
+-- name: set_slice
 INSERT INTO slices (account, instance, nano) VALUES ($1, $2, $3)
-ON CONFLICT (account, instance) DO UPDATE SET nano = slices.nano + excluded.nano
+ON CONFLICT (account, instance) DO UPDATE SET nano = excluded.nano
 
--- name: return_slice
-UPDATE slices SET nano = greatest(0, nano - $3) WHERE account = $1 AND instance = $2
+-- name: return_slices
+DELETE FROM slices WHERE account = ANY ($1::text[]) AND instance = $2
 
 -- name: drop_slices
 DELETE FROM slices WHERE instance = $1
@@ -81,14 +86,14 @@ SELECT account, nano FROM balances WHERE account = ANY ($1::text[])
 SELECT coalesce(sum(cost_nano), 0)::bigint FROM jobs WHERE key_id = $1 AND opened_at >= to_timestamp($2::float8)
 
 -- name: promo_to_expire
--- Accounts with a grant that has run out since they were last looked at, and what of their balance no live grant covers.
-SELECT b.account, b.nano,
-    coalesce((SELECT sum(t.nano) FROM transfers t WHERE t.kind = 'grant' AND 'promo:' || t.account_id = b.account
-        AND t.expires_at > to_timestamp($1::float8)), 0)::bigint AS unexpired,
-    (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)::bigint AS sliced
+-- Accounts with more free credits than live grants and gateways account for: grants of theirs have run out.
+SELECT b.account, b.nano, live.nano AS unexpired, taken.nano AS sliced
 FROM balances b
-WHERE b.account LIKE 'promo:%' AND b.nano > 0 AND EXISTS (SELECT 1 FROM transfers t WHERE t.kind = 'grant'
-    AND 'promo:' || t.account_id = b.account AND t.expires_at <= to_timestamp($1::float8))
+CROSS JOIN LATERAL (SELECT coalesce(sum(t.nano), 0)::bigint AS nano FROM transfers t
+    WHERE t.account_id = substr(b.account, 7) AND t.kind = 'grant'
+        AND (t.expires_at IS NULL OR t.expires_at > to_timestamp($1::float8))) AS live
+CROSS JOIN LATERAL (SELECT coalesce(sum(s.nano), 0)::bigint AS nano FROM slices s WHERE s.account = b.account) AS taken
+WHERE b.account LIKE 'promo:%' AND b.nano > live.nano + taken.nano
 LIMIT 1000
 
 -- name: rebuild_balances

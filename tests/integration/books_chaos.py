@@ -1,0 +1,525 @@
+"""Simulated jobs through the real ledger, journal, metering, receipts and Postgres, with faults by seed.
+
+Time is virtual, money is real. Two gateways share the books; nodes die before and after tokens, clients go away,
+gateways are killed and come back, Postgres is away or its replies get lost, disks fill up, receipts come twice, forged
+and swollen. A small model keeps its own accounts and knows how every job must have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.money import NANO_PER_USD, Nano
+from sparewatt.core.rng import seeded
+from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
+from sparewatt.inference.metering.receipts import ReceiptDesk
+from sparewatt.inference.metering.service import Metering, Order, Payer, RunningTab
+from sparewatt.ledger import chart, rules
+from sparewatt.ledger.budgets import Budgets
+from sparewatt.ledger.journal import Journal, left_over, read_journal
+from sparewatt.ledger.model import ClosedJob, JournalRecord, OpenedJob, TokenPrice
+from sparewatt.ledger.service import Ledger
+from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.books import Books, JobRow, ReceiptRow, Transfer
+from sparewatt.store.pool import Pool
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.testing.clock import ManualClock
+from tests.integration.databases import fresh_database
+
+STEP_S = 0.1
+FLUSH_STEPS, TEND_STEPS, EXPIRY_STEPS = 10, 50, 100
+FAULTS = 0.05
+PRICES = [TokenPrice(Nano(1_000_000_000), Nano(3_000_000_000)), TokenPrice(Nano(333_333_333), Nano(7_777_777_777))]
+CAP = TokenPrice(Nano(1_000_000_000), Nano(7_777_777_777))
+MODEL = ModelId("stub")
+_T = TypeVar("_T")
+
+
+async def storm(server: EmbeddedPostgres, directory: Path, *, jobs: int, seed: int, arrivals: int = 8) -> Reckoning:
+    """One whole run on a database of its own."""
+    async with fresh_database(server) as dsn:
+        pool = await Pool.connect(dsn)
+        world = World(pool, directory, seed=seed, arrivals=arrivals)
+        await world.run(jobs)
+        reckoning = await world.reckon(pool)
+        await pool.close()
+    return reckoning
+
+
+class ChaoticBooks(Books):
+    """Real books behind a bad line: away for a while, or a reply is lost after the change was made."""
+
+    def __init__(self, pool: Pool, rng: random.Random, counts: Counter[str]) -> None:
+        super().__init__(pool)
+        self._rng = rng
+        self._counts = counts
+        self.is_away = False
+        self.is_calm = False
+
+    async def _over_the_line(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        if self.is_away and not self.is_calm:
+            raise StoreUnavailable("away")
+        answer = await ask()
+        if not self.is_calm and self._rng.random() < FAULTS:
+            self._counts["replies lost"] += 1
+            raise StoreUnavailable("the reply was lost")
+        return answer
+
+    async def post_jobs(self, jobs: Any, *, instance: str) -> int:
+        rows: list[JobRow] = list(jobs)
+        return await self._over_the_line(lambda: super(ChaoticBooks, self).post_jobs(rows, instance=instance))
+
+    async def save_receipts(self, receipts: Any) -> None:
+        rows: list[ReceiptRow] = list(receipts)
+        await self._over_the_line(lambda: super(ChaoticBooks, self).save_receipts(rows))
+
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
+        take = super().take_slice
+        return await self._over_the_line(lambda: take(account, instance=instance, have=have, wanted=wanted))
+
+    async def return_slices(self, accounts: Any, *, instance: str) -> None:
+        give = super().return_slices
+        await self._over_the_line(lambda: give(accounts, instance=instance))
+
+
+class ChaoticJournal(Journal):
+    is_full = False
+
+    def append(self, record: JournalRecord) -> None:
+        if self.is_full and isinstance(record, OpenedJob | ClosedJob):
+            raise OSError(28, "No space left on device")
+        super().append(record)
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a job must have ended: its state, what it cost, and who earned."""
+
+    state: str
+    nano: int
+
+
+@dataclass(slots=True)
+class SimJob:
+    """A job as its client and the model see it."""
+
+    id: MatchId
+    account: AccountId
+    prompt: int
+    length: int
+    tab: RunningTab
+    bound: int
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    fault: str | None = None
+    fault_at: int = 0
+    noted: int = 0
+    """What it was worth when its progress was last journalled."""
+    endings: list[Ending] = field(default_factory=list)
+
+    def worth(self) -> int:
+        """By the model's own arithmetic: exact, rounded once, at most the hold."""
+        parts = []
+        for attempt in self.attempts:
+            if (seen := attempt.seen) is not None:
+                claimed = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
+                parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), self.bound)))
+        written = sum(n for _, n in parts)
+        if not written:
+            return 0
+        worth = sum(a.completion_price_nano * n * written + self._prompt(a) * a.prompt_price_nano * n for a, n in parts)
+        return min(worth // (10**6 * written), self.tab.hold.amount.total)
+
+    def _prompt(self, attempt: AttemptRecord) -> int:
+        said = attempt.seen.prompt_tokens if attempt.seen else None
+        return min(self.prompt if said is None else said, int(self.prompt * 1.5) + 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Reckoning:
+    """`wrong` holds what must not be, by kind; the rest is for a report."""
+
+    wrong: dict[str, int]
+    states: Counter[str]
+    counts: Counter[str]
+
+
+class Gateway:
+    """One process. Killed by dropping it; what it had written stays."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.directory = world.directory / name
+        self.directory.mkdir(exist_ok=True)
+        self.left = left_over(read_journal(self.directory), now_unix_s=world.clock.unix_s())
+        self.journal = ChaoticJournal(self.directory)
+        self.ledger = Ledger(world.books, self.journal, instance=name, clock=world.clock)
+        self.desk = ReceiptDesk(world.books, world.gateway_key, clock=world.clock)
+        self.desk.send = world.on_countersigned
+        self.metering = Metering(self.ledger, self.desk, Budgets(world.books, clock=world.clock), clock=world.clock)
+        self.jobs: dict[MatchId, SimJob] = {}
+        self.is_up = False
+
+    async def come_up(self) -> None:
+        try:
+            await self.ledger.recover(self.left)
+        except StoreUnavailable:
+            return
+        self.is_up = True
+
+    async def tend(self, step: int) -> None:
+        """What a gateway does in the background."""
+        with contextlib.suppress(StoreUnavailable):
+            if step % FLUSH_STEPS == 0:
+                await self.metering.note_progress()
+                for job in self.jobs.values():
+                    job.noted = max(job.noted, job.worth())
+                await self.ledger.flush()
+                await self.desk.settle()
+            if step % TEND_STEPS == 0:
+                await self.ledger.tend_purses()
+
+    async def die_while_posting(self, turns: int) -> None:
+        posting = asyncio.create_task(self.ledger.flush())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        posting.cancel()
+        await asyncio.gather(posting, return_exceptions=True)
+
+
+class World:
+    def __init__(self, pool: Pool, directory: Path, *, seed: int, arrivals: int = 8) -> None:
+        """`arrivals`: jobs per step, which is a tenth of a second."""
+        self.arrivals = arrivals
+        self.rng = random.Random(seed)  # noqa: S311
+        self.clock = ManualClock(unix_s=1_704_067_170.0)  # half a minute before a month ends
+        self.counts: Counter[str] = Counter()
+        self.books = ChaoticBooks(pool, self.rng, self.counts)
+        self.directory = directory
+        self.gateway_key = SigningKey.generate(rng=seeded(seed))
+        self.nodes = [SigningKey.generate(rng=seeded(1000 + n)) for n in range(6)]
+        self.owner_of = {NodeId(k.address): AccountId(f"acc_owner_{n % 4}") for n, k in enumerate(self.nodes)}
+        self.price_of = {NodeId(k.address): PRICES[n % 2] for n, k in enumerate(self.nodes)}
+        self.key_of = {NodeId(k.address): k for k in self.nodes}
+        self.accounts = [AccountId(f"acc_{n}") for n in range(40)]
+        self.given: dict[str, int] = defaultdict(int)
+        """What transfers brought, by account of the ledger."""
+        self.jobs: dict[MatchId, SimJob] = {}
+        self.honest: set[tuple[str, str]] = set()
+        self.swollen: set[tuple[str, str]] = set()
+        self.unsent: list[tuple[Gateway, NodeId, SignedReceipt]] = []
+        self.confirmed: set[bytes] = set()
+        self.gateways: list[Gateway] = []
+        self._away_until = 0
+        self._asked = 0
+
+    # money from outside
+
+    async def transfer(
+        self, cause: str, kind: str, account: AccountId, nano: int, *, life_s: float | None = None
+    ) -> None:
+        make = {"grant": rules.grant, "deposit": rules.deposit, "expiry": rules.expire}[kind]
+        lines = tuple(make(account, Nano(nano)))
+        now = self.clock.unix_s()
+        ends = None if life_s is None else now + life_s
+        if await self.books.post_transfer(Transfer(cause, kind, account, Nano(nano), lines, now, ends)):
+            self.counts[f"transfers: {kind}"] += 1
+            for line in lines:
+                self.given[line.account] += line.nano
+
+    async def give(self, cause: str, account: AccountId) -> None:
+        """Twice, as a client that got no answer would."""
+        for _ in range(2):
+            if self.rng.random() < 0.5:
+                await self.transfer(cause, "grant", account, self.rng.randrange(1, NANO_PER_USD // 20), life_s=20)
+            else:
+                await self.transfer(cause, "deposit", account, self.rng.randrange(1, NANO_PER_USD))
+
+    async def expire(self, step: int) -> None:
+        for name, balance, live, sliced in await self.books.promo_to_expire(now_unix_s=self.clock.unix_s()):
+            nano = rules.expired_promo(balance, [live], reserved=sliced)
+            account = AccountId(name.removeprefix("promo:"))
+            with contextlib.suppress(InsufficientCredits):  # somebody has reserved it since
+                await self.transfer(f"expiry:{name}:{step}", "expiry", account, nano)
+
+    # the run
+
+    async def run(self, n_jobs: int) -> None:
+        for account in self.accounts:
+            await self.give(f"first:{account}", account)
+        self.gateways = [Gateway(self, f"g{n}") for n in range(2)]
+        step = 0
+        while len(self.jobs) < n_jobs:
+            step += 1
+            self._weather(step)
+            await self._arrive(min(self.arrivals, n_jobs - len(self.jobs)))
+            await self._tick(step)
+        await self._end(step)
+
+    async def _tick(self, step: int) -> None:
+        self.clock.advance(STEP_S)
+        for at, gateway in enumerate(self.gateways):
+            if not gateway.is_up:
+                await gateway.come_up()
+                continue
+            for job in list(gateway.jobs.values()):
+                self._progress(gateway, job)
+            await gateway.tend(step)
+            if self.rng.random() < 0.006:
+                await self._kill(at)
+        self._deliver_receipts()
+        if step % 5 == 0:
+            for n in range(-(-self.arrivals // 8)):
+                await self.give(f"more:{step}:{n}", self.rng.choice(self.accounts))
+        if step % EXPIRY_STEPS == 0:
+            await self.expire(step)
+
+    def _weather(self, step: int) -> None:
+        if step >= self._away_until:
+            self.books.is_away = self.rng.random() < 0.01
+            self._away_until = step + (self.rng.randrange(5, 40) if self.books.is_away else 1)
+            self.counts["times that Postgres was away"] += self.books.is_away
+        for gateway in self.gateways:
+            gateway.journal.is_full = self.rng.random() < 0.005
+
+    async def _kill(self, at: int) -> None:
+        old = self.gateways[at]
+        self.counts["gateways killed"] += 1
+        if self.rng.random() < 0.5:
+            await old.die_while_posting(self.rng.randrange(60))
+        for job in old.jobs.values():
+            job.endings = [Ending("failed", job.noted)]
+        old.journal.close()
+        self.gateways[at] = Gateway(self, old.name)
+
+    async def _end(self, step: int) -> None:
+        """The storm is over: all jobs end, all gateways go down in order."""
+        self.books.is_calm = True
+        for gateway in self.gateways:
+            gateway.journal.is_full = False
+            if not gateway.is_up:
+                await gateway.come_up()
+        for _ in range(600):
+            if not any(gateway.jobs for gateway in self.gateways):
+                break
+            step += 1
+            self.clock.advance(STEP_S)
+            for gateway in self.gateways:
+                for job in list(gateway.jobs.values()):
+                    self._progress(gateway, job)
+        self._deliver_receipts()
+        for gateway in self.gateways:
+            while gateway.desk._ready or gateway.desk._checked:
+                await gateway.desk.settle()
+            await gateway.ledger.close_down()
+            gateway.journal.close()
+
+    # jobs
+
+    async def _arrive(self, n: int) -> None:
+        up = [gateway for gateway in self.gateways if gateway.is_up]
+        if up:
+            self._asked += n
+            names = [f"match_{self._asked - at}" for at in range(n)]
+            await asyncio.gather(*(self._ask(self.rng.choice(up), name) for name in names))
+
+    async def _ask(self, gateway: Gateway, name: str) -> None:
+        account = self.accounts[min(int(self.rng.expovariate(0.1)), len(self.accounts) - 1)]
+        limit = self.rng.choice([None, 1, 40, 200])
+        prompt = self.rng.randrange(1, 400)
+        order = Order(MatchId(name), MODEL, prompt, 1, limit, stream=True, price=CAP)
+        try:
+            tab = await gateway.metering.open(Payer(account, KeyId(f"key_{account}")), order)
+        except (InsufficientCredits, StoreUnavailable) as error:
+            self.counts[f"refused: {error.code}"] += 1
+            return
+        try:
+            tab.start()
+        except StoreUnavailable:
+            tab.drop()
+            self.counts["refused: journal full"] += 1
+            return
+        self._begin(gateway, order, account, tab)
+
+    def _begin(self, gateway: Gateway, order: Order, account: AccountId, tab: RunningTab) -> None:
+        length = min(tab.output_limit, self.rng.randrange(1, 150))
+        job = SimJob(order.id, account, order.prompt_tokens, length, tab, bound=tab.output_limit)
+        if self.rng.random() < FAULTS:
+            kinds = ["early death", "late death", "moved on", "disconnect", "silence", "closed twice", "cheat"]
+            job.fault = self.rng.choice(kinds)
+            job.fault_at = self.rng.randrange(length)
+            self.counts[f"fault: {job.fault}"] += 1
+        tab.watch(job.attempts)
+        self._send(job)
+        self.jobs[job.id] = gateway.jobs[job.id] = job
+
+    def _send(self, job: SimJob) -> None:
+        tried = {attempt.node_id for attempt in job.attempts}
+        node_id = self.rng.choice([node_id for node_id in self.owner_of if node_id not in tried])
+        price = self.price_of[node_id]
+        record = AttemptRecord(node_id, started_ms=0.0, owner=self.owner_of[node_id])
+        record.prompt_price_nano, record.completion_price_nano = price.prompt, price.completion
+        job.attempts.append(record)
+
+    def _progress(self, gateway: Gateway, job: SimJob) -> None:
+        attempt = job.attempts[-1]
+        written = sum(a.seen.chunks for a in job.attempts if a.seen)
+        more = min(self.rng.randrange(60), job.length - written)
+        if job.fault in ("early death", "silence") and len(job.attempts) == 1:
+            attempt.outcome = Outcome.FAILED
+            if job.fault == "silence":
+                self._finish(gateway, job, Outcome.FAILED)
+            else:
+                self._send(job)
+            return
+        if more:
+            attempt.seen = attempt.seen or Seen()
+            attempt.seen.chunks += more
+            attempt.seen.text_bytes += 4 * more
+        self._go_on(gateway, job, written + more)
+
+    def _go_on(self, gateway: Gateway, job: SimJob, written: int) -> None:
+        attempt = job.attempts[-1]
+        if job.fault == "moved on" and len(job.attempts) == 1 and written > job.fault_at and written < job.length:
+            attempt.outcome = Outcome.FAILED
+            self._send(job)
+        elif job.fault == "late death" and written > job.fault_at:
+            attempt.outcome = Outcome.FAILED
+            self._finish(gateway, job, Outcome.FAILED)
+        elif job.fault == "disconnect" and written >= job.fault_at:
+            attempt.outcome = Outcome.CANCELLED
+            self._finish(gateway, job, Outcome.CANCELLED)
+        elif written >= job.length:
+            self._count(job, attempt)
+            attempt.outcome = Outcome.DONE
+            self._finish(gateway, job, Outcome.DONE)
+
+    def _count(self, job: SimJob, attempt: AttemptRecord) -> None:
+        if attempt.seen is not None and self.rng.random() < 0.9:
+            attempt.seen.prompt_tokens = self.rng.randrange(2 * job.prompt + 100)
+            attempt.seen.completion_tokens = attempt.seen.chunks * (5 if job.fault == "cheat" else 1)
+
+    def _finish(self, gateway: Gateway, job: SimJob, outcome: Outcome) -> None:
+        job.tab.close(outcome, job.attempts)
+        if job.fault == "closed twice":
+            job.tab.close(Outcome.FAILED, job.attempts)
+        job.endings = [Ending(outcome.value, job.worth())]
+        if gateway.journal.is_full:  # a crash before it is posted settles it at its last known count
+            job.endings.append(Ending("failed", job.noted))
+        del gateway.jobs[job.id]
+        for attempt in job.attempts:
+            if attempt.seen is not None:
+                self._sign(gateway, job, attempt)
+
+    # receipts
+
+    def _sign(self, gateway: Gateway, job: SimJob, attempt: AttemptRecord) -> None:
+        key = self.key_of[attempt.node_id]
+        seen = attempt.seen or Seen()
+        said = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
+        receipt = Receipt(job.id, key.address, MODEL, job.prompt, said, 1, 2)
+        signed = SignedReceipt(receipt, key.sign(receipt.digest()).hex())
+        copies = [(attempt.node_id, signed)]
+        if self.rng.random() < FAULTS:
+            copies = self._mischief(job, attempt.node_id, signed)
+        if copies[0][1] is signed:
+            self.honest.add((job.id, attempt.node_id))
+            if said > seen.chunks * 2.2 + 8:
+                self.swollen.add((job.id, attempt.node_id))
+        self.unsent += [(gateway, node_id, each) for node_id, each in copies]
+
+    def _mischief(self, job: SimJob, node_id: NodeId, signed: SignedReceipt) -> list[tuple[NodeId, SignedReceipt]]:
+        kind = self.rng.choice(["twice", "forged", "foreign", "other job", "changed"])
+        self.counts[f"receipts: {kind}"] += 1
+        stranger = self.rng.choice([n for n in self.owner_of if n != node_id])
+        more = Receipt(job.id, node_id, MODEL, job.prompt, 10**6, 1, 2)
+        match kind:
+            case "forged":
+                return [(node_id, SignedReceipt(signed.receipt, self.key_of[stranger].sign(more.digest()).hex()))]
+            case "foreign":
+                return [(node_id, signed), (stranger, signed)]
+            case "other job":
+                other = Receipt(f"{job.id}x", node_id, MODEL, 1, 5, 1, 2)
+                return [
+                    (node_id, signed),
+                    (node_id, SignedReceipt(other, self.key_of[node_id].sign(other.digest()).hex())),
+                ]
+            case "changed":
+                return [
+                    (node_id, signed),
+                    (node_id, SignedReceipt(more, self.key_of[node_id].sign(more.digest()).hex())),
+                ]
+            case _:
+                return [(node_id, signed)] * 3
+
+    def _deliver_receipts(self) -> None:
+        for gateway, node_id, signed in self.unsent:
+            gateway.desk.on_receipt(node_id, signed)
+        self.unsent.clear()
+
+    def on_countersigned(self, node_id: NodeId, message: Countersigned) -> None:
+        assert message.node == node_id
+        self.confirmed |= {bytes.fromhex(digest) for digest in message.digests}
+
+    # the reckoning
+
+    async def reckon(self, pool: Pool) -> Reckoning:
+        """Compare the books with the model."""
+        wrong: Counter[str] = Counter()
+        rows = await pool._pool.fetch("SELECT id, account_id, state, cost_nano, promo_nano FROM jobs")
+        found = Counter(row["id"] for row in rows)
+        wrong["lost"] = len(self.jobs.keys() - found.keys())
+        wrong["unknown"] = len(found.keys() - self.jobs.keys())
+        wrong["in two states"] = sum(n > 1 for n in found.values())
+        expected = defaultdict(int, self.given)
+        for row in rows:
+            job = self.jobs[row["id"]]
+            wrong["wrong ending"] += Ending(row["state"], row["cost_nano"]) not in job.endings
+            expected[chart.promo_of(job.account)] -= row["promo_nano"]
+            expected[chart.credits_of(job.account)] -= row["cost_nano"] - row["promo_nano"]
+        wrong |= await self._wrong_balances(pool, expected)
+        wrong |= await self._wrong_receipts(pool)
+        states = Counter(row["state"] for row in rows)
+        return Reckoning(dict(+wrong), states, self.counts)
+
+    async def _wrong_balances(self, pool: Pool, expected: dict[str, int]) -> Counter[str]:
+        wrong: Counter[str] = Counter()
+        names = [name(account) for account in self.accounts for name in (chart.promo_of, chart.credits_of)]
+        balances = await self.books.balances(names)
+        wrong["balances"] = sum(balances[name] != expected[name] for name in names)
+        audit = await self.books.audit()
+        for name in audit.__slots__:
+            wrong[f"audit: {name}"] = abs(getattr(audit, name))
+        paid = await pool._pool.fetch(
+            "SELECT (SELECT coalesce(sum(nano), 0) FROM postings WHERE account LIKE '%earned:%'"
+            " OR account LIKE 'network:fees%') - (SELECT coalesce(sum(cost_nano), 0) FROM jobs) AS off,"
+            " (SELECT count(*) FROM slices) AS slices"
+        )
+        wrong["earned is not what was paid"] = abs(int(paid[0]["off"]))
+        wrong["slices left"] = paid[0]["slices"]
+        await self.books.rebuild_balances()
+        wrong["balances after rebuilding"] = int(await self.books.balances(names) != balances)
+        return wrong
+
+    async def _wrong_receipts(self, pool: Pool) -> Counter[str]:
+        """Those that a gateway took with it when it died are missing, and no others than honest ones are there."""
+        wrong: Counter[str] = Counter()
+        rows = await pool._pool.fetch("SELECT job_id, node_id, disputed FROM receipts")
+        kept = {(row["job_id"], row["node_id"]): row["disputed"] for row in rows}
+        wrong["receipts kept twice"] = len(rows) - len(kept)
+        wrong["receipts of nobody"] = len(kept.keys() - self.honest)
+        wrong["disputes"] = sum(disputed != (which in self.swollen) for which, disputed in kept.items())
+        wrong["countersigned but not kept"] = max(0, len(self.confirmed) - len(kept))
+        self.counts["receipts kept"] = len(kept)
+        self.counts["receipts of nodes"] = len(self.honest)
+        return wrong

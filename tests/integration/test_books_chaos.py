@@ -1,0 +1,20 @@
+"""Five thousand jobs with one in twenty going wrong: none lost, none charged twice, every book in order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.integration.books_chaos import storm
+from tests.integration.databases import running_postgres
+
+JOBS = 5_000
+
+
+def test_nothing_is_lost_and_nobody_is_charged_twice(tmp_path: Path) -> None:
+    with running_postgres(tmp_path) as server:
+        reckoning = asyncio.run(storm(server, tmp_path, jobs=JOBS, seed=1))
+    assert reckoning.wrong == {}
+    assert sum(reckoning.states.values()) == JOBS
+    assert reckoning.counts["gateways killed"] > 0
+    assert reckoning.counts["replies lost"] > 0

@@ -1,0 +1,211 @@
+"""The write-ahead file under torn writes, damage, full disks and crashes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import MatchId
+from sparewatt.ledger import journal as journal_module
+from sparewatt.ledger.journal import FILE, Journal, left_over, read_journal
+from sparewatt.ledger.model import JobState, JournalRecord, Progress
+from tests.unit.ledger.samples import NOW_S, amount, closed, delivery, opened
+
+RECORDS: list[JournalRecord] = [
+    opened("1"),
+    opened("2", hold=amount(promo=7, paid=9), stream=True),
+    Progress({MatchId("match_2"): (delivery(3, 4),)}),
+    closed("1", delivery(), delivery(1, 2), reason="späte Antwort"),
+]
+
+
+def written(directory: Path, records: list[JournalRecord] = RECORDS) -> bytes:
+    journal = Journal(directory)
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return (directory / FILE).read_bytes()
+
+
+def read(directory: Path) -> list[JournalRecord]:
+    return list(read_journal(directory))
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch, *, after_bytes: int) -> None:
+    """The next write takes that many bytes; those after it take none."""
+    real, room = os.write, [after_bytes]
+
+    def write(fd: int, data: bytes) -> int:
+        if room[0] <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = real(fd, data[: room[0]])
+        room[0] -= taken
+        return taken
+
+    monkeypatch.setattr(os, "write", write)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert read(tmp_path) == RECORDS
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_no_file_is_no_records(tmp_path: Path) -> None:
+    assert read(tmp_path) == []
+
+
+def test_a_directory_that_is_not_there_is_a_startup_error(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="Cannot open the journal"):
+        Journal(tmp_path / "missing")
+
+
+def test_a_file_torn_at_any_byte_loses_its_last_line_alone(tmp_path: Path) -> None:
+    whole = written(tmp_path)
+    for size in range(len(whole)):
+        (tmp_path / FILE).write_bytes(whole[:size])
+        n_whole = whole[:size].count(b"\n")
+        assert read(tmp_path) == RECORDS[:n_whole]
+
+
+def test_what_is_appended_after_a_torn_line_is_read(tmp_path: Path) -> None:
+    whole = written(tmp_path)
+    for size in range(0, len(whole), 7):
+        (tmp_path / FILE).write_bytes(whole[:size])
+        written(tmp_path, [opened("new")])
+        assert read(tmp_path)[-1] == opened("new")
+        assert set(map(repr, read(tmp_path))) <= set(map(repr, [*RECORDS, opened("new")]))
+
+
+@given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_a_flipped_bit_costs_at_most_two_lines_and_invents_nothing(
+    tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
+) -> None:
+    directory = tmp_path_factory.mktemp("journal")
+    damaged = bytearray(written(directory))
+    damaged[at % len(damaged)] ^= 1 << bit
+    (directory / FILE).write_bytes(damaged)
+    found = read(directory)
+    assert [record for record in RECORDS if record in found] == found
+    assert len(found) >= len(RECORDS) - 2
+
+
+def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
+    text = b'{"type":"unheard of"}'
+    whole = written(tmp_path)
+    (tmp_path / FILE).write_bytes(b"%08x %b\n" % (zlib.crc32(text), text) + b"\n\xff\xfe\n" + whole)
+    assert read(tmp_path) == RECORDS
+
+
+def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in (0, 1, 8, 9, 50):
+        (tmp_path / FILE).unlink(missing_ok=True)
+        journal = Journal(tmp_path)
+        journal.append(opened("before"))
+        with monkeypatch.context() as full:
+            fill_disk(full, after_bytes=room)
+            with pytest.raises(OSError, match="No space left"):
+                journal.append(opened("lost"))
+            with pytest.raises(OSError, match="No space left"):
+                journal.append(opened("lost too"))
+        journal.append(opened("after"))
+        journal.close()
+        assert read(tmp_path) == [opened("before"), opened("after")]
+
+
+def test_rewriting_keeps_what_it_is_given_and_goes_on(tmp_path: Path) -> None:
+    written(tmp_path)
+    journal = Journal(tmp_path)
+    journal.rewrite(RECORDS[1:3])
+    journal.append(opened("new"))
+    journal.close()
+    assert read(tmp_path) == [*RECORDS[1:3], opened("new")]
+
+
+def test_rewriting_to_nothing_leaves_an_empty_file(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    was_empty = [journal.is_empty]
+    journal.append(opened())
+    was_empty.append(journal.is_empty)
+    journal.rewrite([])
+    was_empty.append(journal.is_empty)
+    journal.close()
+    assert was_empty == [True, False, True]
+    assert (tmp_path / FILE).read_bytes() == b""
+
+
+def records_then_no_space() -> Iterator[JournalRecord]:
+    yield RECORDS[0]
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_rewrite_that_fails_leaves_the_old_file_and_can_still_be_appended_to(tmp_path: Path) -> None:
+    written(tmp_path)
+    journal = Journal(tmp_path)
+    with pytest.raises(OSError, match="No space"):
+        journal.rewrite(records_then_no_space())
+    journal.append(opened("new"))
+    journal.close()
+    assert read(tmp_path) == [*RECORDS, opened("new")]
+
+
+def test_a_crash_in_the_middle_of_rewriting_leaves_the_old_file(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "jobs.fresh").write_bytes(b"half a li")
+    assert read(tmp_path) == RECORDS
+    journal = Journal(tmp_path)
+    journal.rewrite(RECORDS[:1])
+    journal.close()
+    assert read(tmp_path) == RECORDS[:1]
+
+
+def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 500)
+    journal = Journal(tmp_path)
+    journal.append(opened())
+    was_long = [journal.is_long]
+    journal.append(closed("1", delivery(), delivery(), delivery()))
+    was_long.append(journal.is_long)
+    journal.rewrite([])
+    was_long.append(journal.is_long)
+    journal.close()
+    assert was_long == [False, True, False]
+
+
+# what is left over
+
+
+def test_what_was_open_is_cut_short_at_its_last_known_count() -> None:
+    by_id = {job.job.id: job for job in left_over(RECORDS, now_unix_s=NOW_S + 9)}
+    assert by_id[MatchId("match_1")] == RECORDS[3]
+    cut = by_id[MatchId("match_2")]
+    assert (cut.state, cut.closed_unix_s, cut.deliveries) == (JobState.FAILED, NOW_S + 9, (delivery(3, 4),))
+
+
+def test_the_last_count_counts() -> None:
+    counts = [Progress({MatchId("match_1"): (delivery(3, n),)}) for n in (1, 5, 9)]
+    (cut,) = left_over([opened(), *counts], now_unix_s=NOW_S)
+    assert cut.deliveries == (delivery(3, 9),)
+
+
+def test_a_closing_whose_opening_was_lost_still_counts() -> None:
+    assert left_over(RECORDS[3:], now_unix_s=NOW_S) == RECORDS[3:]
+
+
+def test_progress_of_an_unknown_job_is_nothing() -> None:
+    assert left_over([RECORDS[2]], now_unix_s=NOW_S) == []
+
+
+@given(st.permutations(RECORDS), st.integers(0, 4))
+def test_reading_records_twice_or_in_another_order_changes_nothing(mixed: list[JournalRecord], n_again: int) -> None:
+    once = left_over(RECORDS, now_unix_s=NOW_S)
+    again = left_over([*mixed, *mixed[:n_again]], now_unix_s=NOW_S)
+    assert sorted(again, key=repr) == sorted(once, key=repr)

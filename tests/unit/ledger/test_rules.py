@@ -1,0 +1,181 @@
+"""What a job costs, who gets what, and that every entry sums to zero."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.errors import UnbalancedEntry
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.ledger import chart, rules
+from sparewatt.ledger.fees import inference_fee
+from sparewatt.ledger.model import NOTHING, Amount, Delivery, Posting, TokenPrice
+from sparewatt.ledger.rows import job_row
+from tests.unit.ledger.samples import OTHER_OWNER, OWNER, PAYER, PRICE, amount, closed, delivery
+
+tokens = st.integers(0, 1 << 24)
+prices = st.builds(TokenPrice, *(st.integers(0, 10**12).map(Nano),) * 2)
+amounts = st.builds(Amount, *(st.integers(0, 10**15).map(Nano),) * 2)
+deliveries = st.lists(
+    st.builds(
+        lambda prompt, written, price, owner: delivery(prompt, written, price=price, owner=AccountId(owner)),
+        tokens,
+        tokens,
+        prices,
+        st.sampled_from(["acc_x", "acc_y"]),
+    ),
+    max_size=4,
+)
+
+
+def exact_worth(parts: list[Delivery]) -> Fraction:
+    """By the words of the rule: each its own output, and its share of the prompt by what it wrote."""
+    written = sum(part.completion_tokens for part in parts)
+    worth = Fraction(0)
+    for part in parts:
+        share = Fraction(part.completion_tokens, written) if written else Fraction(0)
+        worth += Fraction(part.completion_tokens * part.price.completion, 10**6)
+        worth += share * Fraction(part.prompt_tokens * part.price.prompt, 10**6)
+    return worth
+
+
+# bills
+
+
+@pytest.mark.parametrize(
+    ("parts", "cost"),
+    [
+        ([], 0),
+        ([delivery(20, 20, price=TokenPrice(Nano(20_000_000), Nano(20_000_000)))], 800),
+        ([delivery(1_000_000, 0)], 0),
+        ([delivery(10, 20)], 10 * 20 + 20 * 40),
+        ([delivery(10, 5), delivery(10, 15)], 10 * 20 + 20 * 40),
+        ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(999_999)))], 0),
+        ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(1_999_999)))], 1),
+        ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(600_000)))] * 2, 1),
+    ],
+    ids=["nothing", "the example", "no output", "one node", "shared prompt", "below one", "rounded down", "once"],
+)
+def test_a_bill_is_what_was_delivered_rounded_once_down(parts: list[Delivery], cost: int) -> None:
+    assert rules.bill(parts, amount(paid=10**9)).cost == amount(paid=cost)
+
+
+def test_a_bill_never_exceeds_what_was_held_and_the_first_node_is_served_first() -> None:
+    billed = rules.bill([delivery(0, 10), delivery(0, 10)], amount(paid=500))
+    assert [part.gross.paid for part in billed.parts] == [400, 100]
+    assert billed.cost == amount(paid=500)
+
+
+def test_free_credits_are_spent_first() -> None:
+    billed = rules.bill([delivery(0, 10), delivery(0, 10)], amount(promo=500, paid=1000))
+    assert billed.cost == amount(promo=500, paid=300)
+    assert [part.gross for part in billed.parts] == [amount(promo=400), amount(promo=100, paid=300)]
+
+
+@given(deliveries, amounts)
+def test_parts_sum_to_the_cost_which_is_the_exact_worth_or_the_hold(parts: list[Delivery], hold: Amount) -> None:
+    billed = rules.bill(parts, hold)
+    assert billed.cost.total == min(int(exact_worth(parts)), hold.total)
+    assert billed.cost.promo == min(billed.cost.total, hold.promo)
+    assert sum((part.gross for part in billed.parts), NOTHING) == billed.cost
+    for part in billed.parts:
+        assert 0 <= part.fee.promo <= part.gross.promo
+        assert 0 <= part.fee.paid <= part.gross.paid
+
+
+@given(deliveries, amounts)
+def test_the_postings_of_any_job_sum_to_zero_and_leave_its_clearing_account_empty(
+    parts: list[Delivery], hold: Amount
+) -> None:
+    job = closed("1", *parts, hold=hold)
+    row = job_row(job)
+    assert sum(nano for _, nano in row.lines) == 0
+    assert sum(nano for account, nano in row.lines if account == chart.clearing_of(job.job.id)) == 0
+    assert all(nano for _, nano in row.lines)
+    paid_out = sum(a.net_nano + a.net_promo_nano + a.fee_nano for a in row.attempts)
+    assert paid_out == row.cost_nano <= hold.total
+    assert row.promo_nano <= row.cost_nano
+
+
+def test_each_owner_gets_the_part_of_its_node() -> None:
+    job = closed("1", delivery(0, 10), delivery(0, 30, owner=OTHER_OWNER), hold=amount(promo=400, paid=10_000))
+    lines = dict(job_row(job).lines)
+    assert lines[chart.promo_earned_by(OWNER)] == 400 - 20
+    assert lines[chart.earned_by(OTHER_OWNER)] == 1200 - 60
+    assert (lines[chart.FEES_PROMO], lines[chart.FEES]) == (20, 60)
+    assert (lines[chart.promo_of(PAYER)], lines[chart.credits_of(PAYER)]) == (-400, -1200)
+
+
+def test_a_job_that_cost_nothing_has_no_postings() -> None:
+    assert job_row(closed("1", delivery(100, 0))).lines == ()
+
+
+def test_a_nul_in_the_words_of_a_node_does_not_reach_the_store() -> None:
+    assert job_row(closed("1", reason="a\0b")).reason == "a�b"
+    assert job_row(closed("1", reason=None)).reason is None
+
+
+def test_the_fee_is_rounded_in_favour_of_the_owner() -> None:
+    assert [inference_fee(Nano(gross)) for gross in (0, 19, 20, 1000)] == [0, 0, 1, 50]
+
+
+# holds
+
+
+@given(prices, tokens, tokens, tokens)
+def test_a_hold_covers_every_bill_within_its_bounds(price: TokenPrice, prompt: int, output: int, written: int) -> None:
+    held = rules.hold_for(price, prompt_tokens=prompt, output_tokens=output)
+    part = delivery(prompt, min(written, output), price=price)
+    assert exact_worth([part]) <= held
+
+
+@given(prices, tokens, st.integers(0, 10**18))
+def test_what_is_affordable_can_be_held_and_one_token_more_cannot(price: TokenPrice, prompt: int, nano: int) -> None:
+    output = rules.affordable_output(price, prompt_tokens=prompt, nano=nano)
+    if output is None:
+        assert price.completion == 0
+        return
+    if output:
+        assert rules.hold_for(price, prompt_tokens=prompt, output_tokens=output) <= nano
+    assert rules.hold_for(price, prompt_tokens=prompt, output_tokens=output + 1) > nano
+
+
+# entries
+
+
+def test_an_entry_that_does_not_balance_is_refused() -> None:
+    with pytest.raises(UnbalancedEntry):
+        rules.balanced([Posting("a", 1), Posting("b", -2)])
+    assert rules.balanced([Posting("a", 2), Posting("b", -2)]) == [("a", 2), ("b", -2)]
+
+
+@given(st.integers(1, 10**18).map(Nano))
+def test_every_transfer_balances(nano: Nano) -> None:
+    made = [rules.grant(OWNER, nano), rules.expire(OWNER, nano), rules.deposit(OWNER, nano), rules.fund_treasury(nano)]
+    made += [rules.redeem_promo_income(OWNER, nano), rules.pay_out(OWNER, nano)]
+    for lines in made:
+        assert sum(line.nano for line in lines) == 0
+
+
+def test_a_grant_and_its_expiry_undo_each_other() -> None:
+    sums: dict[str, int] = {}
+    for line in [*rules.grant(OWNER, Nano(7)), *rules.expire(OWNER, Nano(7))]:
+        sums[line.account] = sums.get(line.account, 0) + line.nano
+    assert set(sums.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("balance", "live", "reserved", "expired"),
+    [(10, [], 0, 10), (10, [4], 0, 6), (3, [4], 0, 0), (10, [4, 6], 0, 0), (10, [5], 3, 2), (10, [5], 9, 0)],
+    ids=["all", "old part", "old spent first", "all live", "reserved may be spent", "all reserved"],
+)
+def test_what_no_live_grant_covers_expires(balance: int, live: list[int], reserved: int, expired: int) -> None:
+    assert rules.expired_promo(balance, live, reserved=reserved) == expired
+
+
+def test_a_price_of_the_samples_is_what_it_says() -> None:
+    assert (PRICE.prompt, PRICE.completion) == (20 * 10**6, 40 * 10**6)

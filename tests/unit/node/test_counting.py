@@ -1,0 +1,115 @@
+"""What a node's receipt will say, counted as the answer passes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.inference.dispatch.reply import StreamReply
+from sparewatt.node.counting import AnswerCount
+
+
+def event(**fields: Any) -> bytes:
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def said(text: str = "a", **more: Any) -> bytes:
+    return event(choices=[{"index": 0, "delta": {"content": text}}], **more)
+
+
+def usage(prompt: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": written}
+
+
+DONE = b"data: [DONE]\n\n"
+ROLE = event(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+STREAMS = {
+    "nothing": ([DONE], (0, 0)),
+    "no count of its own": ([ROLE, said(), said(), DONE], (0, 2)),
+    "a count at the end": ([ROLE, said("abc"), event(choices=[], usage=usage(7, 3)), DONE], (7, 3)),
+    "a count per answer": (
+        [said(), event(choices=[], usage=usage(7, 3)), event(choices=[], usage=usage(7, 4)), DONE],
+        (7, 7),
+    ),
+    "a count on the way": ([said(usage=usage(7, 1)), said(usage=usage(7, 2)), DONE], (7, 2)),
+    "a count on the way and at the end": (
+        [said(usage=usage(7, 1)), said(usage=usage(7, 2)), event(choices=[], usage=usage(7, 2)), DONE],
+        (7, 2),
+    ),
+    "comments and junk": ([b": ping\n\n", b"data: {broken\n\n", said(), b"event: x\n\n", DONE], (0, 1)),
+}
+
+
+@pytest.mark.parametrize(("pieces", "expected"), STREAMS.values(), ids=STREAMS.keys())
+def test_a_stream_is_counted_however_it_is_cut(pieces: list[bytes], expected: tuple[int, int]) -> None:
+    whole = b"".join(pieces)
+    for size in (1, 7, 64, len(whole)):
+        count = AnswerCount()
+        for at in range(0, len(whole), size):
+            count.feed(whole[at : at + size])
+        count.end()
+        assert (count.prompt_tokens, count.completion_tokens) == expected
+        assert count.has_begun == (expected[1] > 0)
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMS if name != "comments and junk"])
+def test_the_node_counts_as_the_gateway_does(name: str) -> None:
+    whole = b"".join(STREAMS[name][0])
+    count, reply = AnswerCount(), StreamReply(wants_usage=True)
+    count.feed(whole)
+    count.end()
+    reply.feed(whole)
+    assert count.completion_tokens == reply.tokens
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    count = AnswerCount()
+    count.feed(said().replace(b"\n", b"\r\n"))
+    assert count.completion_tokens == 1
+
+
+def test_a_whole_answer_is_believed_once_it_is_complete() -> None:
+    body = json.dumps({"choices": [{"message": {"content": "abc"}}], "usage": usage(7, 3)}).encode()
+    count = AnswerCount()
+    count.expect_whole()
+    count.feed(body[:20])
+    assert count.completion_tokens == 0
+    count.feed(body[20:])
+    count.end()
+    assert (count.prompt_tokens, count.completion_tokens, count.has_begun) == (7, 3, False)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"choices": []}', b'{"choices":[],"usage":{"prompt_tokens":-1}}'])
+def test_a_whole_answer_that_says_no_count_counts_nothing(body: bytes) -> None:
+    count = AnswerCount()
+    count.expect_whole()
+    count.feed(body)
+    count.end()
+    assert (count.prompt_tokens, count.completion_tokens) == (0, 0)
+
+
+def test_what_it_remembers_is_bounded() -> None:
+    streamed, whole = AnswerCount(), AnswerCount()
+    whole.expect_whole()
+    piece = b"x" * (3 << 20)
+    for _ in range(8):
+        streamed.feed(piece)
+        whole.feed(piece)
+    assert len(streamed._rest) <= SSE_EVENT_BYTES_MAX
+    assert len(whole._rest) <= REPLY_BODY_BYTES_MAX + 1
+    streamed.feed(b"\n" + said())
+    assert streamed.completion_tokens == 1
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_no_input_breaks_it(pieces: list[bytes]) -> None:
+    count = AnswerCount()
+    for piece in pieces:
+        count.feed(b"data: " + piece + b"\n")
+    count.end()
+    assert count.completion_tokens >= 0
