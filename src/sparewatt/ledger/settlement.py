@@ -7,6 +7,8 @@ Posting roots and claiming is the chain's part.
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,9 +41,24 @@ def tree_of(leaves: Iterable[LeafRow]) -> MerkleTree:
     )
 
 
-def prove(epoch: int, leaves: Sequence[LeafRow], address: str) -> Proof | None:
-    index = next((at for at, leaf in enumerate(leaves) if leaf.address == address), None)
-    return None if index is None else Proof(epoch, leaves[index], index, tree_of(leaves).path(index))
+@dataclass(frozen=True, slots=True)
+class WholeBatch:
+    """A batch with its tree, which takes a second to make where there are many leaves."""
+
+    epoch: int
+    leaves: Sequence[LeafRow]
+    tree: MerkleTree
+
+    def prove(self, address: str) -> Proof | None:
+        """None if the address is not in it."""
+        index = bisect_left(self.leaves, address, key=lambda leaf: leaf.address)
+        if index == len(self.leaves) or self.leaves[index].address != address:
+            return None
+        return Proof(self.epoch, self.leaves[index], index, self.tree.path(index))
+
+
+def whole_batch(epoch: int, leaves: Sequence[LeafRow]) -> WholeBatch:
+    return WholeBatch(epoch, leaves, tree_of(leaves))
 
 
 def changed_leaves(last: Mapping[str, LeafRow], standings: Iterable[Standing]) -> list[LeafRow]:
@@ -103,6 +120,8 @@ class Settlement:
     def __init__(self, store: PayoutStore, *, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._last_asked: WholeBatch | None = None
+        self._making = asyncio.Lock()
 
     async def make_batch(self, *, quiet_s: float = 0.0) -> BatchRow | None:
         """None if there is nothing new, or the last batch is younger than `quiet_s`."""
@@ -114,5 +133,9 @@ class Settlement:
         return await self._store.make_batch(draw, now_unix_s=now, quiet_s=quiet_s)
 
     async def proof(self, epoch: int, address: str) -> Proof | None:
-        """None if the address is not in that batch."""
-        return prove(epoch, await self._store.leaves_at(epoch), address)
+        """None if the address is not in that batch. Batches never change, so the last one asked for is kept."""
+        async with self._making:
+            if self._last_asked is None or self._last_asked.epoch != epoch:
+                leaves = await self._store.leaves_at(epoch)
+                self._last_asked = await asyncio.to_thread(whole_batch, epoch, leaves)
+            return self._last_asked.prove(address)

@@ -113,7 +113,7 @@ class Books:
         """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
         await self._ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
-            rows = await connection.fetch(sql("insert_jobs"), *_columns(map(_job_values, jobs), width=13))
+            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=13))
             new = {str(row["id"]) for row in rows}
             fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
@@ -124,16 +124,16 @@ class Books:
         lines = [(job.cause, job.opened_unix_s, *line) for job in jobs for line in job.lines]
         sums = _sums(line for job in jobs for line in job.lines)
         if attempts:
-            await connection.execute(sql("insert_attempts"), *_columns(attempts, width=17))
+            await connection.execute(sql("insert_attempts"), *columns(attempts, width=17))
         if lines:
-            await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
+            await connection.execute(sql("insert_postings"), *columns(lines, width=4))
             await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
             used = {account: -nano for account, nano in sums.items() if nano < 0}
             await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         await self._ensure_months(receipt.unix_s for receipt in receipts)
-        await self._pool.do("insert_receipts", *_columns(map(_receipt_values, receipts), width=8))
+        await self._pool.do("insert_receipts", *columns(map(_receipt_values, receipts), width=8))
 
     # transfers
 
@@ -274,13 +274,14 @@ async def post_on(connection: Connection, transfer: Transfer) -> bool:
 
 async def post_all_on(connection: Connection, transfers: Sequence[Transfer]) -> None:
     """Many that are known to be new, within somebody's transaction."""
-    await connection.executemany(sql("insert_transfer"), [_transfer_values(transfer) for transfer in transfers])
-    await _post_lines(connection, transfers)
+    if transfers:
+        await connection.execute(sql("insert_transfers"), *columns(map(_transfer_values, transfers), width=7))
+        await _post_lines(connection, transfers)
 
 
 async def _post_lines(connection: Connection, transfers: Sequence[Transfer]) -> None:
     lines = [(transfer.cause, transfer.unix_s, *line) for transfer in transfers for line in transfer.lines]
-    await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
+    await connection.execute(sql("insert_postings"), *columns(lines, width=4))
     sums = _sums(line for transfer in transfers for line in transfer.lines)
     await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
     debited = [name for name, nano in sums.items() if nano < 0 and not _may_go_negative(name)]
@@ -306,7 +307,7 @@ def _sums(lines: Iterable[Line]) -> dict[str, int]:
     return {account: sums[account] for account in sorted(sums)}
 
 
-def _columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
+def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
     """What `unnest` takes: one array per column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]

@@ -13,7 +13,7 @@ import asyncpg
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import PAYOUT_LEAVES_MAX
 from sparewatt.core.money import Nano
-from sparewatt.store.books import Books, Transfer, post_all_on
+from sparewatt.store.books import Books, Transfer, columns, post_all_on
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 
@@ -84,14 +84,17 @@ class PayoutStore:
         self._books = books
 
     async def make_batch(self, draw: Draw, *, now_unix_s: float, quiet_s: float = 0.0) -> BatchRow | None:
-        """The next batch, all of it or nothing. None if there is no news, or the last is younger than `quiet_s`."""
+        """The next batch, all of it or nothing. None if there is no news, or the last is younger than `quiet_s`.
+
+        Nothing else takes from what was earned, so there is as much at the end as was seen at the start, and jobs need
+        not wait while the tree is made.
+        """
         await self._books.ensure_month(now_unix_s)
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_payouts"))
             last = await connection.fetchrow(sql("last_batch"))
             if last is not None and now_unix_s - last["at"].timestamp() < quiet_s:
                 return None
-            await connection.execute(sql("lock_earned"))
             epoch = last["epoch"] + 1 if last else 1
             leaves = [_leaf_row(row) for row in await connection.fetch(sql("leaves_at"), epoch, "", PAYOUT_LEAVES_MAX)]
             standings = [_standing(row) for row in await connection.fetch(sql("standings"), PAYOUT_LEAVES_MAX)]
@@ -99,7 +102,8 @@ class PayoutStore:
             if draft is None:
                 return None
             await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
-            await connection.executemany(sql("insert_leaf"), [_leaf_values(epoch, leaf) for leaf in draft.changed])
+            changed = [_leaf_values(epoch, leaf) for leaf in draft.changed]
+            await connection.execute(sql("insert_leaves"), *columns(changed, width=6))
             await post_all_on(connection, draft.transfers)
         return draft.batch
 

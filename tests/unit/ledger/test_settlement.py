@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
-from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, prove, tree_of
+from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, tree_of, whole_batch
 from sparewatt.protocol.merkle import proves
 from sparewatt.protocol.payouts import leaf_hash
 from sparewatt.store.payouts import Draft, LeafRow, Standing
@@ -80,14 +80,15 @@ def test_a_root_does_not_depend_on_the_order_of_accounts() -> None:
 
 def test_a_proof_proves_its_leaf_and_a_stranger_has_none() -> None:
     leaves = [LeafRow(HER, ANN, 5, 0), LeafRow(HIS, BEN, 7, 1), LeafRow(NEW, BEN, 1, 0)]
-    proof = prove(3, leaves, HIS)
+    batch = whole_batch(3, leaves)
+    proof = batch.prove(HIS)
     assert proof is not None
     hashed = leaf_hash(HIS, earned_micro=7, spent_micro=1)
     more = leaf_hash(HIS, earned_micro=8, spent_micro=1)
     root = tree_of(leaves).root
     assert proves(root, count=3, leaf=hashed, index=proof.index, path=proof.path)
     assert not proves(root, count=3, leaf=more, index=proof.index, path=proof.path)
-    assert prove(3, leaves, "0x" + "9" * 40) is None
+    assert all(batch.prove(f"0x{digit * 40}") is None for digit in "19d")
 
 
 rounds = st.lists(

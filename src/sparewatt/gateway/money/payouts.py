@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -14,7 +13,7 @@ from sparewatt.gateway.http import authenticate, authenticate_operator, json_rep
 from sparewatt.gateway.money.credits import account_asked
 from sparewatt.gateway.money.pages import read_page
 from sparewatt.gateway.services import services_of
-from sparewatt.ledger.settlement import NANO_PER_MICRO, prove
+from sparewatt.ledger.settlement import NANO_PER_MICRO
 from sparewatt.store.payouts import BatchRow, LeafRow, PaidRow
 
 _EPOCH = re.compile(r"[1-9]\d{0,17}")
@@ -65,8 +64,7 @@ async def show_proof(request: web.Request) -> web.StreamResponse:
     who = await authenticate(request, "node")
     batch = await _batch(request)
     address = request.query.get("address") or (await services.people.show(who.account_id)).chain_address or ""
-    leaves = await services.database.payouts.leaves_at(batch.epoch) if _ADDRESS.fullmatch(address) else []
-    proof = await asyncio.to_thread(prove, batch.epoch, leaves, address)
+    proof = await services.money.settlement.proof(batch.epoch, address) if _ADDRESS.fullmatch(address) else None
     if proof is None:
         raise NotFound(f"{address[:60]!r} has nothing in batch {batch.epoch}. 'sparewatt payouts list' shows yours.")
     path = ["0x" + sibling.hex() for sibling in proof.path]

@@ -12,7 +12,7 @@ CREATE TABLE payout_batches (
 );
 
 CREATE TABLE payout_leaves (
-    address      text NOT NULL CHECK (address ~ '^0x[0-9a-f]{40}$'),
+    address      text COLLATE "C" NOT NULL CHECK (address ~ '^0x[0-9a-f]{40}$'),
     epoch        bigint NOT NULL REFERENCES payout_batches (epoch),
     account_id   text NOT NULL,
     earned_micro bigint NOT NULL CHECK (earned_micro >= 0),

@@ -73,6 +73,13 @@ INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
 VALUES ($1, to_timestamp($2::float8), $3, $4, $5, to_timestamp($6::float8), $7)
 ON CONFLICT (cause) DO NOTHING RETURNING cause
 
+-- name: insert_transfers
+-- Known to be new: one that is not ends the transaction.
+INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
+SELECT cause, to_timestamp(at), kind, account_id, nano, to_timestamp(expires_at), memo
+FROM unnest($1::text[], $2::float8[], $3::text[], $4::text[], $5::bigint[], $6::float8[], $7::text[])
+    AS new (cause, at, kind, account_id, nano, expires_at, memo)
+
 -- name: overdrawn
 -- Accounts that hold less than gateways have reserved of them, or less than nothing.
 SELECT b.account FROM balances b

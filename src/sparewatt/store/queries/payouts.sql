@@ -2,10 +2,6 @@
 -- One batch at a time, whoever makes it.
 SELECT pg_advisory_xact_lock(hashtext('sparewatt payouts'))
 
--- name: lock_earned
--- Nothing is earned between looking and paying.
-SELECT account FROM balances WHERE account LIKE 'earned:%' AND nano >= 1000 ORDER BY account FOR UPDATE
-
 -- name: last_batch
 SELECT epoch, at FROM payout_batches ORDER BY epoch DESC LIMIT 1
 
@@ -30,9 +26,9 @@ ORDER BY a.chain_address LIMIT $1
 INSERT INTO payout_batches (epoch, at, root, leaves, promised_micro, added_micro)
 VALUES ($1, to_timestamp($2::float8), $3, $4, $5, $6)
 
--- name: insert_leaf
+-- name: insert_leaves
 INSERT INTO payout_leaves (address, epoch, account_id, earned_micro, spent_micro, added_micro)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
 
 -- name: batches
 SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches

@@ -54,9 +54,9 @@ SELECT node_id, first_at, work_ms / 1000 AS work_s,
     coalesce((SELECT extract(epoch FROM sum(upper(r) - lower(r))) FROM unnest(times) AS r), 0)::float8 AS busy_s
 FROM (SELECT node_id, min(opened_at) AS first_at, sum(duration_ms) AS work_ms,
         range_agg(tstzrange(began_at, began_at + duration_ms * interval '1 millisecond')) AS times
-    FROM (SELECT a.node_id, a.opened_at, a.duration_ms, a.opened_at + interval '1 millisecond' * coalesce((
-            SELECT sum(b.duration_ms) FROM attempts b
-            WHERE b.job_id = a.job_id AND b.opened_at = a.opened_at AND b.position < a.position), 0) AS began_at
+    FROM (SELECT a.node_id, a.opened_at, a.duration_ms, CASE a.position WHEN 0 THEN a.opened_at
+            ELSE a.opened_at + interval '1 millisecond' * coalesce((SELECT sum(b.duration_ms) FROM attempts b
+                WHERE b.job_id = a.job_id AND b.opened_at = a.opened_at AND b.position < a.position), 0) END AS began_at
         FROM attempts a WHERE a.owner_id = $1 AND a.opened_at >= to_timestamp($2::float8)
             AND a.opened_at < to_timestamp($3::float8)) AS attempts_with_start
     GROUP BY node_id) AS worked
