@@ -71,6 +71,23 @@ MATRIX = {
     "PATCH /v1/keys/{key_id}": Row(WHO, GONE, YES, YES, body={"name": "renamed"}),
     "DELETE /v1/keys/{key_id}": Row(WHO, GONE, YES, YES),
     "POST /v1/join-tokens": known(body={}),
+    "GET /v1/credits": known(),
+    "POST /v1/credits/grant": operators(body={"usd": "1", "account": "acc_local_nodes"}),
+    "POST /v1/credits/deposit": known(body={"usd": "1"}),
+    "GET /v1/key": known(),
+    "GET /v1/usage": known(),
+    "GET /v1/generation": known(BAD),
+    "GET /v1/earnings": known(),
+    "GET /v1/earnings/summary": known(),
+    "GET /v1/payouts": known(),
+    "GET /v1/payouts/batches": everybody(),
+    "POST /v1/payouts/batches": operators(body={}),
+    "GET /v1/payouts/batches/{epoch}": everybody(GONE),
+    "GET /v1/payouts/batches/{epoch}/proof": known(GONE),
+    "GET /v1/treasury": known(),
+    "POST /v1/treasury/fund": operators(body={"usd": "1"}),
+    "GET /v1/ledger/audit": operators(),
+    "POST /v1/ledger/rebuild": operators(body={}),
     "GET /": everybody(),
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),
@@ -102,7 +119,7 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        path = path.format(**self.things | {"model": "no/such/model", "key_id": made["id"]})
+        path = path.format(**self.things | {"model": "no/such/model", "key_id": made["id"], "epoch": "999999"})
         keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
         body = MATRIX[route].body
         return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}

@@ -50,8 +50,22 @@ _NEXT_STEPS = {
     "low_priority_shed": "Try again later, or with normal priority.",
 }
 
-_SCOPES_NEEDED = {"keys": "admin", "me": "admin", "password": "admin", "accounts": "admin", "join-tokens": "node"}
-"""By the first word of the path; every other needs `inference`."""
+_SCOPES_NEEDED = {
+    "keys": "admin",
+    "me": "admin",
+    "password": "admin",
+    "accounts": "admin",
+    "join-tokens": "node",
+    "earnings": "node",
+    "payouts": "node",
+    "treasury": "node",
+    "ledger": "admin",
+    "credits/grant": "admin",
+    "credits/deposit": "admin",
+    "treasury/fund": "admin",
+    "payouts/batches": "admin",
+}
+"""By the path, else by its first word; every other needs `inference`."""
 
 
 class ErrorObject(msgspec.Struct):
@@ -251,7 +265,8 @@ def _next_step(code: str, *, status: int, retry_after: str | None, path: str) ->
 
 def scope_needed(path: str) -> str:
     """The scope that a key needs for a request path."""
-    return _SCOPES_NEEDED.get(path.split("/")[1] if "/" in path else "", "inference")
+    words = path.partition("?")[0].strip("/")
+    return _SCOPES_NEEDED.get(words) or _SCOPES_NEEDED.get(words.split("/")[0], "inference")
 
 
 class EventStream:

@@ -36,6 +36,9 @@ def gateway() -> None:
 @click.option("--data", type=click.Path(path_type=Path), help="Where the network's secret is kept.")
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
 @click.option("--behind-proxy", is_flag=True, default=None, help="Take clients' addresses from X-Forwarded-For.")
+@click.option("--development", is_flag=True, default=None, help="Anybody may deposit test money; never in public.")
+@click.option("--signup-credit-usd", metavar="USD", help="Free credits for who signs up.")
+@click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 def run(*, config: Path | None, **flags: Any) -> None:
     """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).

@@ -41,12 +41,17 @@ SECTIONS = {
         "whoami": Lazy("sparewatt.cli.whoami:whoami", "Show who you are here, and what you may do."),
         "keys": Lazy("sparewatt.cli.keys:keys", "Create, list, limit and revoke API keys."),
         "password": Lazy("sparewatt.cli.password:password", "Change or reset your password."),
+        "credits": Lazy("sparewatt.cli.credits:credits_", "Show what you have to spend, and get more."),
+        "usage": Lazy("sparewatt.cli.usage:usage", "Show what you used and what it cost."),
+        "payouts": Lazy("sparewatt.cli.payouts:payouts", "Show what you were paid, and check it."),
     },
     "Run a network": {
         "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
         "accounts": Lazy("sparewatt.cli.accounts:accounts", "See and manage everybody's accounts."),
+        "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
+        "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),
     },
     "Study a network": {
         "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),

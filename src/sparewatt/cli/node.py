@@ -12,6 +12,7 @@ import msgspec
 from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.earnings import earnings
 from sparewatt.cli.errors import CliError
 
 
@@ -24,6 +25,9 @@ def node() -> None:
       sparewatt node token
       sparewatt node join https://gateway.example --token join-sw-…
     """
+
+
+node.add_command(earnings)
 
 
 @node.command("join")

@@ -40,6 +40,8 @@ class Speeds(msgspec.Struct):
 class Price(msgspec.Struct):
     prompt_usd_per_mtok: str | None = None
     completion_usd_per_mtok: str | None = None
+    prompt_derivation: str | None = None
+    completion_derivation: str | None = None
 
 
 class NodeModel(msgspec.Struct):
@@ -223,6 +225,7 @@ def _print_node(node: Node) -> None:
     output.print_title("Models")
     if node.models:
         _print_node_models(node.models)
+        _print_derivations(node.models)
     else:
         print("none")
 
@@ -276,6 +279,20 @@ def _print_node_models(found: list[NodeModel]) -> None:
     ]
     may_drop = ("QUANTIZATION", "CONTEXT", "$/1M IN", "$/1M OUT")
     output.print_table(columns, [_model_row(model) for model in found], may_drop=may_drop)
+
+
+def _print_derivations(found: list[NodeModel]) -> None:
+    """Where the prices come from: the hour divided by what was measured, or the owner's word."""
+    prices = [(model.id, model.price) for model in found if model.price and model.price.completion_derivation]
+    if not prices:
+        return
+    output.print_title("How the prices come about")
+    rows = [
+        [name, what, text or output.UNKNOWN]
+        for name, price in prices
+        for what, text in (("in", price.prompt_derivation), ("out", price.completion_derivation))
+    ]
+    output.print_table([*output.left("MODEL", "TOKENS"), *output.prose("PRICE")], rows)
 
 
 def _model_row(model: NodeModel) -> output.Row:

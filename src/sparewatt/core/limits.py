@@ -223,3 +223,24 @@ WORDS_REMEMBERED_MAX = 4_096
 
 RECEIPTS_PER_NODE_MAX = 10_000
 """Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
+
+TRANSFER_NANO_MAX = 10**15
+"""One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
+
+STATEMENT_LINES_MAX = 1_000
+"""Lines of a statement per page, some 300 kB; further ones follow by cursor."""
+
+STATEMENT_DAYS_MAX = 400
+"""The longest time that one statement covers: a year, and a month to compare with."""
+
+STATEMENT_DAYS = 30
+"""What a statement covers if nothing else is asked for."""
+
+OWNERS_REDEEMED_AT_ONCE = 1_000
+"""Owners who share the treasury's budget in one round, those with the most promo income first."""
+
+PAYOUT_LEAVES_MAX = 1 << 20
+"""Accounts in one payout root: what the settlement contract takes."""
+
+REFERENCE_CHARS_MAX = 100
+"""Names that clients give to grants and deposits, so that asking twice does it once."""

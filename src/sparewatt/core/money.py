@@ -31,6 +31,11 @@ def format_usd(nano: int) -> str:
     return f"{Decimal(nano).scaleb(-9).normalize():f}"
 
 
+def per_mtok(hourly: int, tokens_per_s: float) -> Nano:
+    """What a million tokens cost on a machine that costs so much per hour and makes so many per second."""
+    return Nano(round(hourly * 1_000_000 / (3_600 * tokens_per_s)))
+
+
 def token_cost(*, prompt_tokens: int, completion_tokens: int, prompt_price: int, completion_price: int) -> Nano:
     """Cost of a job at prices per million tokens, rounded once, down."""
     return Nano((prompt_tokens * prompt_price + completion_tokens * completion_price) // 1_000_000)

@@ -28,6 +28,7 @@ from sparewatt.gateway.accounting import chores, open_accounting
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.secret import network_secret
@@ -55,6 +56,7 @@ COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
 MAIL_PAUSE_S = 0.1
+MONEY_S = 600.0
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
@@ -101,6 +103,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
     if accounting is not None:
         desk.take_receipt = accounting.metering.receipts.on_receipt
         accounting.metering.receipts.send = desk.countersign
+    money = make_desk(settings, database, clock=clock)
     services = Services(
         settings=settings,
         database=database,
@@ -116,6 +119,8 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         dispatcher=Dispatcher(
             table=table, links=desk.links, health=health, rules=rules, seed=settings.seed, clock=clock
         ),
+        money=money,
+        signup_hook=money.credits,
         health=health,
         clock=clock,
         rng=rng,
@@ -222,6 +227,7 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))

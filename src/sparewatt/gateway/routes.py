@@ -7,6 +7,8 @@ from aiohttp import web
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
+from sparewatt.gateway.money import books, earnings, payouts, usage
+from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, models
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
@@ -45,6 +47,23 @@ def make_app(services: Services) -> web.Application:
             web.patch("/v1/keys/{key_id}", keys.limit_key),
             web.delete("/v1/keys/{key_id}", keys.revoke_key),
             web.post("/v1/join-tokens", tokens.create_token),
+            web.get("/v1/credits", credit.show_credits),
+            web.post("/v1/credits/grant", credit.grant_credits),
+            web.post("/v1/credits/deposit", credit.deposit_credits),
+            web.get("/v1/key", credit.show_key),
+            web.get("/v1/usage", usage.show_usage),
+            web.get("/v1/generation", usage.show_generation),
+            web.get("/v1/earnings", earnings.show_earnings),
+            web.get("/v1/earnings/summary", earnings.show_summary),
+            web.get("/v1/payouts", payouts.list_payouts),
+            web.get("/v1/payouts/batches", payouts.list_batches),
+            web.post("/v1/payouts/batches", payouts.make_batch),
+            web.get("/v1/payouts/batches/{epoch}", payouts.show_batch),
+            web.get("/v1/payouts/batches/{epoch}/proof", payouts.show_proof),
+            web.get("/v1/treasury", credit.show_treasury),
+            web.post("/v1/treasury/fund", credit.fund_treasury),
+            web.get("/v1/ledger/audit", books.audit),
+            web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/", status.show_status),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),

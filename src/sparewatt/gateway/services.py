@@ -17,6 +17,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -43,6 +44,7 @@ class Services:
     desk: LinkDesk
     admission: Admission
     dispatcher: Dispatcher
+    money: MoneyDesk
     health: HealthRules
     clock: Clock
     rng: Rng

@@ -54,6 +54,18 @@ class GatewaySettings:
     address_requests_per_min: PerMinute = 2 * REQUESTS_PER_MIN_DEFAULT
     address_tokens_per_min: PerMinute = 2 * TOKENS_PER_MIN_DEFAULT
     """What all keys together may use from one address."""
+    development: bool = False
+    """A network to try things on: anybody may deposit test money, and the treasury is filled with it."""
+    signup_credit_usd: str = "1"
+    """Free credits for who signs up."""
+    promo_days: Annotated[float, Meta(gt=0, le=3660)] = 30.0
+    """How long free credits last."""
+    grants_per_address_day: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
+    """How many who sign up from one address get them, per day."""
+    treasury_daily_usd: str = "0"
+    """What of the treasury becomes payable per day, to those who served free credits."""
+    payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0
+    """How often what owners earned is put into a batch for the chain."""
 
     @property
     def signup_mode(self) -> SignupMode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
@@ -130,3 +130,26 @@ def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: in
     What gateways have reserved may be spent already, and counts as such; what they give back expires the next time.
     """
     return Nano(max(0, balance - reserved - sum(unexpired_grants)))
+
+
+def treasury_allowance(*, daily: int, day_part: float, redeemed_today: int, treasury: int) -> Nano:
+    """What may be redeemed now. A day's budget comes free as the day goes: nobody takes it all at midnight."""
+    released = int(daily * min(1.0, max(0.0, day_part)))
+    return Nano(max(0, min(released - redeemed_today, treasury)))
+
+
+def shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[AccountId, Nano]:
+    """A budget split by what each is owed: nobody gets more than that, and nothing is left while somebody is owed.
+
+    Rounded down; what that leaves goes, one each, to those who lost most by it (then by name).
+    """
+    total = sum(owed.values())
+    if budget >= total:
+        return {owner: nano for owner, nano in owed.items() if nano > 0}
+    if budget <= 0:
+        return {}
+    parts = {owner: divmod(nano * budget, total) for owner, nano in owed.items()}
+    left = budget - sum(whole for whole, _ in parts.values())
+    favoured = set(sorted(parts, key=lambda owner: (-parts[owner][1], owner))[:left])
+    found = {owner: Nano(whole + (owner in favoured)) for owner, (whole, _) in parts.items()}
+    return {owner: nano for owner, nano in found.items() if nano > 0}

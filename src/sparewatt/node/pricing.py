@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparewatt.core import money
 from sparewatt.core.money import Nano, parse_usd
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.node import PRICE_NANO_MAX, Speed
-
-SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class TokenPrice:
 
 
 def per_mtok(hourly: Nano, tokens_per_s: float) -> Nano:
-    return Nano(min(PRICE_NANO_MAX, round(hourly * 1_000_000 / (SECONDS_PER_HOUR * tokens_per_s))))
+    return Nano(min(PRICE_NANO_MAX, money.per_mtok(hourly, tokens_per_s)))
 
 
 def price_of(settings: NodeSettings, measured: Speed | None) -> TokenPrice:

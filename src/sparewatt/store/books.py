@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ class Books:
         """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
         await self._ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
-            rows = await connection.fetch(sql("insert_jobs"), *_columns(map(_job_values, jobs), width=13))
+            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=13))
             new = {str(row["id"]) for row in rows}
             fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
@@ -126,16 +126,16 @@ class Books:
         lines = [(job.cause, job.opened_unix_s, *line) for job in jobs for line in job.lines]
         sums = _sums(line for job in jobs for line in job.lines)
         if attempts:
-            await connection.execute(sql("insert_attempts"), *_columns(attempts, width=17))
+            await connection.execute(sql("insert_attempts"), *columns(attempts, width=17))
         if lines:
-            await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
+            await connection.execute(sql("insert_postings"), *columns(lines, width=4))
             await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
             used = {account: -nano for account, nano in sums.items() if nano < 0}
             await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         await self._ensure_months(receipt.unix_s for receipt in receipts)
-        await self._pool.do("insert_receipts", *_columns(map(_receipt_values, receipts), width=8))
+        await self._pool.do("insert_receipts", *columns(map(_receipt_values, receipts), width=8))
 
     # transfers
 
@@ -143,16 +143,26 @@ class Books:
         """False if its cause was posted before. Raises InsufficientCredits if it would overdraw an account."""
         await self._ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
-            if await connection.fetchrow(sql("insert_transfer"), *_transfer_values(transfer)) is None:
+            return await post_on(connection, transfer)
+
+    async def post_if(self, transfer: Transfer, *, standing: Mapping[str, int]) -> bool:
+        """As `post_transfer`, but only while these accounts hold exactly this much: else somebody was faster."""
+        await self._ensure_months([transfer.unix_s])
+        async with self._pool.transaction() as connection:
+            touched = sorted({*standing, *(account for account, _ in transfer.lines)})
+            found = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
+            if any(found.get(account, 0) != nano for account, nano in standing.items()):
                 return False
-            lines = [(transfer.cause, transfer.unix_s, *line) for line in transfer.lines]
-            await connection.execute(sql("insert_postings"), *_columns(lines, width=4))
-            sums = _sums(transfer.lines)
-            await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
-            debited = [name for name, nano in sums.items() if nano < 0 and not _may_go_negative(name)]
-            if await connection.fetchrow(sql("overdrawn"), debited) is not None:
-                raise InsufficientCredits("There is not that much left to take.")
-        return True
+            return await post_on(connection, transfer)
+
+    async def post_limited(self, transfer: Transfer, *, who: bytes, per_day: int) -> bool:
+        """As `post_transfer`; False also if `who` (a digest) has caused as many as that today."""
+        await self._ensure_months([transfer.unix_s])
+        async with self._pool.transaction() as connection:
+            day = dt.datetime.fromtimestamp(transfer.unix_s, dt.UTC).date()
+            if await connection.fetchval(sql("count_grant"), who, day, per_day) is None:
+                return False
+            return await post_on(connection, transfer)
 
     # slices
 
@@ -191,6 +201,32 @@ class Books:
     async def spent_by_key(self, key_id: KeyId, *, since_unix_s: float) -> Nano:
         return Nano(await self._pool.value("spent_by_key", key_id, since_unix_s))
 
+    async def moved(self, account_id: AccountId) -> dict[str, Nano]:
+        """What transfers of each kind came to, ever."""
+        rows = await self._pool.rows("moved", account_id)
+        return {str(row["kind"]): Nano(row["nano"]) for row in rows}
+
+    async def reserved(self, accounts: Sequence[str]) -> Nano:
+        """What gateways hold of these accounts' balances."""
+        return Nano(await self._pool.value("reserved", list(accounts)))
+
+    async def promo_ends_at(self, account_id: AccountId, *, now_unix_s: float) -> float | None:
+        """When the next of its grants runs out."""
+        ends: dt.datetime | None = await self._pool.value("promo_ends_at", account_id, now_unix_s)
+        return ends.timestamp() if ends else None
+
+    async def promo_incomes(self, *, limit: int) -> dict[AccountId, Nano]:
+        """Who is owed promo income, those with the most first."""
+        rows = await self._pool.rows("promo_incomes", limit)
+        return {AccountId(row["owner_id"]): Nano(row["nano"]) for row in rows}
+
+    async def redeemed_since(self, unix_s: float) -> Nano:
+        return Nano(await self._pool.value("redeemed_since", unix_s))
+
+    async def forget_grant_counts(self) -> None:
+        """Counts per address are of use for a day."""
+        await self._pool.do("forget_grant_counts")
+
     async def promo_to_expire(self, *, now_unix_s: float) -> list[tuple[str, int, int, int]]:
         """Account, balance, what live grants cover, what is reserved."""
         rows = await self._pool.rows("promo_to_expire", now_unix_s)
@@ -211,6 +247,10 @@ class Books:
 
     # months
 
+    async def ensure_month(self, unix_s: float) -> None:
+        """For those who post in a transaction of their own."""
+        await self._ensure_months([unix_s])
+
     async def _ensure_months(self, moments: Iterable[float]) -> None:
         for month in {_month_of(unix_s) for unix_s in moments} - self._months:
             await self._pool.do("ensure_month", month)
@@ -224,6 +264,31 @@ class Books:
             await self._pool.do("drop_month", month)
             self._months.discard(month)
         return old
+
+
+async def post_on(connection: Connection, transfer: Transfer) -> bool:
+    """Within somebody's transaction, which must end when this raises."""
+    if await connection.fetchrow(sql("insert_transfer"), *_transfer_values(transfer)) is None:
+        return False
+    await _post_lines(connection, [transfer])
+    return True
+
+
+async def post_all_on(connection: Connection, transfers: Sequence[Transfer]) -> None:
+    """Many that are known to be new, within somebody's transaction."""
+    if transfers:
+        await connection.execute(sql("insert_transfers"), *columns(map(_transfer_values, transfers), width=7))
+        await _post_lines(connection, transfers)
+
+
+async def _post_lines(connection: Connection, transfers: Sequence[Transfer]) -> None:
+    lines = [(transfer.cause, transfer.unix_s, *line) for transfer in transfers for line in transfer.lines]
+    await connection.execute(sql("insert_postings"), *columns(lines, width=4))
+    sums = _sums(line for transfer in transfers for line in transfer.lines)
+    await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
+    debited = [name for name, nano in sums.items() if nano < 0 and not _may_go_negative(name)]
+    if await connection.fetchrow(sql("overdrawn"), debited) is not None:
+        raise InsufficientCredits("There is not that much left to take.")
 
 
 def _month_of(unix_s: float) -> dt.date:
@@ -244,7 +309,7 @@ def _sums(lines: Iterable[Line]) -> dict[str, int]:
     return {account: sums[account] for account in sorted(sums)}
 
 
-def _columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
+def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
     """What `unnest` takes: one array per column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]

@@ -14,9 +14,11 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.books import Books
+from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
+from sparewatt.store.statements import Statements
 
 TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
 Period = Literal["day", "week", "month"]
@@ -82,6 +84,8 @@ class Database:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.books = Books(pool)
+        self.statements = Statements(pool)
+        self.payouts = PayoutStore(pool, self.books)
         self.people = PeopleStore(pool)
 
     @classmethod

@@ -283,6 +283,7 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) ->
             f"--port={settings.port}",
             f"--port-file={port_file}",
             f"--data={data / 'gateway'}",
+            "--development",
         ),
         env={"DATABASE_URL": dsn},
         log_path=data / "logs" / "gateway.log",

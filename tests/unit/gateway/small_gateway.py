@@ -23,6 +23,7 @@ from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
@@ -36,6 +37,7 @@ from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
 from sparewatt.store.people import PeopleStore, Role
+from sparewatt.store.pool import Pool
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import NOW_S
 
@@ -76,10 +78,18 @@ class NoPeople(PeopleStore):
         return True
 
 
+class NoPool(Pool):
+    """Whoever asks Postgres for something fails."""
+
+    def __init__(self) -> None:
+        """Nothing to connect to."""
+
+
 class ListDatabase(Database):
     """Answers what the routes ask, from lists."""
 
     def __init__(self) -> None:
+        super().__init__(NoPool())
         self.people = NoPeople()
         self.keys: list[KeyRow] = []
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
@@ -151,8 +161,9 @@ def make_services(table: NodeTable | None = None) -> Services:
     desk.owners = {row.id: AccountId("acc_lender") for row in table}
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
+    settings = GatewaySettings(database_url="postgresql://nowhere")
     return Services(
-        settings=GatewaySettings(database_url="postgresql://nowhere"),
+        settings=settings,
         database=database,
         ring=ring,
         keys=KeyService(database, ring, rng=rng),
@@ -164,6 +175,7 @@ def make_services(table: NodeTable | None = None) -> Services:
         desk=desk,
         admission=admission,
         dispatcher=Dispatcher(table=table, links=desk.links, health=health, rules=DispatchRules(), seed=1, clock=clock),
+        money=make_desk(settings, database, clock=clock),
         health=health,
         clock=clock,
         rng=rng,

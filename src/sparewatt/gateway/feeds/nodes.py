@@ -17,6 +17,7 @@ from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.facts import facts_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.metering.derivation import derivation_of
 from sparewatt.policy.carriers import read_query
 from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
@@ -79,7 +80,7 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
             "hourly_usd": format_usd(specs.hourly_price_nano),
         },
         "measured": {"tflops": specs.tflops_measured},
-        "models": [_describe_model(model) for model in specs.models],
+        "models": [_describe_model(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
         "running": row.load.running,
         "queued": row.load.queued,
         "slots": specs.slots,
@@ -91,7 +92,8 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
     }
 
 
-def _describe_model(model: ModelReport) -> dict[str, Any]:
+def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, Any]:
+    derived = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return {
         "id": model.id,
         "state": model.state,
@@ -102,6 +104,8 @@ def _describe_model(model: ModelReport) -> dict[str, Any]:
         "price": {
             "prompt_usd_per_mtok": format_usd(model.prompt_price_nano),
             "completion_usd_per_mtok": format_usd(model.completion_price_nano),
+            "prompt_derivation": derived.prompt,
+            "completion_derivation": derived.completion,
         },
     }
 

@@ -73,6 +73,13 @@ INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
 VALUES ($1, to_timestamp($2::float8), $3, $4, $5, to_timestamp($6::float8), $7)
 ON CONFLICT (cause) DO NOTHING RETURNING cause
 
+-- name: insert_transfers
+-- Known to be new: one that is not ends the transaction.
+INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
+SELECT cause, to_timestamp(at), kind, account_id, nano, to_timestamp(expires_at), memo
+FROM unnest($1::text[], $2::float8[], $3::text[], $4::text[], $5::bigint[], $6::float8[], $7::text[])
+    AS new (cause, at, kind, account_id, nano, expires_at, memo)
+
 -- name: overdrawn
 -- Accounts that hold less than gateways have reserved of them, or less than nothing.
 SELECT b.account FROM balances b
@@ -138,3 +145,32 @@ SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen
 FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[])
     AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
 ON CONFLICT (job_id, node_id, at) DO NOTHING
+
+-- name: standing_of
+-- Locked, in the order of their names as `add_to_balances` does it.
+SELECT account, nano FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
+
+-- name: count_grant
+-- One more for this address today, if it may.
+INSERT INTO grant_counts AS c (who, day, grants) SELECT $1, $2, 1 WHERE $3::int > 0
+ON CONFLICT (who, day) DO UPDATE SET grants = c.grants + 1 WHERE c.grants < $3 RETURNING c.grants
+
+-- name: forget_grant_counts
+DELETE FROM grant_counts WHERE day < (now() AT TIME ZONE 'UTC')::date - 1
+
+-- name: moved
+SELECT kind, sum(nano)::bigint AS nano FROM transfers WHERE account_id = $1 GROUP BY kind
+
+-- name: reserved
+SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = ANY ($1::text[])
+
+-- name: promo_ends_at
+SELECT min(expires_at) FROM transfers
+WHERE account_id = $1 AND kind = 'grant' AND expires_at > to_timestamp($2::float8)
+
+-- name: promo_incomes
+SELECT substr(account, length('promo_earned:') + 1) AS owner_id, nano FROM balances
+WHERE account LIKE 'promo\_earned:%' AND nano > 0 ORDER BY nano DESC, account LIMIT $1
+
+-- name: redeemed_since
+SELECT coalesce(sum(nano), 0)::bigint FROM transfers WHERE kind = 'redeem' AND at >= to_timestamp($1::float8)

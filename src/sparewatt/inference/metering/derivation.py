@@ -1,0 +1,42 @@
+"""Where a node's price per token comes from, in words: its price per hour, divided by the speed that was measured."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import NamedTuple
+
+from sparewatt.core.money import per_mtok
+from sparewatt.protocol.node import ModelReport
+
+
+class Derivation(NamedTuple):
+    prompt: str
+    completion: str
+
+
+def derivation_of(model: ModelReport, *, hourly_price_nano: int) -> Derivation:
+    """For both prices. A price that is not what the hour would make of it was set by the owner."""
+    speed, hourly = model.measured, hourly_price_nano
+    return Derivation(
+        prompt=_said(model.prompt_price_nano, hourly, speed.prefill_tps if speed else None),
+        completion=_said(model.completion_price_nano, hourly, speed.decode_tps if speed else None),
+    )
+
+
+def _said(price_nano: int, hourly_nano: int, tokens_per_s: float | None) -> str:
+    if tokens_per_s is None:
+        return "not measured yet"
+    if price_nano != per_mtok(hourly_nano, tokens_per_s):
+        return "set by the owner"
+    return f"{_usd(hourly_nano)}/h ÷ {_rounded(tokens_per_s)} tok/s measured = {_usd(price_nano)} per 1M"
+
+
+def _rounded(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:,.0f}" if tokens_per_s >= 100 else f"{tokens_per_s:.3g}"
+
+
+def _usd(nano: int) -> str:
+    """Two decimals, or as many as show three digits of a small price."""
+    usd = Decimal(nano).scaleb(-9)
+    whole, _, decimals = f"{round(usd, max(2, 2 - usd.adjusted()) if usd else 2):f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0').ljust(2, '0')}"

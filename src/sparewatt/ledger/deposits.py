@@ -1,0 +1,54 @@
+"""Rails by which money comes in: one adapter each, all behind one question.
+
+An adapter says what has really arrived for an account, and by which name that arrival is known. What is posted is what
+the adapter says, never what the asker claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparewatt.core.errors import InvalidField
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+
+TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Money that came in. `reference` names it once and for all: the same one is never posted twice."""
+
+    reference: str
+    nano: Nano
+
+
+class DepositAdapter(Protocol):
+    async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> Arrival:
+        """What arrived under this reference. Raises InvalidField if nothing did."""
+        ...
+
+
+class TestMoney:
+    """Money out of nothing, for networks that people try out."""
+
+    __test__ = False  # the name is for people, not for pytest
+
+    async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> Arrival:
+        if nano is None:
+            raise InvalidField("Say how much: 'usd' or 'nano'.", param="usd")
+        return Arrival(f"{account}:{reference}", nano)
+
+
+def adapters_for(*, development: bool) -> dict[str, DepositAdapter]:
+    return {TEST: TestMoney()} if development else {}
+
+
+def adapter_named(name: str, adapters: Mapping[str, DepositAdapter]) -> DepositAdapter:
+    """Raises InvalidField with those that there are."""
+    if name not in adapters:
+        known = ", ".join(sorted(adapters)) or "none so far; ask its operator for credits"
+        raise InvalidField(f"This network takes no deposits by {name[:40]!r}. Known: {known}.", param="adapter")
+    return adapters[name]

@@ -1,0 +1,141 @@
+"""Payout batches: what every address has earned and spent in all, as one root that the settlement contract takes.
+
+The chain has six decimals; the nano-dollars below them stay in the books and come with a later batch. A leaf is the
+contract's `Entry`, the order of leaves is that of addresses, so anybody can compute the root from the published leaves.
+Posting roots and claiming is the chain's part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.ledger.rules import pay_out
+from sparewatt.protocol.merkle import MerkleTree
+from sparewatt.protocol.payouts import leaf_hash
+from sparewatt.store.books import Transfer
+from sparewatt.store.payouts import BatchRow, Draft, LeafRow, PayoutStore, Standing
+
+NANO_PER_MICRO = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What an address shows to the contract to be paid."""
+
+    epoch: int
+    leaf: LeafRow
+    index: int
+    path: list[bytes]
+
+
+def tree_of(leaves: Iterable[LeafRow]) -> MerkleTree:
+    """Of leaves in the order of their addresses."""
+    return MerkleTree(
+        [leaf_hash(leaf.address, earned_micro=leaf.earned_micro, spent_micro=leaf.spent_micro) for leaf in leaves]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBatch:
+    """A batch with its tree, which takes a second to make where there are many leaves."""
+
+    epoch: int
+    leaves: Sequence[LeafRow]
+    tree: MerkleTree
+
+    def prove(self, address: str) -> Proof | None:
+        """None if the address is not in it."""
+        index = bisect_left(self.leaves, address, key=lambda leaf: leaf.address)
+        if index == len(self.leaves) or self.leaves[index].address != address:
+            return None
+        return Proof(self.epoch, self.leaves[index], index, self.tree.path(index))
+
+
+def whole_batch(epoch: int, leaves: Sequence[LeafRow]) -> WholeBatch:
+    return WholeBatch(epoch, leaves, tree_of(leaves))
+
+
+def changed_leaves(last: Mapping[str, LeafRow], standings: Iterable[Standing]) -> list[LeafRow]:
+    """The leaves that are new or higher. None is ever lower: an amount that would be stays as it was.
+
+    An account that changed its address keeps what the old one was promised there, and goes on under the new one.
+    """
+    spent_elsewhere = _spent_by_account(last.values())
+    found = []
+    for standing in standings:
+        before = last.get(standing.address) or LeafRow(standing.address, standing.account_id, 0, 0)
+        added = standing.unpaid // NANO_PER_MICRO
+        spent_more = max(0, standing.spent // NANO_PER_MICRO - spent_elsewhere.get(standing.account_id, 0))
+        if added or spent_more:
+            found.append(
+                replace(
+                    before,
+                    account_id=standing.account_id,
+                    earned_micro=before.earned_micro + added,
+                    spent_micro=before.spent_micro + spent_more,
+                    added_micro=added,
+                )
+            )
+    return found
+
+
+def _spent_by_account(leaves: Iterable[LeafRow]) -> dict[AccountId, int]:
+    spent: dict[AccountId, int] = {}
+    for leaf in leaves:
+        spent[leaf.account_id] = spent.get(leaf.account_id, 0) + leaf.spent_micro
+    return spent
+
+
+def draw_batch(epoch: int, leaves: Sequence[LeafRow], standings: Iterable[Standing], *, unix_s: float) -> Draft | None:
+    """The next batch. None if nobody earned or spent a whole micro-dollar since the last."""
+    last = {leaf.address: leaf for leaf in leaves}
+    changed = changed_leaves(last, standings)
+    if not changed:
+        return None
+    whole = sorted((last | {leaf.address: leaf for leaf in changed}).values(), key=lambda leaf: leaf.address)
+    batch = BatchRow(
+        epoch=epoch,
+        unix_s=unix_s,
+        root=tree_of(whole).root,
+        leaves=len(whole),
+        promised_micro=sum(leaf.earned_micro for leaf in whole),
+        added_micro=sum(leaf.added_micro for leaf in changed),
+    )
+    return Draft(batch, changed, [_payment(epoch, leaf, unix_s=unix_s) for leaf in changed if leaf.added_micro])
+
+
+def _payment(epoch: int, leaf: LeafRow, *, unix_s: float) -> Transfer:
+    nano = Nano(leaf.added_micro * NANO_PER_MICRO)
+    lines = tuple(pay_out(leaf.account_id, nano))
+    return Transfer(f"payout:{epoch}:{leaf.account_id}", "payout", leaf.account_id, nano, lines, unix_s)
+
+
+class Settlement:
+    def __init__(self, store: PayoutStore, *, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._last_asked: WholeBatch | None = None
+        self._making = asyncio.Lock()
+
+    async def make_batch(self, *, quiet_s: float = 0.0) -> BatchRow | None:
+        """None if there is nothing new, or the last batch is younger than `quiet_s`."""
+        now = self._clock.unix_s()
+
+        def draw(epoch: int, leaves: list[LeafRow], standings: list[Standing]) -> Draft | None:
+            return draw_batch(epoch, leaves, standings, unix_s=now)
+
+        return await self._store.make_batch(draw, now_unix_s=now, quiet_s=quiet_s)
+
+    async def proof(self, epoch: int, address: str) -> Proof | None:
+        """None if the address is not in that batch. Batches never change, so the last one asked for is kept."""
+        async with self._making:
+            if self._last_asked is None or self._last_asked.epoch != epoch:
+                leaves = await self._store.leaves_at(epoch)
+                self._last_asked = await asyncio.to_thread(whole_batch, epoch, leaves)
+            return self._last_asked.prove(address)

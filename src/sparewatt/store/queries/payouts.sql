@@ -1,0 +1,61 @@
+-- name: lock_payouts
+-- One batch at a time, whoever makes it.
+SELECT pg_advisory_xact_lock(hashtext('sparewatt payouts'))
+
+-- name: last_batch
+SELECT epoch, at FROM payout_batches ORDER BY epoch DESC LIMIT 1
+
+-- name: leaves_at
+-- The last leaf of every address up to a batch. The order is that of the tree.
+SELECT DISTINCT ON (address) address, account_id, earned_micro, spent_micro, added_micro FROM payout_leaves
+WHERE epoch <= $1 AND address > $2 ORDER BY address, epoch DESC LIMIT $3
+
+-- name: standings
+-- Accounts with a chain address that have earned a whole micro-dollar, or ever bought credits.
+SELECT a.id AS account_id, a.chain_address AS address, greatest(0, coalesce(e.nano, 0)) AS unpaid,
+    greatest(0, coalesce(d.nano, 0) - coalesce(c.nano, 0)) AS spent
+FROM accounts a
+LEFT JOIN balances e ON e.account = 'earned:' || a.id
+LEFT JOIN balances c ON c.account = 'credits:' || a.id
+LEFT JOIN (SELECT account_id, sum(nano)::bigint AS nano FROM transfers WHERE kind = 'deposit' GROUP BY account_id) AS d
+    ON d.account_id = a.id
+WHERE a.chain_address IS NOT NULL AND (e.nano >= 1000 OR d.nano IS NOT NULL)
+ORDER BY a.chain_address LIMIT $1
+
+-- name: insert_batch
+INSERT INTO payout_batches (epoch, at, root, leaves, promised_micro, added_micro)
+VALUES ($1, to_timestamp($2::float8), $3, $4, $5, $6)
+
+-- name: insert_leaves
+INSERT INTO payout_leaves (address, epoch, account_id, earned_micro, spent_micro, added_micro)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+
+-- name: batches
+SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches
+WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
+
+-- name: find_batch
+SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches WHERE epoch = $1
+
+-- name: paid_to
+SELECT l.epoch, b.at, l.address, l.earned_micro, l.added_micro, b.posted_at,
+    coalesce(c.claimed_micro, 0) >= l.earned_micro AS claimed
+FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch LEFT JOIN payout_claims c ON c.address = l.address
+WHERE l.account_id = $1 AND l.added_micro > 0 AND ($2::bigint IS NULL OR l.epoch < $2)
+ORDER BY l.epoch DESC LIMIT $3
+
+-- name: settled
+-- What an account's batches came to, by how far they are.
+SELECT coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NULL), 0)::bigint AS waiting,
+    coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NOT NULL), 0)::bigint AS posted,
+    (SELECT coalesce(sum(c.claimed_micro), 0) FROM payout_claims c WHERE c.address IN (
+        SELECT address FROM payout_leaves WHERE account_id = $1))::bigint AS claimed
+FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_id = $1
+
+-- name: mark_posted
+UPDATE payout_batches SET posted_tx = $2, posted_at = to_timestamp($3::float8)
+WHERE epoch = $1 AND posted_at IS NULL RETURNING epoch
+
+-- name: mark_claimed
+INSERT INTO payout_claims AS c (address, claimed_micro) VALUES ($1, $2)
+ON CONFLICT (address) DO UPDATE SET claimed_micro = greatest(c.claimed_micro, excluded.claimed_micro)

@@ -1,0 +1,37 @@
+"""A Postgres for all tests about money; each has a database of its own in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from sparewatt.store.database import Database
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.testing.clock import ManualClock
+from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.money.samples import NOON_S
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    with running_postgres(tmp_path_factory.mktemp("money")) as server:
+        yield server
+
+
+@pytest.fixture
+async def dsn(server: EmbeddedPostgres) -> AsyncIterator[str]:
+    async with fresh_database(server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    database = await Database.connect(dsn)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(now_s=100.0, unix_s=NOON_S)
