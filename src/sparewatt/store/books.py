@@ -101,7 +101,9 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        return not any((self.total, self.unbalanced_causes, self.open_clearing_accounts, self.wrong_balances))
+        return not any(
+            (self.total, self.unbalanced_causes, self.open_clearing_accounts, self.wrong_balances, self.overdrawn)
+        )
 
 
 class Books:

@@ -15,6 +15,8 @@ from sparewatt.ledger.model import Delivery, JobState, TokenPrice
 BYTES_PER_TOKEN_AT_LEAST = 2
 """Prose and code lie near 4 bytes a token. Who claims more than one token per 2 bytes is not believed."""
 
+BYTES_PER_TOKEN_USUAL = 4
+
 PROMPT_SLACK, PROMPT_EXTRA_TOKENS = 1.5, 64
 """How far a prompt may exceed the guess by its bytes, and what a chat template adds."""
 
@@ -34,7 +36,10 @@ def seen_tokens(seen: Seen) -> int:
 
 
 def claimed_tokens(seen: Seen) -> int:
-    return seen.chunks if seen.completion_tokens is None else seen.completion_tokens
+    """What the node says; of one that says nothing, its chunks, or for an answer in one piece a guess by its text."""
+    if seen.completion_tokens is not None:
+        return seen.completion_tokens
+    return seen.chunks or seen.text_bytes // BYTES_PER_TOKEN_USUAL
 
 
 def prompt_bound(estimate: int) -> int:
