@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-match picture lock clean
+.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -63,8 +63,14 @@ bench-start:  ## Time a clean clone to the first token, and a second start
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
 
+bench-books: setup-dev  ## Time the gateway with its books and without, side by side
+	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)
+
 bench-match: setup-dev  ## Time the matcher by size of the network, with numba and without
 	$(BIN)/python -m bench.match --report docs/measurements/match-speed.md $(ARGS)
+
+bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
+	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)
 
 picture: setup-dev  ## Draw the picture of the README (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.integration.books_chaos import storm
 from tests.integration.databases import running_postgres
+from tests.integration.storm_reckoning import storm
 
 JOBS = 5_000
 

@@ -235,4 +235,4 @@ class BooksMachine(RuleBasedStateMachine):
 
 
 TestBooksMachine = BooksMachine.TestCase
-TestBooksMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestBooksMachine.settings = settings(max_examples=30, stateful_step_count=40)

@@ -12,8 +12,8 @@ import platform
 import time
 from pathlib import Path
 
-from tests.integration.books_chaos import Reckoning, storm
 from tests.integration.databases import running_postgres
+from tests.integration.storm_reckoning import Reckoning, storm
 
 JOBS, ARRIVALS = 200_000, 40
 REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "ledger.md"
@@ -40,7 +40,7 @@ def report(reckoning: Reckoning, *, seconds: float) -> str:
 Made by `make soak` (tests/soak/test_books.py) on {os.cpu_count()} cores, Python {platform.python_version()}.
 {JOBS:,} simulated jobs through the real ledger, journal, metering, receipts and Postgres, on a virtual clock, at two
 gateways that share the books; one job in twenty, one receipt in twenty and one reply of Postgres in twenty goes wrong.
-A model that shares no arithmetic with the product knows how every job must have ended and what every account must have.
+A model with arithmetic of its own knows how every job must have ended, what it cost, and what every account has left.
 
 What was found wrong: jobs lost, settled twice, in a wrong state or at a wrong cost; balances that are not the model's;
 postings, causes or clearing accounts that do not sum to zero; overdrawn accounts; receipts kept that nobody wrote.

@@ -73,7 +73,7 @@ class Progress:
 @click.option("--heartbeat", type=Between(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
 @click.option("--mtbf", type=Between(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
-@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer 4x fast, and nonsense.")
+@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer 4x fast and worthlessly.")
 @click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
 @click.option("--policy", "policies", metavar="A,B,C", help="Which policies to run.  [default: all]")
 @click.option("--seeds", type=click.IntRange(1, SEEDS_MAX), default=2, show_default=True, help="Fleets and job lists.")

@@ -95,6 +95,9 @@ KEYS_MAX = 1_000_000
 NODE_QUEUE_PER_SLOT = 8
 """Jobs that may wait on a node for each one that runs: beyond it, waiting elsewhere or being told no is better."""
 
+NEWS_APART_S = 0.25
+"""Between heartbeats a node tells of work from elsewhere at most this often: four small messages a second."""
+
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
 
@@ -208,6 +211,12 @@ POLICY_FILE_CHARS_MAX = 16 * KIB
 
 POLICIES_COMPILED_MAX = 4_096
 """Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
+
+REQUEST_POLICIES_KEPT = 1_024
+"""What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
+
+VERDICTS_KEPT_MAX = 1_000_000
+"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 
 WORDS_REMEMBERED_MAX = 4_096
 """Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""

@@ -46,8 +46,9 @@ class Accounting:
     metering: Metering
 
     async def close(self) -> None:
-        """Post what is left. A database that is away keeps the journal for whoever starts next."""
-        await self.ledger.close_down()
+        """Post what is left. What cannot be posted, or still runs, stays in the journal for whoever starts next."""
+        if not await self.ledger.close_down():
+            return
         self.journal.close()
         path = self.directory.path
         self.directory.close()

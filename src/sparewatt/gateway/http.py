@@ -123,29 +123,23 @@ async def authenticate(request: web.Request, scope: Scope) -> Principal:
     """Who is asking, by key or by cookie, and whether they may. Raises NotAuthenticated, NotAllowed or RateLimited."""
     who = await identify(request)
     require_scope(who, scope)
-    admit_rate(request, who)
+    admit_rate(request)
     return who
 
 
 async def authenticate_operator(request: web.Request) -> Principal:
     who = await identify(request)
     require_operator(who)
-    admit_rate(request, who)
+    admit_rate(request)
     return who
 
 
-def admit_rate(request: web.Request, who: Principal, *, tokens: int = 0) -> None:
-    """Charge a request to its key and its address, or raise RateLimited. The reply's headers tell what is left."""
-    services, key = services_of(request), who.key
+def admit_rate(request: web.Request, *, tokens: int = 0) -> None:
+    """Charge a request to its key and its address, or raise RateLimited."""
+    services = services_of(request)
     limits, now_s = services.limits, services.clock.now_s()
-    meter = request[METER] = limits.key_meter(
-        who.key_id,
-        now_s=now_s,
-        requests_per_min=key.requests_per_min if key is not None else None,
-        tokens_per_min=key.tokens_per_min if key is not None else None,
-    )
     address = limits.address_meter(address_of(request, services), now_s=now_s)
-    denial = limits.admit(meter, address, tokens=tokens, now_s=now_s)
+    denial = limits.admit(request[METER], address, tokens=tokens, now_s=now_s)
     if denial is not None:
         wait_s = max(1.0, denial.retry_after_s)
         raise RateLimited(
@@ -155,6 +149,19 @@ def admit_rate(request: web.Request, who: Principal, *, tokens: int = 0) -> None
 
 
 async def identify(request: web.Request) -> Principal:
+    """Who is asking. From here on the reply tells what is left of their limits, whatever else is wrong with it."""
+    who = await _find_principal(request)
+    services, key = services_of(request), who.key
+    request[METER] = services.limits.key_meter(
+        who.key_id,
+        now_s=services.clock.now_s(),
+        requests_per_min=key.requests_per_min if key is not None else None,
+        tokens_per_min=key.tokens_per_min if key is not None else None,
+    )
+    return who
+
+
+async def _find_principal(request: web.Request) -> Principal:
     """A key needs no database; it comes first, also where a browser sends its cookie along."""
     services = services_of(request)
     authorization = request.headers.get("authorization")

@@ -1,140 +1,164 @@
-"""Which nodes a job's policy allows. Judged node by node, and kept for a moment per policy and model.
+"""Which nodes a job's policy allows. Judged node by node, and kept per policy and model.
 
 A policy looks at what a node reports, which changes seldom, while jobs come by the thousand. So a verdict is kept until
-the node reports anew, and the list is put together at most twice a second. Whoever is then chosen is judged once more.
+the node reports anew, and a list is put together at most twice a second, or when a node came or went. Whoever is then
+chosen is judged once more, by what is known right now.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import POLICIES_COMPILED_MAX
+from sparewatt.core.limits import POLICIES_COMPILED_MAX, VERDICTS_KEPT_MAX
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.model import Allowed, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import FRESH_S, Judged, Known, Terms, is_dearer, known_of, prices_of
 from sparewatt.policy.check import Compiled, NodeFacts, compile_policy
-from sparewatt.policy.model import ANY, Policy
+from sparewatt.policy.model import ANY, Policy, Prices
 from sparewatt.policy.relax import relaxations
 from sparewatt.policy.words import explain_relaxation
-from sparewatt.protocol.node import NodeSpecs
 
-FRESH_S = 0.5
-
-
-@dataclass(slots=True)
-class Judged:
-    """All verdicts of one policy on the nodes of one model."""
-
-    made_at_s: float = -FRESH_S
-    allowed: Allowed = field(default_factory=Allowed)
-    verdicts: dict[NodeId, tuple[NodeSpecs, str | None]] = field(default_factory=dict)
+_EVERYBODY: Sequence[Allowed | None] = (None,)
+_NOBODY: Sequence[Allowed | None] = (Allowed(),)
 
 
 class Eligibility:
     def __init__(self, table: NodeTable, *, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._judged: OrderedDict[tuple[Policy, ModelId], Judged] = OrderedDict()
+        self._judged: OrderedDict[Terms, Judged] = OrderedDict()
+        self._verdicts = 0
+        self._known: dict[ModelId, dict[NodeId, Known]] = {}
+        self._dearest: dict[ModelId, tuple[float, tuple[int, int]]] = {}
 
-    def gate(self, policy: Policy, model: ModelId, *, payer: AccountId | None = None) -> Gate | None:
-        """What a job must pass. None if everybody may serve it; `payer` is one whose own nodes may not."""
-        has_own = payer is not None and bool(self._table.nodes_of(payer))
-        checks = compile_policy(policy) if policy != ANY else None
+    def gate(
+        self, policy: Policy, model: ModelId, *, payer: AccountId | None = None, usual: Prices | None = None
+    ) -> Gate | None:
+        """What a job must pass; None if everybody may serve it.
+
+        `payer` is one whose own nodes may not. `usual` is the most that is paid where the policy names no price.
+        """
+        checks = compile_policy(policy) if policy is not ANY else None
         checks = checks if checks is not None and checks.checks else None
-        if not has_own and checks is None and policy.order is None:
+        if payer is None and usual is None and checks is None and policy.order is None:
             return None
-        return Gate(self, policy, checks, model, payer if has_own else None)
+        return Gate(self, policy, checks, model, payer, usual)
 
-    def allowed(self, policy: Policy, checks: Compiled, model: ModelId) -> Allowed:
-        judged = self._judged.setdefault((policy, model), Judged())
-        self._judged.move_to_end((policy, model))
-        while len(self._judged) > POLICIES_COMPILED_MAX:
-            self._judged.popitem(last=False)
-        if self._clock.now_s() - judged.made_at_s >= FRESH_S:
-            self._judge(judged, checks, model)
-        return judged.allowed
+    def stages(self, terms: Terms) -> Sequence[Allowed | None]:
+        """First those whom the policy names in order, one after the other; then whomever it leaves."""
+        entries = self._table.entries(terms.model)
+        if entries is None:
+            return _NOBODY
+        judged = self._judged.get(terms)
+        if judged is None:
+            judged = self._judged[terms] = Judged(terms.checks())
+        self._judged.move_to_end(terms)
+        now_s = self._clock.now_s()
+        if judged.is_old(entries, now_s, is_live=terms.is_live):
+            before = len(judged.verdicts)
+            judged.judge(self.facts(terms.model), entries, terms.policy.order or (), now_s=now_s)
+            self._verdicts += len(judged.verdicts) - before
+            self._forget_oldest()
+        return judged.stages
 
-    def _judge(self, judged: Judged, checks: Compiled, model: ModelId) -> None:
-        entries = self._table.entries(model)
-        rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None] if entries else []
-        known = judged.verdicts
-        judged.verdicts = {row.id: _verdict(row, checks, model, known) for row in rows}
-        dropped = Counter(reason for _, reason in judged.verdicts.values() if reason is not None)
-        nodes = frozenset(node_id for node_id, (_, reason) in judged.verdicts.items() if reason is None)
-        judged.allowed = Allowed(nodes, dict(dropped))
-        judged.made_at_s = self._clock.now_s()
+    def _forget_oldest(self) -> None:
+        """The latest stays, whatever its size: it is in use."""
+        while len(self._judged) > 1 and (
+            len(self._judged) > POLICIES_COMPILED_MAX or self._verdicts > VERDICTS_KEPT_MAX
+        ):
+            _, gone = self._judged.popitem(last=False)
+            self._verdicts -= len(gone.verdicts)
 
-    def refusal(self, node_id: NodeId, checks: Compiled, model: ModelId) -> str | None:
-        """The field that rules a node out by what is known of it right now."""
+    def has_dearer(self, usual: Prices, model: ModelId) -> bool:
+        """Whether anybody asks for more, as of a moment ago."""
+        now_s, known = self._clock.now_s(), self._dearest.get(model)
+        if known is None or now_s - known[0] >= FRESH_S:
+            if len(self._dearest) >= POLICIES_COMPILED_MAX:
+                self._dearest.clear()
+            known = self._dearest[model] = (now_s, self._table.dearest_price(model))
+        return is_dearer(usual, known[1])
+
+    def refuses(self, node_id: NodeId, terms: Terms, checks: Compiled | None) -> bool:
+        """By what is known of it right now. A list that still had it is put together anew."""
         row = self._table.get(node_id)
-        return None if row is None else _refusal(row, checks, model)
+        report = row.models.get(terms.model) if row is not None else None
+        if row is None or report is None:
+            return True
+        is_refused = terms.usual is not None and is_dearer(terms.usual, prices_of(report))
+        if checks is not None and not is_refused:
+            is_refused = checks.verdict(self._facts_now(row, terms)) is not None
+        if is_refused:
+            self._look_again(node_id, terms)
+        return is_refused
 
-    def nodes_of(self, account: AccountId) -> frozenset[NodeId]:
-        return frozenset(self._table.nodes_of(account))
+    def _facts_now(self, row: NodeRow, terms: Terms) -> NodeFacts:
+        known = self._known.get(terms.model, {}).get(row.id)
+        if known is not None and known.holds_for(row, drift_s=0.0 if terms.is_live else row.rtt_s + known.rtt_s):
+            return known.facts
+        return facts_with(row, row.models[terms.model])
 
-    def named(self, names: Sequence[str], model: ModelId) -> list[frozenset[NodeId]]:
-        """For each name (a node's id or name, or its owner's account), the nodes of the model that bear it."""
-        bearers: dict[str, set[NodeId]] = {name: set() for name in names}
-        for facts in self.facts(model):
-            for name in facts.names & bearers.keys():
-                bearers[name].add(NodeId(facts.node_id))
-        return [frozenset(found) for found in bearers.values()]
+    def _look_again(self, node_id: NodeId, terms: Terms) -> None:
+        self._dearest.pop(terms.model, None)
+        self._known.get(terms.model, {}).pop(node_id, None)
+        for key in (terms, terms._replace(usual=None)):
+            if key in self._judged:
+                self._judged[key].made_at_s = None
+
+    def nodes_of(self, account: AccountId) -> Collection[NodeId]:
+        return self._table.nodes_of(account)
 
     def facts(self, model: ModelId) -> list[NodeFacts]:
-        """Of every node that has the model, for explanations."""
-        entries = self._table.entries(model)
-        rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None] if entries else []
-        return [facts_with(row, row.models[model]) for row in rows if model in row.models]
-
-
-def _verdict(
-    row: NodeRow, checks: Compiled, model: ModelId, known: Mapping[NodeId, tuple[NodeSpecs, str | None]]
-) -> tuple[NodeSpecs, str | None]:
-    before = known.get(row.id)
-    if before is not None and before[0] is row.specs:
-        return before
-    return row.specs, _refusal(row, checks, model)
-
-
-def _refusal(row: NodeRow, checks: Compiled, model: ModelId) -> str | None:
-    report = row.models.get(model)
-    refused = checks.verdict(facts_with(row, report)) if report is not None else None
-    return refused.field if refused is not None else None
+        """Of every node that has the model. Kept for all policies: to put them together takes longest."""
+        entries, before = self._table.entries(model), self._known.pop(model, {})
+        if entries is None:
+            return []
+        rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None]
+        known = self._known[model] = {row.id: known_of(row, model, before) for row in rows}
+        return [found.facts for found in known.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One job's conditions on who may serve it."""
+    """One job's conditions on who may serve it. Implements dispatch's Gate."""
 
     eligibility: Eligibility
     policy: Policy
     checks: Compiled | None
     model: ModelId
-    payer: AccountId | None
+    payer: AccountId | None = None
+    usual: Prices | None = None
 
-    def stages(self) -> list[Allowed | None]:
-        """First those whom the policy names in order, one after the other; then whomever it leaves."""
-        left = self.eligibility.allowed(self.policy, self.checks, self.model) if self.checks is not None else None
-        if self.policy.order is None:
-            return [left]
-        named = self.eligibility.named(self.policy.order, self.model)
-        first = [nodes if left is None else nodes & left.nodes for nodes in named]
-        return [*(Allowed(nodes) for nodes in first if nodes), left]
+    def stages(self) -> Sequence[Allowed | None]:
+        """Nearly always nobody is dearer than usual: then nobody needs to be left out for it."""
+        is_dear = self.usual is not None and self.eligibility.has_dearer(self.usual, self.model)
+        if not is_dear and self.checks is None and self.policy.order is None:
+            return _EVERYBODY
+        return self.eligibility.stages(Terms(self.policy, self.usual if is_dear else None, self.model))
 
-    def own_nodes(self) -> frozenset[NodeId]:
+    def own_nodes(self) -> Collection[NodeId]:
         """The payer's own, which may not serve a job that free credits pay."""
-        return self.eligibility.nodes_of(self.payer) if self.payer is not None else frozenset()
-
-    def relaxations(self) -> list[str]:
-        nodes = [[facts] for facts in self.eligibility.facts(self.model)]
-        return [explain_relaxation(found) for found in relaxations(self.policy, nodes)]
+        return self.eligibility.nodes_of(self.payer) if self.payer is not None else ()
 
     def admits(self, node_id: NodeId) -> bool:
         """Judged anew: a list that is half a second old must not let anybody through."""
         if node_id in self.own_nodes():
             return False
-        return self.checks is None or self.eligibility.refusal(node_id, self.checks, self.model) is None
+        return not self.eligibility.refuses(node_id, Terms(self.policy, self.usual, self.model), self.checks)
+
+    def relaxations(self) -> list[str]:
+        nodes = [[facts] for facts in self.eligibility.facts(self.model)]
+        return [explain_relaxation(found) for found in relaxations(self._with_usual(), nodes)]
+
+    def _with_usual(self) -> Policy:
+        """Whoever is too dear for what is usual can be had by naming a price."""
+        if self.usual is None:
+            return self.policy
+        asked = self.policy.max_price or Prices()
+        prompt = self.usual.prompt if asked.prompt is None else asked.prompt
+        completion = self.usual.completion if asked.completion is None else asked.completion
+        return replace(self.policy, max_price=Prices(prompt, completion))

@@ -73,7 +73,9 @@ class Journal:
         self._fd, self._size, self._is_torn = fd, size, False
 
     def close(self) -> None:
+        """What is appended later fails, whoever has the number of the file by then."""
         os.close(self._fd)
+        self._fd = -1
 
 
 def _open(path: Path) -> int:

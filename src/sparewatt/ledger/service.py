@@ -141,14 +141,14 @@ class Ledger:
 
     async def flush(self) -> None:
         """Post all that is closed. What cannot be posted now is posted the next time."""
-        async with self._flushing:
+        async with self._flushing:  # a gateway that stops posts what is left while the chore may be at it
             while self._posting or self._closed:
                 while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
                     self._posting.append(self._closed.popleft())
                 await self._post()
-        # Settled lines are of no use, and very old ones do harm: books that have forgotten a month cannot know them.
-        if self._journal.is_long or not self._open:
-            self._shorten_journal()
+            # Settled lines are of no use, and very old ones do harm: books that forgot a month cannot know them.
+            if self._journal.is_long or not self._open:
+                self._shorten_journal()
 
     async def _post(self) -> None:
         try:
@@ -206,9 +206,14 @@ class Ledger:
         self._shorten_journal()
         return settled
 
-    async def close_down(self) -> None:
-        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it."""
+    async def close_down(self) -> bool:
+        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it.
+
+        False if something still runs: then the journal is needed by whoever starts next.
+        """
         await self.flush()
-        if not self._open:
-            await self._books.drop_slices(self._instance)
-            self._shorten_journal()
+        if self._open:
+            return False
+        await self._books.drop_slices(self._instance)
+        self._shorten_journal()
+        return True

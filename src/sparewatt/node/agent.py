@@ -10,7 +10,7 @@ import aiohttp
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import LinkLost, ProtocolViolation, StartupError
-from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, NEWS_APART_S
 from sparewatt.core.rng import Rng
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink
@@ -138,6 +138,7 @@ class Agent:
                 background = [
                     tasks.create_task(self._listen(link, socket)),
                     tasks.create_task(self._beat(link, heartbeat_s)),
+                    tasks.create_task(self._report_news(link)),
                     tasks.create_task(self._report_changes(link)),
                     tasks.create_task(self._leave(link)),
                 ]
@@ -162,6 +163,17 @@ class Agent:
                 raise LinkLost("the gateway has gone silent")
             link.send_load(self._jobs.load())
             await asyncio.sleep(heartbeat_s)
+
+    async def _report_news(self, link: GatewayLink) -> None:
+        """Between heartbeats: work that did not come from the gateway, as soon as it is seen."""
+        told = self._jobs.load()
+        while True:
+            await self._inventory.load_changed()
+            load = self._jobs.load()
+            if load.is_news_after(told):
+                link.send_load(load)
+                told = load
+            await asyncio.sleep(NEWS_APART_S)
 
     async def _report_changes(self, link: GatewayLink) -> None:
         """Models come, go and get measured while the link is up. The first report may be newer than the handshake's."""

@@ -18,14 +18,14 @@ from sparewatt.core.rng import Rng
 from sparewatt.node.backends.model import BackendError, BackendModel
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import Hardware
-from sparewatt.node.measure import MeasuredFile, measure
+from sparewatt.node.measure import MeasuredFile, faster_of, measure
+from sparewatt.node.measure_plan import MeasurePlan
 from sparewatt.node.pricing import price_of
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
-MEASURE_AGAIN_S = 60.0
 KV_CAPACITY_BYTES_MAX = 1 << 50
 """What a report can say; a server that claims more must not cost the node its link."""
 
@@ -56,8 +56,9 @@ class Inventory:
         self.count_mine: Callable[[], int] = lambda: 0
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
+        self._load_news = asyncio.Event()
         self._look = asyncio.Event()
-        self._measure_not_before_s: dict[str, float] = {}
+        self._plan = MeasurePlan()
         self._left_out: set[str] = set()
         self.specs = self._first_specs()
 
@@ -65,6 +66,11 @@ class Inventory:
         """Wait until the specs are other than they were."""
         self._news.clear()
         await self._news.wait()
+
+    async def load_changed(self) -> None:
+        """Wait until there is other work on the server than there was."""
+        await self._load_news.wait()
+        self._load_news.clear()
 
     def look_again(self) -> None:
         """Something failed: ask the server now instead of at the next round."""
@@ -75,7 +81,10 @@ class Inventory:
         mine_before = self.count_mine()
         load = await self._backend.load()
         mine = max(mine_before, self.count_mine())
-        self.foreign_requests = max(0, load.running - mine) if load else 0
+        foreign = max(0, load.running - mine) if load else 0
+        if foreign != self.foreign_requests:
+            self.foreign_requests = foreign
+            self._load_news.set()
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
 
     def _kv_capacity(self, context_tokens: int | None) -> int | None:
@@ -108,26 +117,38 @@ class Inventory:
             self.on_lost(str(error))
         self._publish()
         for model in self._models:
-            await self._measure_if_new(model)
+            await self._measure_if_due(model)
 
-    async def _measure_if_new(self, model: BackendModel) -> None:
+    async def _measure_if_due(self, model: BackendModel) -> None:
         key = self._key(model)
-        too_early = self._clock.now_s() < self._measure_not_before_s.get(key, 0.0)
-        if model.state != "warm" or too_early or self._measured.get(key) is not None:
-            return
-        self._tell(f"measuring {model.id} …")
+        is_measured = self._measured.get(key) is not None
+        is_idle = not self.foreign_requests and not self.count_mine()
+        if model.state == "warm" and self._plan.is_due(
+            key, is_measured=is_measured, is_idle=is_idle, now_s=self._clock.now_s()
+        ):
+            self._plan.note(key, was_measured=is_measured, now_s=self._clock.now_s())
+            await self._measure(model)
+
+    async def _measure(self, model: BackendModel) -> None:
+        """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
+        key = self._key(model)
+        before = self._measured.get(key)
+        if before is None:
+            self._tell(f"measuring {model.id} …")
         try:
             speed = await measure(
                 self._backend, model.id, limit_tps=self._settings.speed_limit_tps, clock=self._clock, rng=self._rng
             )
         except BackendError as error:
             _log.warning("measure_failed", model=model.id, why=str(error))
-            self._measure_not_before_s[key] = self._clock.now_s() + MEASURE_AGAIN_S
             return
-        self._measured.put(key, speed)
+        best = speed if before is None else faster_of(before, speed)
+        if best == before:
+            return
+        self._measured.put(key, best)
         self._tell(
-            f"measured {model.id}: first token {speed.ttft_s * 1000:.0f} ms, "
-            f"reads {speed.prefill_tps:.0f} tokens/s, writes {speed.decode_tps:.0f} tokens/s"
+            f"measured {model.id}: first token {best.ttft_s * 1000:.0f} ms, "
+            f"reads {best.prefill_tps:.0f} tokens/s, writes {best.decode_tps:.0f} tokens/s"
         )
         self._publish()
 

@@ -12,12 +12,11 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Log
-from sparewatt.core.refusal import would_refuse
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
 from sparewatt.node.counting import AnswerCount
 from sparewatt.node.inventory import Inventory
-from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
+from sparewatt.node.outlook import House, Outlook
 from sparewatt.node.pacing import paced
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.whole import Assembler
@@ -47,9 +46,7 @@ class Jobs:
         self._limit_tps = limit_tps
         self._clock = clock
         self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
-        self._turns: dict[IncomingJob, Turn] = {}
-        self._writing = Writing()
-        self._reading = ReadingShare()
+        self._outlook = Outlook()
         inventory.count_mine = self.count
         inventory.on_lost = self.give_up_waiting
         self._idle = asyncio.Event()
@@ -59,15 +56,19 @@ class Jobs:
     def load(self) -> NodeLoad:
         mine = len(self._tasks)
         slots = self._inventory.specs.slots
-        self._note_reading()
+        self._look_round()
         return NodeLoad(
             running=min(mine, slots),
             queued=max(0, mine - slots),
             foreign=self._inventory.foreign_requests,
             draining=self.draining,
             kv_capacity_bytes=self._inventory.kv_capacity_bytes,
-            prefill_share=self._reading.value,
+            prefill_share=self._outlook.reading_share(self._clock.now_s()),
         )
+
+    def _look_round(self) -> None:
+        inventory = self._inventory
+        self._outlook.house = House(inventory.specs.slots, inventory.foreign_requests, inventory.kv_capacity_bytes)
 
     def count(self) -> int:
         return len(self._tasks)
@@ -80,8 +81,7 @@ class Jobs:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
-        self._turns[job] = self._turn(job)
-        self._note_reading()
+        self._outlook.begin(job, self._model(job), job.meta.prompt_tokens, now_s=self._clock.now_s())
         task.add_done_callback(lambda task: self._over(job, task))
 
     def cancel(self, job: IncomingJob) -> None:
@@ -91,8 +91,7 @@ class Jobs:
 
     def give_up_waiting(self, why: str) -> None:
         """The model server does not answer any more: what has not begun can still be done elsewhere."""
-        for job in [job for job, turn in self._turns.items() if turn.first_token_s is None]:
-            task = self._tasks[job]
+        for job, task in [(job, task) for job, task in self._tasks.items() if not self._has_begun(job)]:
             self._forget(job)
             job.fail(Fail(code="backend_timeout", message=why[:500], load=self.load()))
             task.cancel()
@@ -121,10 +120,11 @@ class Jobs:
     def _forget(self, job: IncomingJob) -> None:
         """Count it no more."""
         self._tasks.pop(job, None)
-        turn = self._turns.pop(job, None)
-        self._note_reading()
-        if turn is not None and turn.first_token_s is not None:
-            self._writing.note(job.meta.model, self._clock.now_s() - turn.first_token_s)
+        self._outlook.over(job, now_s=self._clock.now_s())
+
+    def _has_begun(self, job: IncomingJob) -> bool:
+        turn = self._outlook.turns.get(job)
+        return turn is not None and turn.first_token_s is not None
 
     def _refusal(self, job: IncomingJob) -> str | None:
         specs = self._inventory.specs
@@ -138,40 +138,21 @@ class Jobs:
         return self._lateness(job, model)
 
     def _lateness(self, job: IncomingJob, model: ModelReport) -> str | None:
-        """Why it would come too late, if so. A gateway that promises nothing takes what it gets."""
+        """Why it would come too late, if so."""
         promised_s = job.meta.promised_ttft_s
-        if promised_s <= 0 or model.measured is None:
-            return None
-        own_s = model.load_s + first_token_s(
-            reading_s(model.measured, job.meta.prompt_tokens),
-            self._turn(job),
-            list(self._turns.values()),
-            slots=self._inventory.specs.slots,
-            foreign=self._inventory.foreign_requests,
+        self._look_round()
+        own_s = self._outlook.too_late_s(
+            model,
+            job.meta.prompt_tokens,
+            promised_s=promised_s,
+            now_s=self._clock.now_s(),
         )
-        if not would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s):
+        if own_s is None:
             return None
         return f"the first token would take {own_s:.1f} s here, {promised_s:.1f} s were counted on"
 
     def _model(self, job: IncomingJob) -> ModelReport | None:
         return next((model for model in self._inventory.specs.models if model.id == job.meta.model), None)
-
-    def _turn(self, job: IncomingJob) -> Turn:
-        model, now_s = self._model(job), self._clock.now_s()
-        if model is None or model.measured is None:
-            return Turn(0.0, 0.0, now_s)
-        speed = model.measured
-        return Turn(job.meta.prompt_tokens / speed.prefill_tps, self._writing.typical_s(model.id, speed), now_s)
-
-    def _note_first_token(self, job: IncomingJob) -> None:
-        turn = self._turns.get(job)
-        if turn is not None:
-            turn.first_token_s = self._clock.now_s()
-            self._note_reading()
-
-    def _note_reading(self) -> None:
-        is_reading = any(turn.first_token_s is None for turn in self._turns.values())
-        self._reading.note(is_reading=is_reading, now_s=self._clock.now_s())
 
     async def _run(self, job: IncomingJob) -> None:
         began_s = self._clock.now_s()
@@ -219,7 +200,7 @@ class Jobs:
         count.feed(chunk)
         if count.has_begun and not had_begun:
             count.begun_at_s = self._clock.now_s()
-            self._note_first_token(job)
+            self._outlook.first_token(job, now_s=count.begun_at_s)
 
     def _sign(self, job: IncomingJob, count: AnswerCount, began_s: float) -> None:
         """A receipt for what was delivered; nothing delivered needs none."""

@@ -1,17 +1,20 @@
 """How long a job would wait for its first token here, by the node's own count, and how busy it is with reading.
 
-The gateway's picture is a heartbeat old; this one is not. Pure: time comes in by argument, and nothing is sent.
+The gateway's picture is a heartbeat old; this one is not. Pure: time comes in by argument, and nothing is sent. The
+simulator's nodes decide with the same class.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from sparewatt.core.refusal import would_refuse
 from sparewatt.node.measure import SHORT_PROMPT_TOKENS
-from sparewatt.protocol.node import Speed
+from sparewatt.protocol.node import ModelReport, Speed
 
 OUTPUT_TOKENS_DEFAULT = 256
 """The length of an answer until some were seen."""
@@ -19,6 +22,20 @@ WRITING_EWMA = 0.2
 NEARLY_OVER = 0.125
 """What is left, of a usual answer's time, of one that has taken longer than usual."""
 SHARE_OVER_S = 15.0
+
+
+class House(NamedTuple):
+    """What the model server has room for, and who else is there."""
+
+    slots: int
+    foreign: int = 0
+    """Requests on it that did not come through this node."""
+    kv_bytes: int | None = None
+    """Memory for the keys and values of all contexts, where that is known."""
+
+
+ONE_SLOT = House(1)
+"""What a model server is taken to have until it says more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +47,8 @@ class Turn:
     began_s: float
     first_token_s: float | None = None
     """When its first token came."""
+    kv_bytes: float = 0.0
+    """What its context will hold."""
 
 
 def reading_s(speed: Speed, prompt_tokens: int) -> float:
@@ -38,25 +57,34 @@ def reading_s(speed: Speed, prompt_tokens: int) -> float:
     return short_s + max(0.0, prompt_tokens - SHORT_PROMPT_TOKENS) / speed.prefill_tps
 
 
-def first_token_s(alone_s: float, new: Turn, turns: Sequence[Turn], *, slots: int, foreign: int) -> float:
+def first_token_s(alone_s: float, new: Turn, turns: Sequence[Turn], house: House) -> float:
     """Seconds until a job that comes now would say its first word, if alone on the node it took `alone_s`."""
-    strangers = min(foreign, slots)
-    running, waiting = turns[: slots - strangers], turns[slots - strangers :]
-    now_s = new.began_s
-    unread_s = _unread_s(running, now_s)
-    together = 2.0 if turns or strangers else 1.0  # reading and writing halve each other
-    if len(running) + strangers < slots:
-        return (unread_s + alone_s) * together
-    free_in_s = [_left_s(turn, unread_s, now_s) for turn in running] + [new.writing_s / 2] * strangers
-    heapq.heapify(free_in_s)
-    for turn in waiting:
-        heapq.heapreplace(free_in_s, free_in_s[0] + turn.prompt_s + turn.writing_s)
-    return free_in_s[0] + alone_s * together
+    unread_s = _unread_s(turns, new.began_s)
+    together = 2.0 if turns or house.foreign else 1.0  # reading and writing halve each other
+    wait_s = _place_in_s(new, turns, house, unread_s)
+    return wait_s + alone_s * together if wait_s > 0 else (unread_s + alone_s) * together
 
 
-def _unread_s(running: Sequence[Turn], now_s: float) -> float:
+def _place_in_s(new: Turn, turns: Sequence[Turn], house: House, unread_s: float) -> float:
+    """Seconds until slots and memory let the new one in, first come, first served; zero if they do so now."""
+    strangers = min(house.foreign, house.slots)
+    leaving = [(new.writing_s / 2, 0.0)] * strangers
+    room_bytes = math.inf if house.kv_bytes is None else house.kv_bytes
+    used_bytes = at_s = 0.0
+    for turn in (*turns, new):
+        while leaving and (len(leaving) >= house.slots or used_bytes + turn.kv_bytes > room_bytes):
+            at_s, freed_bytes = heapq.heappop(leaving)
+            used_bytes -= freed_bytes
+        has_begun = at_s <= 0
+        left_s = _left_s(turn, unread_s, new.began_s) if has_begun else at_s + turn.prompt_s + turn.writing_s
+        heapq.heappush(leaving, (left_s, turn.kv_bytes))
+        used_bytes += turn.kv_bytes
+    return at_s
+
+
+def _unread_s(turns: Sequence[Turn], now_s: float) -> float:
     """Reading still to be done, less what was done since the oldest of these prompts came."""
-    unread = [turn for turn in running if turn.first_token_s is None]
+    unread = [turn for turn in turns if turn.first_token_s is None]
     if not unread:
         return 0.0
     return max(0.0, sum(turn.prompt_s for turn in unread) - (now_s - unread[0].began_s))
@@ -100,3 +128,77 @@ class ReadingShare:
     @property
     def value(self) -> float:
         return round(self._share, 2)
+
+
+@dataclass(slots=True)
+class Outlook:
+    """All of this node's jobs at its model server, and what one more would have to expect."""
+
+    house: House = ONE_SLOT
+    """As last seen; whoever owns this keeps it up to date."""
+    turns: dict[Hashable, Turn] = field(default_factory=dict)
+    _models: dict[Hashable, str] = field(default_factory=dict)
+    _writing: Writing = field(default_factory=Writing)
+    _reading: ReadingShare = field(default_factory=ReadingShare)
+    _written: int = 0
+    """Turns whose answers are being written, and what their contexts hold."""
+    _written_bytes: float = 0.0
+
+    def too_late_s(self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float) -> float | None:
+        """When the first token would come, if that is so late that the job is refused.
+
+        A gateway that promises nothing takes what it gets.
+        """
+        if promised_s <= 0 or model.measured is None:
+            return None
+        new = self._turn(model, prompt_tokens, now_s)
+        alone_s = reading_s(model.measured, prompt_tokens)
+        own_s = model.load_s + first_token_s(alone_s, new, list(self.turns.values()), self.house)
+        return own_s if would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) else None
+
+    def begin(self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float) -> None:
+        self.turns[job] = self._turn(model, prompt_tokens, now_s)
+        self._models[job] = model.id if model is not None else ""
+        self.reading_share(now_s)
+
+    def first_token(self, job: Hashable, *, now_s: float) -> None:
+        turn = self.turns.get(job)
+        if turn is not None and turn.first_token_s is None:
+            turn.first_token_s = now_s
+            self._written += 1
+            self._written_bytes += turn.kv_bytes
+            self.reading_share(now_s)
+
+    def over(self, job: Hashable, *, now_s: float) -> None:
+        """Count it no more, however it ended."""
+        turn = self.turns.pop(job, None)
+        if turn is None:
+            return
+        model = self._models.pop(job)
+        if turn.first_token_s is not None:
+            self._written -= 1
+            self._written_bytes = self._written_bytes - turn.kv_bytes if self._written else 0.0
+            self._writing.note(model, now_s - turn.first_token_s)
+        self.reading_share(now_s)
+
+    def reading_share(self, now_s: float) -> float:
+        self._reading.note(is_reading=self._is_reading(), now_s=now_s)
+        return self._reading.value
+
+    def _is_reading(self) -> bool:
+        """Whether a prompt is being read: one that still waits for its place is not."""
+        if len(self.turns) == self._written:
+            return False
+        if not self._written:
+            return True
+        first = next(turn for turn in self.turns.values() if turn.first_token_s is None)
+        room_bytes = math.inf if self.house.kv_bytes is None else self.house.kv_bytes
+        return self._written < self.house.slots and self._written_bytes + first.kv_bytes <= room_bytes
+
+    def _turn(self, model: ModelReport | None, prompt_tokens: int, now_s: float) -> Turn:
+        if model is None or model.measured is None:
+            return Turn(0.0, 0.0, now_s)
+        speed = model.measured
+        kv_bytes = (prompt_tokens + OUTPUT_TOKENS_DEFAULT) * model.kv_bytes_per_token
+        writing_s = self._writing.typical_s(model.id, speed)
+        return Turn(prompt_tokens / speed.prefill_tps, writing_s, now_s, kv_bytes=kv_bytes)

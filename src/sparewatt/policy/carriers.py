@@ -5,7 +5,7 @@ All carriers have the same words and end in the same type. An unknown word is an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -126,13 +126,20 @@ def read_query(pairs: Iterable[tuple[str, str]]) -> Policy:
     return draft.finish()
 
 
-def split_model(model: str) -> tuple[str, Policy]:
+def _unknown(model: str) -> bool:
+    del model
+    return False
+
+
+def split_model(model: str, *, is_model: Callable[[str], bool] = _unknown) -> tuple[str, Policy]:
     """`qwen3-8b:floor@eu` is the model `qwen3-8b`, cheapest first, in the EU. What is no suffix of ours stays.
 
-    Ids with colons are common, so a network first looks for a model of the whole name.
+    Ids with colons are common: what `is_model` says is served as it stands loses nothing more.
     """
     policy = ANY
     for _ in range(_SUFFIXES_MAX):
+        if is_model(model):
+            break
         name, sign, suffix = _last_suffix(model)
         wish = _suffix_policy(sign, suffix)
         if not name or wish is None:

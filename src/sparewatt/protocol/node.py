@@ -98,10 +98,20 @@ class NodeLoad(msgspec.Struct, frozen=True):
     """Prompts of foreign jobs that are still to be read, in seconds."""
     foreign_kv_bytes: Bytes = 0
     foreign_active_bytes: Bytes = 0
-    """Weights in use by foreign jobs only."""
+    """Weights in use by foreign jobs only, of models that are not named."""
+    foreign_models: Annotated[tuple[ModelName, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
+    """Models that foreign jobs use: one more job of such a model reads no weights of its own."""
     kv_capacity_bytes: Bytes | None = None
     prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Of the last seconds, the share spent reading prompts."""
+
+    def is_news_after(self, before: NodeLoad) -> bool:
+        """Whether a gateway that knows `before` should hear this at once. Its own jobs it counts itself."""
+        return (self.draining, self.foreign, self.foreign_models) != (
+            before.draining,
+            before.foreign,
+            before.foreign_models,
+        )
 
 
 _S = TypeVar("_S", bound=msgspec.Struct)

@@ -30,8 +30,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     max_tokens: _Tokens | None = None
     max_completion_tokens: _Tokens | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
-    provider: dict[str, Any] | None = None
-    """Who may serve it, in the words of `policy/`; not for the node's eyes."""
+    provider: msgspec.Raw = msgspec.Raw(b"")
+    """Who may serve it, in the words of `policy/`; not for the node's eyes. Empty if it is not there."""
 
     @property
     def output_limit(self) -> int | None:

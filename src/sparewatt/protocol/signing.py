@@ -6,6 +6,7 @@ sign is flat. Signatures are 65 bytes (r, s, v) with the low s, so each message 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,13 +78,24 @@ def _encode_value(field: Field) -> bytes:
 
 
 def hash_struct(name: str, fields: Sequence[Field]) -> bytes:
-    type_text = f"{name}({','.join(f'{field.type} {field.name}' for field in fields)})"
-    return keccak256(keccak256(type_text.encode()) + b"".join(_encode_value(field) for field in fields))
+    type_text = f"{name}({','.join([f'{field.type} {field.name}' for field in fields])})"
+    return keccak256(_type_hash(type_text) + b"".join([_encode_value(field) for field in fields]))
+
+
+@functools.lru_cache(maxsize=64)
+def _type_hash(type_text: str) -> bytes:
+    """The types of a program are few, and hashing them is half the work of a digest."""
+    return keccak256(type_text.encode())
+
+
+@functools.lru_cache(maxsize=64)
+def _separator(domain: Domain) -> bytes:
+    return domain.separator()
 
 
 def typed_digest(domain: Domain, name: str, fields: Sequence[Field]) -> bytes:
     """The 32 bytes that are signed (EIP-712)."""
-    return keccak256(b"\x19\x01" + domain.separator() + hash_struct(name, fields))
+    return keccak256(b"\x19\x01" + _separator(domain) + hash_struct(name, fields))
 
 
 class SigningKey:

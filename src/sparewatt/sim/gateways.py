@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparewatt.core.ids import MatchId, ModelId, NodeId
+from sparewatt.core.errors import SparewattError
+from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.limits import NEWS_APART_S, REFUSALS_MAX
+from sparewatt.core.rng import seeded
+from sparewatt.inference.admission.model import Applicant
+from sparewatt.inference.admission.rules import cost_tokens
+from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
-from sparewatt.sim.physics import NEVER, SimJob
+from sparewatt.sim.clock import VirtualClock
+from sparewatt.sim.physics import SimJob
 from sparewatt.sim.reports import Report, Reporter, node_id
-from sparewatt.sim.world import End, World
+from sparewatt.sim.world import End, Refuse, Start, World
 
 STRAIN_S = 1.0
+USERS = 64
+"""Keys that the requests come from, each in its turn."""
 
 
 class Held(NamedTuple):
@@ -40,8 +49,11 @@ class Gateways:
         self._reporter = Reporter(world)
         self._ids = [node_id(site) for site in range(len(world.machines))]
         self._held: dict[int, Held] = {}
+        self._has_news = [False] * len(self._ids)
+        self._news_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
         self.tables = [NodeTable(gateways=n) for _ in range(n)]
+        self._admissions = [self._admission(table, seed) for table in self.tables]
         for gateway, table in enumerate(self.tables):
             for site, name in enumerate(self._ids):
                 table.connect(name, self._reporter.specs(site), now_s=0.0)
@@ -50,16 +62,34 @@ class Gateways:
             world.at(heartbeat_s * (site + 1) / len(self._ids), self._beat, site)
         world.at(STRAIN_S, self._refresh)
 
+    def _admission(self, table: NodeTable, seed: int) -> Admission:
+        """Wired as in a gateway: places that come free move the line."""
+        admission = Admission(table.room, clock=VirtualClock(self._world), rng=seeded(seed))
+        table.room.on_room = admission.on_room
+        return admission
+
     # reports
 
     def _beat(self, site: int) -> None:
         """A heartbeat to every gateway."""
+        self._world.at(self._world.now_s + self._rules.heartbeat_s, self._beat, site)
+        self._tell(site, only_news=False)
+
+    def touched(self, site: int, now_s: float) -> None:
+        """Something happened on a machine: of work from elsewhere a gateway hears between heartbeats, too."""
+        if len(self.tables) > 1 and not self._has_news[site]:
+            self._has_news[site] = True
+            self._world.at(max(now_s, self._news_s[site] + NEWS_APART_S), self._tell_news, site)
+
+    def _tell_news(self, site: int) -> None:
+        self._has_news[site] = False
+        self._news_s[site] = self._world.now_s
+        self._tell(site, only_news=True)
+
+    def _tell(self, site: int, *, only_news: bool) -> None:
         now_s = self._world.now_s
-        self._world.at(now_s + self._rules.heartbeat_s, self._beat, site)
-        for gateway in range(len(self.tables)):
-            report = self._reporter.report(gateway, site, now_s)
-            if report is not None:
-                self._world.at(now_s + self._world.rtt_s(gateway, site) / 2, self._hear, gateway, site, report)
+        for gateway, report in self._reporter.tell(site, now_s, only_news=only_news):
+            self._world.at(now_s + self._world.rtt_s(gateway, site) / 2, self._hear, gateway, site, report)
 
     def _hear(self, gateway: int, site: int, report: Report) -> None:
         table, name = self.tables[gateway], self._ids[site]
@@ -75,22 +105,51 @@ class Gateways:
 
     # Chooser
 
+    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
+        def turn_away(error: SparewattError) -> None:
+            refuse(job, error.retry_after_s or 0.0)
+
+        expected = self.tables[job.gateway].typical_output_tokens(ModelId(job.model.name))
+        applicant = Applicant(
+            key_id=KeyId(f"user {job.number % USERS}"),
+            model=ModelId(job.model.name),
+            cost_tokens=cost_tokens(job.prompt_tokens, expected),
+        )
+        self._admissions[job.gateway].admit(applicant, start=lambda: start(job), refuse=turn_away)
+
     def choose(self, job: SimJob, now_s: float) -> int | None:
         table = self.tables[job.gateway]
         model = ModelId(job.model.name)
-        job.expected_output = table.typical_output_tokens(model)
-        asked = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, job.expected_output)
-        tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
-        at = Situation(now_s=now_s, rules=self._rules, tried=tried)
-        found = self._pick(asked, table, at)
+        expected = table.typical_output_tokens(model)
+        asked = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, expected)
+        found = self._pick(asked, table, self._situation(job, now_s)) or self._pick_late(asked, job, table, now_s)
         if found is None:
-            job.tried.clear()
             return None
         chosen, best = found
         step_s = None if best is None else predicted_step_s(best, asked, table.get(chosen))
         self._held[job.number] = Held(table.reserve(chosen, asked, now_s=now_s), step_s)
-        job.promised_ttft_s = NEVER if best is None else best.predicted_ttft_s
-        return int(chosen, 16)
+        site = int(chosen, 16)
+        job.promised_ttft_s = 0.0 if best is None else self._promise_s(job, site, best)
+        return site
+
+    def _situation(self, job: SimJob, now_s: float) -> Situation:
+        tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
+        return Situation(now_s=now_s, rules=self._rules, tried=tried)
+
+    def _pick_late(
+        self, asked: MatchJob, job: SimJob, table: NodeTable, now_s: float
+    ) -> tuple[NodeId, Candidate | None] | None:
+        """As in dispatch: nodes that would be late may have the job if nobody else can."""
+        if not job.late:
+            return None
+        job.tried -= job.late
+        return self._pick(asked, table, self._situation(job, now_s))
+
+    def _promise_s(self, job: SimJob, site: int, best: Candidate) -> float:
+        """As in dispatch: who was refused twice, or asks again, takes what it gets."""
+        is_asked_again = site in job.late
+        job.late.discard(site)
+        return 0.0 if is_asked_again or job.refusals >= REFUSALS_MAX else best.predicted_ttft_s
 
     def _pick(self, job: MatchJob, table: NodeTable, at: Situation) -> tuple[NodeId, Candidate | None] | None:
         """A node and what it promises; a policy that predicts nothing promises nothing."""
@@ -130,8 +189,6 @@ class Gateways:
         if steps >= STEPS_MIN:
             observed_s = job.finished_s - job.first_token_s
             table.note_speed(held.reservation.node_id, predicted_s=held.step_s * steps, observed_s=observed_s)
-
-    def touched(self, site: int, now_s: float) -> None: ...
 
     def models_changed(self, site: int, now_s: float) -> None:  # noqa: ARG002 (Chooser)
         self._reporter.models_changed(site)

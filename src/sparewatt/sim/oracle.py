@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sparewatt.sim.physics import ModelState, SimJob
 from sparewatt.sim.prices import price_table, weighted_tokens
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S
-from sparewatt.sim.world import End, World
+from sparewatt.sim.world import End, Refuse, Start, World
 
 Floats = NDArray[np.float64]
 WARM, LOADING, ON_DISK, ABSENT = 0, 1, 2, 3
@@ -91,6 +91,9 @@ class Oracle:
         self._others = others
         self._usd_weight = usd_weight
         self._price = price_table(world.scenario)
+
+    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:  # noqa: ARG002 (Chooser)
+        start(job)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
         """The cheapest site. Waiting for memory is worked out job by job, only where a site would win without it."""

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Model, Site
+from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, WARM_LEAVES_GB, Model, Site
 
 NEVER = float("inf")
-KV_WAIT_S_MAX, KV_WAIT_SHARE = 20.0, 0.35
-"""What a machine that does not know how long its answers get expects to wait for room."""
 
 
 class ModelState(Enum):
@@ -28,7 +26,7 @@ class ModelState(Enum):
 
 @dataclass(slots=True, eq=False)
 class SimJob:
-    """One request. What the trace knows about it is true; `expected_output` is what a gateway guesses."""
+    """One request. What the trace knows about it is true."""
 
     number: int
     model: Model
@@ -38,16 +36,20 @@ class SimJob:
     region: int
     gateway: int = 0
     fails: bool = False
-    expected_output: int = 0
     attempts: int = 0
     refusals: int = 0
     site: int | None = None
     tried: set[int] = field(default_factory=set)
-    promised_ttft_s: float = NEVER
+    late: set[int] = field(default_factory=set)
+    """Sites that refused because they would be late."""
+    promised_ttft_s: float = 0.0
+    """What its gateway counts on; zero if on nothing."""
     first_token_s: float | None = None
     finished_s: float | None = None
     was_warm: bool = True
     is_read: bool = False
+    is_nonsense: bool = False
+    """The answer reads like one and is worth nothing."""
     kv_bytes: float = field(init=False)
     """Room that must be free before it is admitted."""
     kv_read_bytes: float = field(init=False)
@@ -57,6 +59,12 @@ class SimJob:
         per_token = self.model.kv_bytes_per_token
         self.kv_bytes = (self.prompt_tokens + self.output_tokens) * per_token
         self.kv_read_bytes = (self.prompt_tokens + self.output_tokens / 2) * per_token
+
+    def forget_tries(self) -> None:
+        """A new request knows nothing of the one before."""
+        self.attempts = self.refusals = 0
+        self.tried.clear()
+        self.late.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,26 +190,6 @@ class Machine:
     def step_s(self) -> float:
         reads = (self._active_bytes + self.kv_read) / self.site.bandwidth
         return reads + STEP_FIXED_S + STEP_PER_JOB_S * len(self._running)
-
-    def own_ttft_s(self, job: SimJob, now_s: float) -> float:
-        """The machine's own estimate of a new job's first token. It knows its queue, but no answer's length."""
-        self.advance(now_s)
-        reading_s = (self.backlog_s() + self.prefill_s(job)) * (2.0 if self._running else 1.0)
-        return self._cold_wait_s(job.model, now_s) + self._kv_wait_s(job) + reading_s
-
-    def _cold_wait_s(self, model: Model, now_s: float) -> float:
-        state = self.states[model.number]
-        if state is ModelState.WARM:
-            return 0.0
-        under_way_s = max(0.0, self._loading[1] - now_s) if self._loading is not None else 0.0
-        return under_way_s if state is ModelState.LOADING else under_way_s + self.site.cold_load_s(model)
-
-    def _kv_wait_s(self, job: SimJob) -> float:
-        need = (job.prompt_tokens + job.expected_output) * job.model.kv_bytes_per_token
-        short = (need - (self.kv_capacity - self.kv_used - self._waiting_kv)) / max(1.0, need)
-        if short <= 0 or not self.all.jobs:
-            return 0.0
-        return min(KV_WAIT_S_MAX, KV_WAIT_SHARE * job.expected_output * self.step_s() * (1 + short))
 
     # what only the oracle may ask
 
@@ -372,8 +360,9 @@ class Machine:
                 self._active_bytes += job.model.weights_bytes
 
     def _admits(self, job: SimJob) -> bool:
-        """Room for its context; alone on the machine a job is always let in."""
-        return self.kv_used + job.kv_bytes <= self.kv_capacity or not self._users
+        """A slot, and room for its context; alone on the machine a job is always let in."""
+        has_room = self.kv_used + job.kv_bytes <= self.kv_capacity and len(self._running) < self.site.slots
+        return has_room or not self._users
 
     def _finish_prefill(self) -> None:
         job = self.prefilling
@@ -423,16 +412,22 @@ class Machine:
             if state is ModelState.WARM and number not in self._users and number not in self._waiting_models
         ]
         idle.sort(key=lambda number: self._last_used[number])
+        loaded = sum(state is not ModelState.ON_DISK for state in self.states.values())
         free = self.kv_capacity - self.kv_used - model.weights_bytes
         out: list[int] = []
-        while free < 0 and idle:
+        while free < self._spare_bytes(loaded - len(out)) and idle:
             out.append(idle.pop(0))
             free += self._models[out[-1]].weights_bytes
-        if free < 0:
+        if free < self._spare_bytes(loaded - len(out)):
             return False
         for number in out:
             self.states[number] = ModelState.ON_DISK
         return True
+
+    @staticmethod
+    def _spare_bytes(others: int) -> float:
+        """What a load must leave for contexts, by the rule of the first warm set."""
+        return WARM_LEAVES_GB * GB if others else 0.0
 
     def _finish_loading(self) -> None:
         if self._loading is None or self._loading[1] > self._now_s + 1e-9:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sparewatt.core.ids import NodeId
@@ -13,11 +13,9 @@ from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_t
 from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
 from sparewatt.sim.world import World
 
-SHARE_S = 15.0
-SHARE_STEP_S = 0.5
 COUNT_MAX = 100_000
-SLOTS = 256
 TOKENS_PER_PRICE = 1e6
+_NOTHING = NodeLoad()
 
 
 class Report(NamedTuple):
@@ -34,10 +32,12 @@ class Reporter:
 
     def __init__(self, world: World) -> None:
         self._machines = world.machines
+        self._nodes = world.nodes
         self._models = world.scenario.models
         self._price = price_table(world.scenario)
-        self._shares = [(0.0, 0.0, 0.0)] * len(world.machines)
         self._specs = [self._make_specs(machine) for machine in world.machines]
+        self._told: list[dict[int, NodeLoad]] = [{} for _ in world.machines]
+        """What each gateway was told last, by machine."""
 
     def specs(self, site: int) -> NodeSpecs:
         return self._specs[site]
@@ -50,6 +50,17 @@ class Reporter:
         machine = self._machines[site]
         return Report(self._load(machine, gateway, now_s), self._specs[site]) if machine.alive else None
 
+    def tell(self, site: int, now_s: float, *, only_news: bool) -> Iterator[tuple[int, Report]]:
+        """What a machine sends on its own account, and to which gateway."""
+        told = self._told[site]
+        for gateway in range(len(self._machines[site].shares)):
+            report = self.report(gateway, site, now_s)
+            if report is None:
+                return
+            if not only_news or report.load.is_news_after(told.get(gateway, _NOTHING)):
+                told[gateway] = report.load
+                yield gateway, report
+
     def _load(self, machine: Machine, gateway: int, now_s: float) -> NodeLoad:
         machine.advance(now_s)
         own, total = machine.shares[gateway], machine.all
@@ -60,24 +71,13 @@ class Reporter:
             foreign=min(COUNT_MAX, total.jobs - own.jobs),
             foreign_backlog_s=max(0.0, total.unread_s - own.unread_s) if is_shared else 0.0,
             foreign_kv_bytes=max(0, int(total.kv_read_bytes - own.kv_read_bytes)) if is_shared else 0,
-            foreign_active_bytes=int(
-                sum(self._models[number].weights_bytes for number in total.models if number not in own.models)
-            )
-            if is_shared
-            else 0,
+            foreign_models=self._names(total.models.keys() - own.models.keys()) if is_shared else (),
             kv_capacity_bytes=max(0, int(machine.kv_capacity)),
-            prefill_share=self._prefill_share(machine, now_s),
+            prefill_share=self._nodes[machine.site.number].reading_share(now_s),
         )
 
-    def _prefill_share(self, machine: Machine, now_s: float) -> float:
-        at_s, busy_s, share = self._shares[machine.site.number]
-        passed_s = now_s - at_s
-        if passed_s > SHARE_STEP_S:
-            fresh = (machine.busy_prefill_s - busy_s) / passed_s
-            weight = 1.0 - math.exp(-passed_s / SHARE_S)
-            share = min(1.0, max(0.0, share + weight * (fresh - share)))
-            self._shares[machine.site.number] = (now_s, machine.busy_prefill_s, share)
-        return share
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._models[number].name for number in sorted(numbers))
 
     def _make_specs(self, machine: Machine) -> NodeSpecs:
         site = machine.site
@@ -89,7 +89,7 @@ class Reporter:
             vram_bytes=int(site.gpu.vram_gb * 1e9),
             tflops=site.gpu.tflops * site.claims,
             hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
-            slots=SLOTS,
+            slots=site.slots,
             backend="sim",
             agent_version="sim",
             models=tuple(self._model_report(machine, self._models[number]) for number in machine.states),

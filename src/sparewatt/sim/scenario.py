@@ -23,6 +23,8 @@ WARM_MODELS_MAX, WARM_LEAVES_GB = 3, 4.0
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
+SLOTS = 256
+"""Answers that a server writes together at most; memory is the narrower bound."""
 LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
 
 
@@ -67,7 +69,10 @@ class Site:
     """How many times its real card it says it is."""
     is_garbage: bool = False
     """Answers fast and worthlessly."""
+    is_babbling: bool = False
+    """Of those, one whose answers are not even well formed."""
     fail_share: float = 0.0
+    slots: int = SLOTS
 
     @property
     def usable_bytes(self) -> float:
@@ -135,7 +140,8 @@ def _liar(site: Site) -> Site:
 
 
 def _cheater(site: Site) -> Site:
-    return replace(site, is_garbage=True, speed=site.speed * GARBAGE_SPEED)
+    """One half sends what is no answer at all, the other half well-formed nonsense."""
+    return replace(site, is_garbage=True, is_babbling=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
 
 
 def _flaky(site: Site) -> Site:

@@ -52,12 +52,14 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(jobs: Sequence[SimJob]) -> Outcome:
-    def waited(end_s: float | None, start_s: float, most_s: float) -> float:
-        return most_s if end_s is None else min(most_s, end_s - start_s)
+    """Nonsense is paid for, and to the user it is as good as no answer."""
+
+    def waited(job: SimJob, end_s: float | None, most_s: float) -> float:
+        return most_s if end_s is None or job.is_nonsense else min(most_s, end_s - job.arrived_s)
 
     return Outcome(
-        np.array([waited(job.first_token_s, job.arrived_s, FIRST_TOKEN_TIMEOUT_S) for job in jobs]),
-        np.array([waited(job.finished_s, job.arrived_s, TIMEOUT_S) for job in jobs]),
+        np.array([waited(job, job.first_token_s, FIRST_TOKEN_TIMEOUT_S) for job in jobs]),
+        np.array([waited(job, job.finished_s, TIMEOUT_S) for job in jobs]),
         np.array([job.was_warm for job in jobs]),
         np.array([-1 if job.finished_s is None or job.site is None else job.site for job in jobs]),
     )

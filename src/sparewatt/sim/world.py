@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from sparewatt.core.limits import REFUSALS_MAX
-from sparewatt.core.refusal import would_refuse
+from sparewatt.core.limits import ATTEMPTS_MAX
+from sparewatt.inference.dispatch.reply import StreamReply
+from sparewatt.inference.dispatch.run import RETRY_AFTER_S
+from sparewatt.sim.node import SimNode
 from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob
 from sparewatt.sim.scenario import MTTR_S, Scenario
 
@@ -18,9 +20,10 @@ NOTICE_LOST_S = 5.0
 """A machine that vanishes in the middle of an answer is noticed this much later."""
 NOTICE_DEAD_S = 2.0
 """Sending to a machine that is gone is noticed this much later."""
-ATTEMPTS_MAX = 5
 GIVE_UP_S = 300.0
-TRY_AGAIN_S = 1.0
+"""A client that is told to come back does so for this long."""
+BABBLE = b"data: lorem ipsum\n\n"
+"""What a node sends whose answers are no answers at all."""
 
 
 class End(Enum):
@@ -31,8 +34,16 @@ class End(Enum):
     REFUSED = "refused"
 
 
+Start = Callable[[SimJob], None]
+Refuse = Callable[[SimJob, float], None]
+"""Told no, and after how many seconds to come back."""
+
+
 class Chooser(Protocol):
     """A policy with everything it may know. The oracle's knows the world itself."""
+
+    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
+        """Call one of the two, now or later, once."""
 
     def choose(self, job: SimJob, now_s: float) -> int | None: ...
 
@@ -61,6 +72,7 @@ class World:
         tell = Callbacks(self._first_token, self._finished, self._models_changed)
         gateways = len(gateway_regions)
         self.machines = [Machine(site, scenario.models, tell, gateways=gateways) for site in scenario.sites]
+        self.nodes = [SimNode(machine) for machine in self.machines]
         self.deaths_s = [NEVER] * len(self.machines)
         self.gateway_regions = tuple(gateway_regions)
         self._rtt_s = [
@@ -96,7 +108,11 @@ class World:
         self.chooser = chooser
         self.open_jobs = len(jobs)
         for job in jobs:
-            self.at(job.arrived_s, self.dispatch, job)
+            self.at(job.arrived_s, self.ask, job)
+        self.go_on(until_s=until_s, progress=progress)
+
+    def go_on(self, *, until_s: float, progress: Callable[[float], None] | None = None) -> None:
+        """Let what is due happen, in order."""
         events, pop, told_s = self._events, heapq.heappop, 0.0
         while self.open_jobs and events and events[0][0] <= until_s:
             self.now_s, _, what, args = pop(events)
@@ -110,13 +126,26 @@ class World:
 
     # jobs
 
+    def ask(self, job: SimJob) -> None:
+        """A client asks its gateway, for the first time or once more."""
+        job.forget_tries()
+        self._chooser.admit(job, start=self.dispatch, refuse=self._come_back)
+
+    def _come_back(self, job: SimJob, after_s: float) -> None:
+        """The client was told no. It tries again when it was told to, for as long as a client has patience."""
+        self.outcomes["turned_away"] += 1
+        if self.now_s + after_s - job.arrived_s > GIVE_UP_S:
+            self.open_jobs -= 1
+        else:
+            self.at(self.now_s + after_s, self.ask, job)
+
     def dispatch(self, job: SimJob) -> None:
-        if self.now_s - job.arrived_s > GIVE_UP_S or job.attempts >= ATTEMPTS_MAX:
+        if job.attempts >= ATTEMPTS_MAX:
             self.open_jobs -= 1
             return
         site = self._chooser.choose(job, self.now_s)
         if site is None:
-            self.at(self.now_s + TRY_AGAIN_S, self.dispatch, job)
+            self._come_back(job, RETRY_AFTER_S)
             return
         job.site = site
         job.attempts += 1
@@ -130,35 +159,36 @@ class World:
         self._chooser.arrived(job, site)
         if not machine.alive:
             self.at(self.now_s + NOTICE_DEAD_S, self._lost, job)
-        elif self._refuses(machine, job):
+        elif self.nodes[site].refuses(job, self.now_s):
             job.refusals += 1
             job.attempts -= 1
+            job.late.add(site)
             self.outcomes["refused"] += 1
             report = self._chooser.report(job.gateway, site, self.now_s)
             self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._refused, job, report)
         else:
             self.outcomes["accepted"] += 1
+            self.nodes[site].begin(job, self.now_s)
             machine.accept(job, self.now_s)
             self._touch(site)
-
-    def _refuses(self, machine: Machine, job: SimJob) -> bool:
-        """The rule of the product's node, on what this machine knows about itself."""
-        if job.promised_ttft_s == NEVER or job.refusals >= REFUSALS_MAX:
-            return False
-        own_s = machine.own_ttft_s(job, self.now_s)
-        return would_refuse(own_ttft_s=own_s, promised_ttft_s=job.promised_ttft_s)
 
     def _refused(self, job: SimJob, report: Any) -> None:
         self._chooser.over(job, self.now_s, end=End.REFUSED, report=report)
         self.dispatch(job)
 
     def _lost(self, job: SimJob) -> None:
+        """Nothing was said yet: the gateway tries another node. In the middle of an answer only the client can."""
+        was_answering = job.first_token_s is not None
         self._chooser.over(job, self.now_s, end=End.FAILED, report=None)
-        self.dispatch(job)
+        if was_answering:
+            self._come_back(job, 0.0)
+        else:
+            self.dispatch(job)
 
     def _first_token(self, job: SimJob, now_s: float) -> None:
         site = job.site or 0
-        if job.fails or self._is_broken(job, site):
+        self.nodes[site].first_token(job, now_s)
+        if job.fails or self._is_broken(job, site) or self._is_babble(site):
             job.fails = False
             self.at(now_s, self._fail, job, site)
             return
@@ -170,11 +200,17 @@ class World:
         share = self.scenario.sites[site].fail_share
         return share > 0 and random.Random(f"flaky {self._seed} {job.number} {site}").random() < share
 
+    def _is_babble(self, site: int) -> bool:
+        """Whether the product's reader of replies gives up on what this node sends."""
+        babbles = self.scenario.sites[site].is_babbling
+        return babbles and StreamReply(wants_usage=False).feed(BABBLE).broken is not None
+
     def _fail(self, job: SimJob, site: int) -> None:
         """The job breaks by itself at its first token, unless its machine broke at the same moment."""
         if not self.machines[site].alive:
             return
         self.machines[site].remove(job, self.now_s)
+        self.nodes[site].over(job, self.now_s)
         self.outcomes["failed"] += 1
         self._touch(site)
         self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._lost, job)
@@ -182,6 +218,8 @@ class World:
     def _finished(self, job: SimJob, now_s: float) -> None:
         site = job.site or 0
         self.outcomes["finished"] += 1
+        self.nodes[site].over(job, now_s)
+        job.is_nonsense = self.scenario.sites[site].is_garbage
         job.finished_s = now_s + self._rtt_s[job.gateway][site] / 2
         self.at(job.finished_s, self._done, job, self._chooser.report(job.gateway, site, now_s))
 
@@ -216,6 +254,7 @@ class World:
         for job in self.machines[site].die(self.now_s):
             self.outcomes["lost"] += 1
             self.at(self.now_s + NOTICE_LOST_S, self._lost, job)
+        self.nodes[site].restart()
         self._touch(site)
         self.at(self.now_s + self._rng.expovariate(1 / MTTR_S), self._revive, site)
 

@@ -217,7 +217,7 @@ def test_whatever_the_order_of_releases_nothing_is_left_to_the_last_bit(seed: in
     row = row_of(table)
     assert (row.own_jobs, row.own_backlog_s, row.own_kv_bytes, row.own_active) == (0, 0.0, 0.0, {})
     assert table.strain_of(MODEL) == 0.0
-    assert row.own_active_bytes == 0
+    assert row.active_bytes == 0
     assert columns_of(table)[Field.STEP_S] == idle_step_s(0)
 
 
@@ -251,6 +251,32 @@ def test_weights_of_another_model_at_work_are_read_in_every_step() -> None:
     assert columns_of(table)[Field.STEP_S] == pytest.approx(idle_step_s(1) + read_bytes / BANDWIDTH)
     own_step_s = columns_of(table, model="another")[Field.STEP_S]
     assert own_step_s == pytest.approx(idle_step_s(1) + (context_bytes + 5) / (3 * GIB * 50.0))
+
+
+def test_a_model_that_strangers_use_reads_no_weights_of_its_own() -> None:
+    table = NodeTable()
+    table.connect(ONE, some_specs(a_model(), a_model(id="another", weights_bytes=3 * GIB)), now_s=NOW_S)
+    table.set_load(ONE, NodeLoad(foreign=1, foreign_models=("another", "unheard-of")), now_s=NOW_S)
+
+    def step_s(model: str = MODEL) -> float:
+        return float(columns_of(table, model=model)[Field.STEP_S])
+
+    assert step_s() == pytest.approx(idle_step_s(1) + 3 * GIB / BANDWIDTH)
+    assert step_s("another") == pytest.approx(idle_step_s(1))
+    held = table.reserve(ONE, a_job(model=ModelId("another")), now_s=NOW_S)
+    both = idle_step_s(2) + (3 * GIB + 600 * 100_000) / BANDWIDTH  # its weights once, whoever uses it
+    assert step_s() == pytest.approx(both)
+    table.release(held)
+    assert step_s() == pytest.approx(idle_step_s(1) + 3 * GIB / BANDWIDTH)
+    table.set_load(ONE, NodeLoad(), now_s=NOW_S)
+    assert step_s() == idle_step_s(0)
+
+
+def test_no_more_context_is_read_in_a_step_than_fits_into_memory() -> None:
+    table = a_table(1)
+    table.set_load(ONE, NodeLoad(foreign_kv_bytes=7 * GIB, kv_capacity_bytes=5 * GIB), now_s=NOW_S)
+    assert columns_of(table)[Field.KV_FREE_BYTES] == -2 * GIB
+    assert columns_of(table)[Field.STEP_S] == pytest.approx(idle_step_s(0) + 5 * GIB / BANDWIDTH)
 
 
 # reports

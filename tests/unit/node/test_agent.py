@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -178,6 +179,20 @@ async def test_what_changes_is_reported_without_waiting_for_a_heartbeat(gateway:
         await node.rig.inventory.refresh()
         await until(lambda: len(gateway.heard(Op.SPECS)) > 1)
         assert decode_message(gateway.heard(Op.SPECS)[-1].payload, NodeSpecs).models == ()
+
+
+async def test_work_from_elsewhere_is_told_without_waiting_for_a_heartbeat(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "HEARTBEAT_S", 60.0)
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.heard(Op.SPECS) and gateway.heard(Op.LOAD))
+        await node.rig.inventory.refresh()  # nothing new: nothing told
+        await node.rig.fault("stall_after_tokens", after_tokens=1)
+        async with node.rig.session.post(f"{node.rig.url}/v1/chat/completions", data=chat_body()):
+            await node.rig.inventory.refresh()
+            await until(lambda: len(gateway.heard(Op.LOAD)) > 1)
+    assert [decode_message(frame.payload, NodeLoad).foreign for frame in gateway.heard(Op.LOAD)] == [0, 1]
 
 
 async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.node.backends.model import BackendModel
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.hardware import GB, cpu_tflops, detect_hardware
-from sparewatt.protocol.node import checked
+from sparewatt.protocol.node import Speed, checked
 from sparewatt.testing import Settings
 from sparewatt.testing.clock import ManualClock
-from tests.unit.node.rig import MODEL, Rig, node_settings, rigged
+from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
 from tests.waiting import turns
 
 
@@ -75,6 +75,55 @@ async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_o
         assert rig.inventory.specs.models[0].measured is not None
 
 
+async def test_an_idle_node_measures_again_and_keeps_the_better_figure(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with rigged(tmp_path, clock=clock) as rig:
+        await rig.inventory.refresh()
+        crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
+        key = rig.inventory._key(rig.inventory._models[0])
+        rig.inventory._measured.put(key, crowded)
+        await rig.inventory.refresh()
+        assert rig.inventory.specs.models[0].measured == crowded
+        clock.advance(61)
+        await rig.inventory.refresh()
+        better = rig.inventory.specs.models[0].measured
+        assert better is not None
+        assert better.decode_tps > 1.0
+        rig.inventory._measured.put(key, Speed(prefill_tps=1e7, decode_tps=1e7))
+        clock.advance(601)
+        await rig.inventory.refresh()
+        assert rig.inventory._measured.get(key) == Speed(prefill_tps=1e7, decode_tps=1e7)
+
+
+@pytest.mark.parametrize("busy_with", ["mine", "strangers"])
+async def test_a_busy_node_does_not_measure_again(tmp_path: Path, busy_with: str) -> None:
+    clock = ManualClock()
+    async with rigged(tmp_path, clock=clock) as rig:
+        await rig.inventory.refresh()
+        crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
+        rig.inventory._measured.put(rig.inventory._key(rig.inventory._models[0]), crowded)
+        await rig.inventory.refresh()
+        clock.advance(61)
+        await rig.fault("stall_after_tokens", after_tokens=1)
+        async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
+            if busy_with == "mine":
+                rig.inventory.count_mine = lambda: 1
+            await rig.inventory.refresh()
+        assert rig.inventory.specs.models[0].measured == crowded
+
+
+async def test_checks_of_a_figure_come_to_an_end(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with rigged(tmp_path, clock=clock) as rig:
+        await rig.inventory.refresh()
+        asked = list[int]()
+        for _ in range(6):
+            clock.advance(4000)
+            await rig.inventory.refresh()
+            asked.append((await rig.stats())["started"])
+    assert asked[0] < asked[3] == asked[-1]
+
+
 async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
     engine = Settings(models=("two words", "good", "m" * 300))
     async with rigged(tmp_path, engine=engine) as rig:
@@ -127,7 +176,7 @@ async def test_absurd_speeds_make_no_absurd_report(tmp_path: Path) -> None:
     huge = BackendModel(MODEL, "warm", 8192, None, 1 << 49, 1 << 20, parameters=10**15)
     async with rigged(tmp_path) as rig:
         rig.inventory._models = [huge]
-        await rig.inventory._measure_if_new(huge)
+        await rig.inventory._measure_if_due(huge)
         assert checked(rig.inventory.specs) == rig.inventory.specs
 
 

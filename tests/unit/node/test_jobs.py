@@ -404,6 +404,6 @@ async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(ri
 async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=3)
     await occupy(rig, 1)
-    await until(lambda: all(turn.first_token_s is not None for turn in rig.jobs._turns.values()))
+    await until(lambda: all(turn.first_token_s is not None for turn in rig.jobs._outlook.turns.values()))
     rig.jobs.give_up_waiting("the model server does not answer")
     assert rig.jobs.count() == 1

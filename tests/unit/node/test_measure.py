@@ -12,7 +12,16 @@ from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.node import measure as measure_module
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendReply, BackendUnreachable
-from sparewatt.node.measure import PAIR_TOKENS, READ_WORDS, WRITE_TOKENS, MeasuredFile, _Run, measure, step_per_job_s
+from sparewatt.node.measure import (
+    PAIR_TOKENS,
+    READ_WORDS,
+    WRITE_TOKENS,
+    MeasuredFile,
+    _Run,
+    faster_of,
+    measure,
+    step_per_job_s,
+)
 from sparewatt.protocol.node import Speed, checked
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.clock import ManualClock
@@ -235,3 +244,15 @@ def test_a_disk_that_cannot_be_written_costs_no_more_than_the_memory_of_it(tmp_p
     kept = MeasuredFile(tmp_path / "absent" / "m.json")
     kept.put("x", SPEED)
     assert kept.get("x") == SPEED
+
+
+# which of two measurements
+
+
+@pytest.mark.parametrize(
+    ("decode", "prefill", "is_better"),
+    [(200, 1000, True), (100, 2000, True), (104, 1000, False), (50, 9000, False), (98, 1100, True), (100, 1000, False)],
+)
+def test_of_two_measurements_the_clearly_faster_one_counts(decode: float, prefill: float, *, is_better: bool) -> None:
+    before, now = Speed(prefill_tps=1000, decode_tps=100), Speed(prefill_tps=prefill, decode_tps=decode)
+    assert faster_of(before, now) is (now if is_better else before)

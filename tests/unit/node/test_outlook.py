@@ -5,22 +5,30 @@ import pytest
 from sparewatt.inference.matcher.entries import Field
 from sparewatt.inference.matcher.formula import reading
 from sparewatt.inference.matcher.question import Question
-from sparewatt.node.outlook import ReadingShare, Turn, Writing, first_token_s, reading_s
+from sparewatt.node.outlook import House, Outlook, ReadingShare, Turn, Writing, first_token_s, reading_s
 from sparewatt.protocol.node import Speed
 from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
 
 NOW_S = 100.0
+ROOMY = House(4)
 SPEED = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.8)
 
 
-def a_turn(*, prompt_s: float = 1.0, writing_s: float = 10.0, ago_s: float = 0.0, spoke_s: float | None = None) -> Turn:
+def a_turn(
+    *,
+    prompt_s: float = 1.0,
+    writing_s: float = 10.0,
+    ago_s: float = 0.0,
+    spoke_s: float | None = None,
+    kv_bytes: float = 0.0,
+) -> Turn:
     """A job that came `ago_s` before now and, if so, said its first token `spoke_s` before now."""
     first_s = None if spoke_s is None else NOW_S - spoke_s
-    return Turn(prompt_s, writing_s, NOW_S - ago_s, first_s)
+    return Turn(prompt_s, writing_s, NOW_S - ago_s, first_s, kv_bytes)
 
 
-def expected(*turns: Turn, slots: int = 4, foreign: int = 0) -> float:
-    return first_token_s(1.0, a_turn(), turns, slots=slots, foreign=foreign)
+def expected(*turns: Turn, slots: int = 4, foreign: int = 0, kv_bytes: int | None = None) -> float:
+    return first_token_s(1.0, a_turn(kv_bytes=10), turns, House(slots, foreign, kv_bytes))
 
 
 def test_an_idle_node_reads_the_prompt_and_speaks() -> None:
@@ -59,6 +67,68 @@ def test_strangers_take_slots_too() -> None:
 def test_more_work_never_means_less_waiting() -> None:
     waits = [expected(*[a_turn(spoke_s=1)] * n, slots=3) for n in range(12)]
     assert waits == sorted(waits)
+
+
+def test_a_context_that_does_not_fit_waits_until_enough_answers_have_ended() -> None:
+    running = [a_turn(spoke_s=2, kv_bytes=20), a_turn(spoke_s=7, kv_bytes=5)]
+    assert expected(*running, kv_bytes=35) == expected(*running) == 2.0
+    assert expected(*running, kv_bytes=30) == (10 - 7) + 2
+    assert expected(*running, kv_bytes=25) == (10 - 2) + 2
+
+
+def test_alone_on_the_node_a_context_is_let_in_however_large() -> None:
+    assert expected(kv_bytes=1) == 1.0
+
+
+# the decision
+
+
+def decided(outlook: Outlook, *, promised_s: float = 1.0, house: House = ROOMY, now_s: float = NOW_S) -> float | None:
+    outlook.house = house
+    return outlook.too_late_s(a_model(measured=SPEED), 130, promised_s=promised_s, now_s=now_s)
+
+
+def test_a_job_that_would_come_much_later_than_promised_is_refused() -> None:
+    outlook = Outlook()
+    assert decided(outlook) is None
+    outlook.begin("one", a_model(measured=SPEED), 300, now_s=NOW_S)
+    assert decided(outlook) == pytest.approx(2 * (3.0 + 1.8))
+    assert decided(outlook, promised_s=0.0) is None
+    assert decided(outlook, promised_s=9.0) is None
+    outlook.over("one", now_s=NOW_S)
+    assert decided(outlook) is None
+
+
+def test_a_job_is_refused_where_its_context_would_wait_for_memory() -> None:
+    outlook = Outlook()
+    model = a_model(measured=SPEED)
+    outlook.begin("one", model, 100, now_s=NOW_S)
+    outlook.first_token("one", now_s=NOW_S)
+    tight = House(4, kv_bytes=600 * model.kv_bytes_per_token)
+    assert decided(outlook, promised_s=4.0) is None
+    assert decided(outlook, promised_s=4.0, house=tight) == pytest.approx(25.6 + 2 * 1.8)
+
+
+def test_a_job_that_never_spoke_teaches_nothing_about_writing_and_reading_ends_with_it() -> None:
+    outlook = Outlook()
+    outlook.begin("one", a_model(measured=SPEED), 100, now_s=0.0)
+    assert outlook.reading_share(100.0) == 1.0
+    outlook.over("one", now_s=100.0)
+    outlook.over("one", now_s=100.0)  # once is enough
+    assert outlook.reading_share(200.0) == 0.0
+    outlook.begin("two", a_model(measured=SPEED), 100, now_s=200.0)
+    assert outlook.turns["two"].writing_s == 25.6
+
+
+def test_a_prompt_that_waits_for_its_place_is_not_being_read() -> None:
+    model = a_model(measured=SPEED)
+    outlook = Outlook(House(4, kv_bytes=500 * model.kv_bytes_per_token))
+    outlook.begin("one", model, 100, now_s=0.0)
+    outlook.first_token("one", now_s=0.0)
+    outlook.begin("waits for memory", model, 100, now_s=0.0)
+    assert outlook.reading_share(100.0) == 0.0
+    outlook.over("one", now_s=100.0)
+    assert outlook.reading_share(200.0) == 1.0
 
 
 # the same figures at both ends

@@ -32,7 +32,7 @@ class Heard:
         )
 
 
-def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU) -> Site:
+def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, slots: int = 256) -> Site:
     return Site(
         number=0,
         gpu=gpu,
@@ -43,6 +43,7 @@ def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU) -> Site:
         cold_load_spread=1.0,
         warm=warm,
         mtbf_s=1e12,
+        slots=slots,
     )
 
 
@@ -67,8 +68,8 @@ def heard() -> Heard:
 
 @pytest.fixture
 def make_machine(heard: Heard) -> Callable[..., Machine]:
-    def make(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, gateways: int = 1) -> Machine:
-        site = make_site(warm=warm, gpu=gpu)
+    def make(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, gateways: int = 1, slots: int = 256) -> Machine:
+        site = make_site(warm=warm, gpu=gpu, slots=slots)
         return Machine(site, (SMALL, LARGE, THIRD), heard.callbacks(), gateways=gateways)
 
     return make

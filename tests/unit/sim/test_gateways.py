@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparewatt.core.limits import LINK_JOBS_MAX, NEWS_APART_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.sim.gateways import Gateways
@@ -9,6 +10,12 @@ from sparewatt.sim.physics import SimJob
 from sparewatt.sim.scenario import Faults
 from sparewatt.sim.study import Case, Question, make_case, make_chooser, nearest_gateways
 from sparewatt.sim.world import World
+
+
+def ring_all(world: World, *, until_s: float) -> None:
+    """Let the world's time pass, without jobs of its own."""
+    world.open_jobs = 1
+    world.go_on(until_s=until_s)
 
 
 class Forbidden:
@@ -74,10 +81,10 @@ def test_own_jobs_are_not_counted_twice() -> None:
     mine, theirs = gateways.report(2, site, 0.0), gateways.report(3, site, 0.0)
     assert mine is not None
     assert theirs is not None
-    assert (mine.load.foreign, mine.load.foreign_backlog_s, mine.load.foreign_active_bytes) == (0, 0.0, 0)
+    assert (mine.load.foreign, mine.load.foreign_backlog_s, mine.load.foreign_models) == (0, 0.0, ())
     assert theirs.load.foreign == 1
     assert theirs.load.foreign_backlog_s > 0
-    assert theirs.load.foreign_active_bytes == int(job.model.weights_bytes)
+    assert theirs.load.foreign_models == (job.model.name,)
 
 
 def test_a_dead_machine_reports_nothing() -> None:
@@ -113,3 +120,55 @@ def test_a_node_refuses_beyond_one_and_a_half_times_the_promise_and_slack(
     own_s: float, promised_s: float, *, refuses: bool
 ) -> None:
     assert would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) is refuses
+
+
+def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
+    case = make()
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.chooser = gateways
+    job, started, refused = case.jobs()[0], list[int](), list[float]()
+    room = gateways.tables[0].room
+    for row in gateways.tables[0]:
+        row.own_jobs += LINK_JOBS_MAX
+        room.note(row)
+    gateways.admit(job, start=lambda job: started.append(job.number), refuse=lambda _, after_s: refused.append(after_s))
+    assert (started, refused) == ([], [])
+    row = next(row for row in gateways.tables[0] if job.model.name in row.models)
+    row.own_jobs = 0
+    room.note(row)
+    assert started == []  # it moves in a turn of its own
+    ring_all(world, until_s=1.0)
+    assert (started, refused) == ([job.number], [])
+
+
+def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None:
+    case = make()
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.chooser = gateways
+    for row in gateways.tables[0]:
+        row.own_jobs += LINK_JOBS_MAX
+        gateways.tables[0].room.note(row)
+    refused = list[float]()
+    gateways.admit(case.jobs()[0], start=lambda _: None, refuse=lambda _, after_s: refused.append(after_s))
+    ring_all(world, until_s=WAITING_S_MAX - 1)
+    assert refused == []
+    ring_all(world, until_s=WAITING_S_MAX + 1)
+    assert [after_s > 0 for after_s in refused] == [True]
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_gateway_hears_of_other_gateways_jobs_before_the_next_heartbeat_and_not_of_its_own(sender: int) -> None:
+    case = make(gateways=2)
+    world = case.world()
+    gateways = Gateways(world, BALANCED, heartbeat_s=500.0, seed=1)
+    world.chooser = gateways
+    job = case.jobs()[0]
+    job.gateway = sender
+    site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
+    world.machines[site].accept(job, 0.0)
+    gateways.touched(site, 0.0)
+    ring_all(world, until_s=2 * NEWS_APART_S)
+    rows = [table.get(gateways._ids[site]) for table in gateways.tables]
+    assert [row.load.foreign for row in rows if row is not None] == [int(sender != 0), int(sender != 1)]

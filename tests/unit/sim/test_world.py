@@ -76,6 +76,23 @@ def test_the_oracle_avoids_garbage_and_others_do_not_know() -> None:
     assert run_policy(make(faults=faults), "balanced").numbers.garbage > 0.0
 
 
+def test_answers_that_are_none_fail_the_attempt_and_their_nodes_are_avoided() -> None:
+    run = run_policy(make(faults=Faults(garbage=0.5), duration_s=30.0), "balanced")
+    babbling = {site.number for site in run.world.scenario.sites if site.is_babbling}
+    assert babbling
+    assert run.world.outcomes["failed"] >= len(babbling) / 2
+    assert not any(job.site in babbling for job in run.jobs if job.finished_s is not None)
+
+
+def test_nonsense_passes_and_counts_as_no_answer() -> None:
+    case = make(faults=Faults(garbage=0.5))
+    numbers, honest = run_policy(case, "balanced").numbers, run_policy(make(), "balanced").numbers
+    assert numbers.garbage > 0.0
+    assert numbers.failed >= numbers.garbage
+    assert numbers.slo <= 1.0 - numbers.garbage
+    assert numbers.e2e_mean >= honest.e2e_mean + 250.0 * numbers.garbage
+
+
 def test_faults_change_nothing_else_about_the_fleet() -> None:
     honest, spoilt = make().scenario.sites, make(faults=Faults(liars=0.5)).scenario.sites
     assert sum(site.claims > 1 for site in spoilt) == 12

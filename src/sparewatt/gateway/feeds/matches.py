@@ -20,6 +20,7 @@ from sparewatt.core.limits import (
 )
 from sparewatt.gateway.http import authenticate, json_reply, read_json
 from sparewatt.gateway.openai.chat import policy_named, route_of
+from sparewatt.gateway.openai.paying import gate_for, price_of
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -39,7 +40,7 @@ class MatchQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_tokens: _Tokens = 500
     max_tokens: _Tokens | None = None
     policy: str | None = None
-    provider: dict[str, Any] | None = None
+    provider: msgspec.Raw = msgspec.Raw(b"")
     """Who may serve it, in the words of `policy/`."""
 
 
@@ -59,7 +60,8 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
         prompt_tokens_floor=asked.prompt_tokens,
         preference=routing.preference,
     )
-    gate = services.eligibility.gate(routing.policy, model)
+    price = price_of(routing.policy, model, services)
+    gate = gate_for(routing, model, price=price, payer=None, services=services)
     policy = policy_named(asked.policy or services.settings.policy)
     decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
     answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
@@ -13,7 +13,7 @@ from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, Spar
 from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import admit_rate, error_headers, error_reply, identify, json_reply, read_body
-from sparewatt.gateway.openai.paying import drop_tab, limit_headers, open_tab
+from sparewatt.gateway.openai.paying import drop_tab, gate_for, limit_headers, open_tab, price_of
 from sparewatt.gateway.openai.routing import Routing, route
 from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services, services_of
@@ -47,11 +47,12 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     chat = parse_chat(body)
     routing = route_of(chat.model, chat.provider, request=request, who=who, services=services)
     match = make_match(chat, routing, services=services)
-    admit_rate(request, who, tokens=match.prompt_tokens + match.output_tokens)
-    tab = await open_tab(match, chat, routing.policy, who=who, services=services)
+    admit_rate(request, tokens=match.prompt_tokens + match.output_tokens)
+    price = price_of(routing.policy, match.model, services)
+    tab = await open_tab(match, chat, price, who=who, services=services)
     try:
         payer = who.account_id if tab is not None and tab.spends_promo else None
-        gate = services.eligibility.gate(routing.policy, match.model, payer=payer)
+        gate = gate_for(routing, match.model, price=price, payer=payer, services=services)
         job = make_job(chat, match, routing, body, key_id=who.key_id, tab=tab, gate=gate)
         errand = Errand(job, policy=policy, priority=priority, tab=tab, services=services)
     except BaseException:
@@ -137,16 +138,14 @@ def policy_named(name: str) -> Policy:
         ) from None
 
 
-def route_of(
-    model: str, provider: dict[str, Any] | None, *, request: web.Request, who: Principal, services: Services
-) -> Routing:
+def route_of(model: str, provider: msgspec.Raw, *, request: web.Request, who: Principal, services: Services) -> Routing:
     return route(
         model,
         header=request.headers.get(HEADER),
-        provider=provider,
+        provider=bytes(provider),
         who=who,
         network=services.network_policy,
-        is_model=services.table.entries(model) is not None,
+        is_model=lambda name: services.table.entries(name) is not None,
     )
 
 
@@ -176,7 +175,7 @@ def make_job(
 ) -> Job:
     streams = bool(chat.stream)
     limit = tab.output_limit if tab is not None and tab.was_limited else None
-    model = routing.model if routing.model != chat.model or chat.provider is not None else None
+    model = routing.model if routing.model != chat.model or bytes(chat.provider) else None
     return Job(
         match=match,
         key_id=key_id,

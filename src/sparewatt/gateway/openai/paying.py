@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from sparewatt.accounts.principal import Principal
+from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.money import Nano
+from sparewatt.gateway.openai.routing import Routing
 from sparewatt.gateway.services import Services
+from sparewatt.inference.eligibility import Gate
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.service import Order, Payer, RunningTab
 from sparewatt.ledger.budgets import KeyBudget
 from sparewatt.ledger.model import TokenPrice
-from sparewatt.policy.model import Policy
+from sparewatt.policy.model import Policy, Prices
 from sparewatt.protocol.openai import ChatRequest
 
 LIMIT_HEADER = "x-sparewatt-output-limit"
 
 
 async def open_tab(
-    match: MatchJob, chat: ChatRequest, policy: Policy, *, who: Principal, services: Services
+    match: MatchJob, chat: ChatRequest, price: TokenPrice | None, *, who: Principal, services: Services
 ) -> RunningTab | None:
     """Hold what the answer may cost; None on a network without books. Raises what a client should hear."""
-    if services.accounting is None:
+    if services.accounting is None or price is None:
         return None
     order = Order(
         id=match.id,
@@ -28,9 +31,34 @@ async def open_tab(
         answers=chat.n or 1,
         output_limit=chat.output_limit,
         stream=bool(chat.stream),
-        price=price_cap(policy, services.prices.of(match.model)),
+        price=price,
     )
     return await services.accounting.metering.open(payer_of(who), order)
+
+
+def price_of(policy: Policy, model: ModelId, services: Services) -> TokenPrice | None:
+    """What a request can cost at most, per million tokens; None on a network without books."""
+    return price_cap(policy, services.prices.of(model)) if services.accounting is not None else None
+
+
+def gate_for(
+    routing: Routing, model: ModelId, *, price: TokenPrice | None, payer: AccountId | None, services: Services
+) -> Gate | None:
+    """Who may serve it: whom its policy allows, whoever asks no more than what is held, and not its payer's own."""
+    usual = usual_of(routing.policy, price) if price is not None else None
+    return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual)
+
+
+def usual_of(policy: Policy, price: TokenPrice) -> Prices | None:
+    """The part of a price that the policy does not name itself; None if it names all."""
+    asked = policy.max_price
+    if asked is None:
+        return Prices(price.prompt, price.completion)
+    if asked.prompt is not None and asked.completion is not None:
+        return None
+    return Prices(
+        price.prompt if asked.prompt is None else None, price.completion if asked.completion is None else None
+    )
 
 
 def price_cap(policy: Policy, usual: TokenPrice) -> TokenPrice:

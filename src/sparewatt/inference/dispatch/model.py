@@ -63,7 +63,7 @@ class Gate(Protocol):
         ...
 
     def admits(self, node_id: NodeId) -> bool:
-        """Judged anew, by what is known right now."""
+        """Judged anew, by what is known right now. Who is refused is not among the stages afterwards."""
         ...
 
 

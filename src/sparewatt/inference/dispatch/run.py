@@ -182,6 +182,19 @@ class JobRun:
         else:
             self._try(best)
 
+    def _look_again(self) -> None:
+        """Whoever was chosen has changed since the policy last looked: choose by what is known now."""
+        decision = self._match()
+        if not self.record.attempts:
+            self.record.decision = decision
+        best = decision.best or self._best_of_late()
+        if best is not None:
+            self._try(best)
+        elif self.record.attempts:
+            self._fail(self._exhausted_error())
+        else:
+            self._fail(no_match_error(decision, self._table, self.job.gate))
+
     def _best_of_late(self) -> Candidate | None:
         """Nobody is left but nodes that would be later than promised: late is better than never, once."""
         if not self._late:
@@ -191,8 +204,8 @@ class JobRun:
 
     def _try(self, candidate: Candidate) -> None:
         if self.job.gate is not None and not self.job.gate.admits(candidate.node_id):
-            self._tried.add(candidate.node_id)  # it has changed since the policy last looked at it
-            self._next()
+            self._tried.add(candidate.node_id)
+            self._look_again()
             return
         promised_s = self._promise_s(candidate)
         self._tried.add(candidate.node_id)
@@ -337,7 +350,8 @@ def match_through(
         return match(job, table, at, policy=policy, seed=seed)
     own = gate.own_nodes()
     for allowed in gate.stages():
-        decision = match(job, table, replace(at, allowed=allowed, own=own), policy=policy, seed=seed)
+        seen = at if allowed is None and not own else replace(at, allowed=allowed, own=own)
+        decision = match(job, table, seen, policy=policy, seed=seed)
         if decision.ranked:
             break
     return decision

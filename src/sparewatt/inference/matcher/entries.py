@@ -78,6 +78,10 @@ class Entries:
 
     def __init__(self) -> None:
         self.nodes: list[NodeId] = []
+        self.changes = 0
+        """How often a place was taken or left: until it counts on, every node keeps its place."""
+        self.reports = 0
+        """How often a node said something new about its hardware, prices or models."""
         self._numbers = np.zeros((FIRST_PLACES, len(Field)))
         self._buffer = self._numbers.data.cast("B")
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
@@ -129,6 +133,7 @@ class Entries:
 
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
         place = len(self.nodes)
+        self.changes += 1
         if place == len(self._numbers):
             self._grow()
         self.nodes.append(node_id)
@@ -140,6 +145,7 @@ class Entries:
     def remove(self, place: int) -> NodeId | None:
         """Free a place. The node that moved into it, if one did."""
         last = len(self.nodes) - 1
+        self.changes += 1
         moved = self.nodes.pop()
         self._written.discard(last)
         if place == last:
@@ -160,6 +166,7 @@ class Entries:
 
     def write_specs(self, place: int, values: tuple[float, ...]) -> None:
         _SPECS.pack_into(self._buffer, place * _ROW_BYTES + _SPECS_AT, *values)
+        self.reports += 1
         self._written.add(place)
 
     def write_column(self, field: Field, values: Floats) -> None:

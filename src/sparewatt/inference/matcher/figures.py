@@ -34,9 +34,10 @@ def failure_odds_of(row: NodeRow) -> float:
     return failed / (1.0 - failed)
 
 
-def own_active_bytes_of(row: NodeRow) -> int:
-    """Weights of the models that our own jobs keep at work there."""
-    return sum(row.models[model].weights_bytes for model in row.own_active if model in row.models)
+def active_bytes_of(row: NodeRow) -> int:
+    """Weights of the models that jobs keep at work there: our own, and those that it says others sent."""
+    used = {*row.own_active, *row.load.foreign_models} if row.load.foreign_models else row.own_active
+    return sum(row.models[model].weights_bytes for model in used if model in row.models)
 
 
 def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
@@ -45,8 +46,9 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
     there = row.own_jobs + load.foreign
     jobs = there + unseen
     kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
-    read_bytes = kv_bytes + load.foreign_active_bytes + row.own_active_bytes
-    if seat.model in row.own_active:
+    kv_capacity = UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes
+    read_bytes = min(kv_bytes, kv_capacity) + load.foreign_active_bytes + row.active_bytes
+    if seat.model in row.own_active or seat.model in load.foreign_models:
         read_bytes -= figures.weights_bytes
     room = figures.room_jobs
     if room > LINK_JOBS_MAX:
@@ -64,7 +66,7 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
         company_step(figures.step_s, figures.per_job_s, jobs, read_bytes, figures.bandwidth) * slower,
         figures.token_s * slower,
         jobs,
-        UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes - kv_bytes,
+        UNKNOWN_LARGE if load.kv_capacity_bytes is None else kv_capacity - kv_bytes,
         room + unseen,
         row.last_heard_s,
         1.0 if load.draining else 0.0,

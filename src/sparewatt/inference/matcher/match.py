@@ -7,7 +7,6 @@ nodes drawn by chance. With numba the scan is compiled; the answers are the same
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,13 +21,18 @@ from sparewatt.inference.matcher.hashing import hash_text, start_of
 from sparewatt.inference.matcher.kept import Ranked, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
+from sparewatt.inference.matcher.question import NO_RANKING, NOBODY, Places, Question, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 
 OWN_NODE = "own_node"
 """The filter that keeps a job paid with free credits off its payer's own nodes."""
+
+
+LARGE_SHARE = 0.75
+"""A policy that leaves this much of a model's nodes leaves enough of its shortlist; a stricter one has all it leaves
+looked at."""
 
 
 def match(
@@ -41,38 +45,58 @@ def match(
     is_compiled = policy.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
     rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
     asked = question(job, table, at, policy=policy, seed=seed)
-    own = _places_of(at.own, job, table) if at.own else NOBODY
-    tried = np.union1d(own, _places_of(at.tried, job, table)) if at.tried or at.own else NOBODY
-    named, unlisted = NOBODY, 0
-    if at.allowed is not None:
-        named = _places_of(at.allowed.nodes, job, table)
-        if not named.size:
-            return _nobody(job, table, entries, at.allowed, policy=policy)
-    elif len(entries) > SCAN_MAX:
-        named = shortlisted(asked, entries, table.shortlists_of(job.model), compiled=is_compiled)
-        unlisted = len(entries) - named.size
-    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
+    tried = _places_of(at.tried, job, table) if at.tried else NOBODY
+    left, barred = (None, {}) if at.allowed is None and not at.own else _left(job, table, entries, at)
+    if left is not None and not left.size:
+        return _nobody(job, table, entries, barred, policy=policy)
+    everybody = NOBODY if left is None else left
+    named, unlisted = everybody, 0
+    if len(entries) > SCAN_MAX and (left is None or left.size > LARGE_SHARE * len(entries)):
+        listed = shortlisted(asked, entries, table.shortlists_of(job.model), compiled=is_compiled)
+        named = listed if left is None else _both(listed, left)
+        unlisted = (len(entries) if left is None else left.size) - named.size
+    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT) if named.size or not unlisted else NO_RANKING
     if unlisted and not ranking.places.size and table.room.free(job.model):
-        named, unlisted = NOBODY, 0  # somebody has room, if nobody on the list
+        named, unlisted = everybody, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted)
-    return _with_barred(decided, at, own=own.size) if at.allowed is not None or own.size else decided
+    return _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, barred=barred)
 
 
-def _nobody(job: MatchJob, table: NodeTable, entries: Entries, allowed: Allowed, *, policy: Policy) -> Decision:
+def _left(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> tuple[Places | None, dict[str, int]]:
+    """The places that policy and payer leave (None: all), in order, and how many were ruled out by what."""
+    barred = dict(at.allowed.dropped) if at.allowed is not None else {}
+    places = _seats(at.allowed, job, table, entries) if at.allowed is not None else None
+    own = _places_of(at.own, job, table)
+    if not own.size:
+        return places, barred
+    keep = np.ones(len(entries), bool)
+    keep[own] = False
+    before = np.arange(len(entries)) if places is None else places
+    after = before[keep[before]]
+    if after.size < before.size:
+        barred[OWN_NODE] = before.size - after.size
+    return after, barred
+
+
+def _seats(allowed: Allowed, job: MatchJob, table: NodeTable, entries: Entries) -> Places:
+    seating = allowed.seating
+    if seating is not None and seating.entries is entries and seating.changes == entries.changes:
+        return seating.places
+    return np.sort(_places_of(allowed.nodes, job, table))
+
+
+def _both(listed: Places, left: Places) -> Places:
+    """Those of a few places that are also among many, which are in order."""
+    at = np.minimum(np.searchsorted(left, listed), left.size - 1)
+    both: Places = listed[left[at] == listed]
+    return both
+
+
+def _nobody(job: MatchJob, table: NodeTable, entries: Entries, barred: dict[str, int], *, policy: Policy) -> Decision:
     """A policy that leaves no node."""
     without = len(table) - len(entries)
     dropped = {Rejection.NO_MODEL: without} if without else {}
-    return Decision(job, policy.name, len(table), (), (), dropped, allowed.dropped)
-
-
-def _with_barred(decided: Decision, at: Situation, *, own: int) -> Decision:
-    """The payer's own nodes were not tried: they were left out beforehand, and the funnel says so."""
-    barred = dict(at.allowed.dropped) if at.allowed is not None else {}
-    if own:
-        barred[OWN_NODE] = own
-        decided.dropped[Rejection.ALREADY_TRIED] = decided.dropped.get(Rejection.ALREADY_TRIED, own) - own
-    return replace(decided, barred=barred)
+    return Decision(job, policy.name, len(table), (), (), dropped, barred)
 
 
 def question(job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int) -> Question:
@@ -112,6 +136,7 @@ def _decision(
     policy: Policy,
     named: Places,
     unlisted: int,
+    barred: dict[str, int],
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
@@ -122,7 +147,7 @@ def _decision(
     if len(table) > len(entries):
         dropped[Rejection.NO_MODEL] = len(table) - len(entries)
     ranked = Ranked(entries, ranking.places, ranking.lines)
-    return Decision(job, policy.name, len(table), ranked, rejected, dropped)
+    return Decision(job, policy.name, len(table), ranked, rejected, dropped, barred)
 
 
 def _stops(ranking: Ranking, entries: Entries, named: Places) -> NDArray[np.int8]:

@@ -11,6 +11,7 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
 from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.question import Places
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 WEIGHT_MAX = 1000.0
@@ -154,7 +155,7 @@ class NodeRow:
     """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
     pace: float = 1.0
-    own_active_bytes: int = 0
+    active_bytes: int = 0
     """These two follow from what is above; kept, because every report needs them."""
 
     @property
@@ -182,11 +183,22 @@ class Rejected:
     had: float = 0.0
 
 
+class Seating(NamedTuple):
+    """Where some nodes stand in their model's entries, as long as nobody there came or went."""
+
+    entries: Entries
+    changes: int
+    places: Places
+    """In ascending order."""
+
+
 class Allowed(NamedTuple):
     """The nodes that a policy leaves, and how many each of its fields ruled out."""
 
     nodes: frozenset[NodeId] = frozenset()
     dropped: Mapping[str, int] = {}
+    seating: Seating | None = None
+    """Of the nodes, where that was worked out beforehand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ import numpy as np
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.figures import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
     TOKENS_PER_PRICE,
+    active_bytes_of,
     load_values,
-    own_active_bytes_of,
     pace_of,
     record_values,
     specs_values,
@@ -41,6 +41,10 @@ OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
 """What one job can teach at most: the count is the node's own word, and it sizes everybody's next job."""
 RTT_EWMA = 0.3
+
+_NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
+"""Nano-USD per million tokens, of a price in dollars per token."""
+_NO_PRICES: Floats = np.empty(0)
 
 LEARN_AT_LEAST = 0.08
 LESSON_MAX = 3.0
@@ -152,13 +156,15 @@ class NodeTable:
             self._leave(row, gone)
         for model in row.models.values():
             self._write_specs(row, model)
-        row.pace, row.own_active_bytes = pace_of(row), own_active_bytes_of(row)
+        row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
         self._write_record(row)
         self._write_load(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
-        row.load = load
+        before, row.load = row.load, load
+        if load.foreign_models != before.foreign_models:
+            row.active_bytes = active_bytes_of(row)
         row.last_heard_s = now_s
         row.own_since_report = 0
         self._write_load(row)
@@ -189,7 +195,7 @@ class NodeTable:
         row.own_backlog_s += held.backlog_s
         row.own_kv_bytes += held.kv_bytes
         row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
-        row.own_active_bytes = own_active_bytes_of(row)
+        row.active_bytes = active_bytes_of(row)
         self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
         self._write_load(row)
         return held
@@ -214,7 +220,7 @@ class NodeTable:
         row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes) if row.own_jobs else 0.0
         row.own_backlog_s = row.own_backlog_s if row.own_jobs else 0.0
         _count_down(row.own_active, held.model)
-        row.own_active_bytes = own_active_bytes_of(row)
+        row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, held.model)
         self._write_load(row)
 
@@ -262,15 +268,23 @@ class NodeTable:
 
     def median_price(self, model: ModelId) -> tuple[int, int]:
         """Nano-USD per million tokens of prompt and of completion, over the nodes that are there and measured."""
+        prompt, completion = (float(np.median(prices)) if prices.size else 0.0 for prices in self._prices(model))
+        return math.ceil(prompt * _NANO_PRICE), math.ceil(completion * _NANO_PRICE)
+
+    def dearest_price(self, model: ModelId) -> tuple[int, int]:
+        """The highest that any of them asks for, in each direction."""
+        prompt, completion = (float(np.max(prices, initial=0.0)) for prices in self._prices(model))
+        return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
+
+    def _prices(self, model: ModelId) -> tuple[Floats, Floats]:
+        """Of the nodes that are there and measured; of all, if none are."""
         entries = self._entries.get(model)
         if entries is None:
-            return 0, 0
+            return _NO_PRICES, _NO_PRICES
         data = entries.data
         there = (data[Field.CONNECTED] != 0) & (data[Field.MEASURED] != 0)
         there = there if there.any() else np.ones(len(entries), bool)
-        per_nano = NANO_PER_USD * TOKENS_PER_PRICE
-        prompt, completion = (float(np.median(data[at][there])) for at in (Field.PROMPT_USD, Field.COMPLETION_USD))
-        return math.ceil(prompt * per_nano), math.ceil(completion * per_nano)
+        return data[Field.PROMPT_USD][there], data[Field.COMPLETION_USD][there]
 
     # demand
 

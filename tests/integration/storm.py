@@ -11,10 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
@@ -23,134 +20,24 @@ from sparewatt.core.rng import seeded
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
 from sparewatt.inference.metering.receipts import ReceiptDesk
 from sparewatt.inference.metering.service import Metering, Order, Payer, RunningTab
-from sparewatt.ledger import chart, rules
+from sparewatt.ledger import rules
 from sparewatt.ledger.budgets import Budgets
-from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.model import ClosedJob, JournalRecord, OpenedJob, TokenPrice
+from sparewatt.ledger.journal import left_over, read_journal
+from sparewatt.ledger.model import TokenPrice
 from sparewatt.ledger.service import Ledger
 from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.books import Books, JobRow, ReceiptRow, Transfer
+from sparewatt.store.books import Transfer
 from sparewatt.store.pool import Pool
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing.clock import ManualClock
-from tests.integration.databases import fresh_database
+from tests.integration.storm_faults import FAULTS, ChaoticBooks, ChaoticJournal
+from tests.integration.storm_jobs import Ending, SimJob
 
 STEP_S = 0.1
 FLUSH_STEPS, TEND_STEPS, EXPIRY_STEPS = 10, 50, 100
-FAULTS = 0.05
 PRICES = [TokenPrice(Nano(1_000_000_000), Nano(3_000_000_000)), TokenPrice(Nano(333_333_333), Nano(7_777_777_777))]
 CAP = TokenPrice(Nano(1_000_000_000), Nano(7_777_777_777))
 MODEL = ModelId("stub")
-_T = TypeVar("_T")
-
-
-async def storm(server: EmbeddedPostgres, directory: Path, *, jobs: int, seed: int, arrivals: int = 8) -> Reckoning:
-    """One whole run on a database of its own."""
-    async with fresh_database(server) as dsn:
-        pool = await Pool.connect(dsn)
-        world = World(pool, directory, seed=seed, arrivals=arrivals)
-        await world.run(jobs)
-        reckoning = await world.reckon(pool)
-        await pool.close()
-    return reckoning
-
-
-class ChaoticBooks(Books):
-    """Real books behind a bad line: away for a while, or a reply is lost after the change was made."""
-
-    def __init__(self, pool: Pool, rng: random.Random, counts: Counter[str]) -> None:
-        super().__init__(pool)
-        self._rng = rng
-        self._counts = counts
-        self.is_away = False
-        self.is_calm = False
-
-    async def _over_the_line(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        if self.is_away and not self.is_calm:
-            raise StoreUnavailable("away")
-        answer = await ask()
-        if not self.is_calm and self._rng.random() < FAULTS:
-            self._counts["replies lost"] += 1
-            raise StoreUnavailable("the reply was lost")
-        return answer
-
-    async def post_jobs(self, jobs: Any, *, instance: str) -> int:
-        rows: list[JobRow] = list(jobs)
-        return await self._over_the_line(lambda: super(ChaoticBooks, self).post_jobs(rows, instance=instance))
-
-    async def save_receipts(self, receipts: Any) -> None:
-        rows: list[ReceiptRow] = list(receipts)
-        await self._over_the_line(lambda: super(ChaoticBooks, self).save_receipts(rows))
-
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
-        take = super().take_slice
-        return await self._over_the_line(lambda: take(account, instance=instance, have=have, wanted=wanted))
-
-    async def return_slices(self, accounts: Any, *, instance: str) -> None:
-        give = super().return_slices
-        await self._over_the_line(lambda: give(accounts, instance=instance))
-
-
-class ChaoticJournal(Journal):
-    is_full = False
-
-    def append(self, record: JournalRecord) -> None:
-        if self.is_full and isinstance(record, OpenedJob | ClosedJob):
-            raise OSError(28, "No space left on device")
-        super().append(record)
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a job must have ended: its state, what it cost, and who earned."""
-
-    state: str
-    nano: int
-
-
-@dataclass(slots=True)
-class SimJob:
-    """A job as its client and the model see it."""
-
-    id: MatchId
-    account: AccountId
-    prompt: int
-    length: int
-    tab: RunningTab
-    bound: int
-    attempts: list[AttemptRecord] = field(default_factory=list)
-    fault: str | None = None
-    fault_at: int = 0
-    noted: int = 0
-    """What it was worth when its progress was last journalled."""
-    endings: list[Ending] = field(default_factory=list)
-
-    def worth(self) -> int:
-        """By the model's own arithmetic: exact, rounded once, at most the hold."""
-        parts = []
-        for attempt in self.attempts:
-            if (seen := attempt.seen) is not None:
-                claimed = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
-                parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), self.bound)))
-        written = sum(n for _, n in parts)
-        if not written:
-            return 0
-        worth = sum(a.completion_price_nano * n * written + self._prompt(a) * a.prompt_price_nano * n for a, n in parts)
-        return min(worth // (10**6 * written), self.tab.hold.amount.total)
-
-    def _prompt(self, attempt: AttemptRecord) -> int:
-        said = attempt.seen.prompt_tokens if attempt.seen else None
-        return min(self.prompt if said is None else said, int(self.prompt * 1.5) + 64)
-
-
-@dataclass(frozen=True, slots=True)
-class Reckoning:
-    """`wrong` holds what must not be, by kind; the rest is for a report."""
-
-    wrong: dict[str, int]
-    states: Counter[str]
-    counts: Counter[str]
 
 
 class Gateway:
@@ -470,56 +357,3 @@ class World:
     def on_countersigned(self, node_id: NodeId, message: Countersigned) -> None:
         assert message.node == node_id
         self.confirmed |= {bytes.fromhex(digest) for digest in message.digests}
-
-    # the reckoning
-
-    async def reckon(self, pool: Pool) -> Reckoning:
-        """Compare the books with the model."""
-        wrong: Counter[str] = Counter()
-        rows = await pool._pool.fetch("SELECT id, account_id, state, cost_nano, promo_nano FROM jobs")
-        found = Counter(row["id"] for row in rows)
-        wrong["lost"] = len(self.jobs.keys() - found.keys())
-        wrong["unknown"] = len(found.keys() - self.jobs.keys())
-        wrong["in two states"] = sum(n > 1 for n in found.values())
-        expected = defaultdict(int, self.given)
-        for row in rows:
-            job = self.jobs[row["id"]]
-            wrong["wrong ending"] += Ending(row["state"], row["cost_nano"]) not in job.endings
-            expected[chart.promo_of(job.account)] -= row["promo_nano"]
-            expected[chart.credits_of(job.account)] -= row["cost_nano"] - row["promo_nano"]
-        wrong |= await self._wrong_balances(pool, expected)
-        wrong |= await self._wrong_receipts(pool)
-        states = Counter(row["state"] for row in rows)
-        return Reckoning(dict(+wrong), states, self.counts)
-
-    async def _wrong_balances(self, pool: Pool, expected: dict[str, int]) -> Counter[str]:
-        wrong: Counter[str] = Counter()
-        names = [name(account) for account in self.accounts for name in (chart.promo_of, chart.credits_of)]
-        balances = await self.books.balances(names)
-        wrong["balances"] = sum(balances[name] != expected[name] for name in names)
-        audit = await self.books.audit()
-        for name in audit.__slots__:
-            wrong[f"audit: {name}"] = abs(getattr(audit, name))
-        paid = await pool._pool.fetch(
-            "SELECT (SELECT coalesce(sum(nano), 0) FROM postings WHERE account LIKE '%earned:%'"
-            " OR account LIKE 'network:fees%') - (SELECT coalesce(sum(cost_nano), 0) FROM jobs) AS off,"
-            " (SELECT count(*) FROM slices) AS slices"
-        )
-        wrong["earned is not what was paid"] = abs(int(paid[0]["off"]))
-        wrong["slices left"] = paid[0]["slices"]
-        await self.books.rebuild_balances()
-        wrong["balances after rebuilding"] = int(await self.books.balances(names) != balances)
-        return wrong
-
-    async def _wrong_receipts(self, pool: Pool) -> Counter[str]:
-        """Those that a gateway took with it when it died are missing, and no others than honest ones are there."""
-        wrong: Counter[str] = Counter()
-        rows = await pool._pool.fetch("SELECT job_id, node_id, disputed FROM receipts")
-        kept = {(row["job_id"], row["node_id"]): row["disputed"] for row in rows}
-        wrong["receipts kept twice"] = len(rows) - len(kept)
-        wrong["receipts of nobody"] = len(kept.keys() - self.honest)
-        wrong["disputes"] = sum(disputed != (which in self.swollen) for which, disputed in kept.items())
-        wrong["countersigned but not kept"] = max(0, len(self.confirmed) - len(kept))
-        self.counts["receipts kept"] = len(kept)
-        self.counts["receipts of nodes"] = len(self.honest)
-        return wrong

@@ -1,0 +1,137 @@
+"""What a policy says about each node of a model, and the lists that follow from it. Records and pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sparewatt.core.ids import AccountId, ModelId, NodeId
+from sparewatt.inference.facts import facts_with
+from sparewatt.inference.matcher.entries import Entries
+from sparewatt.inference.matcher.model import Allowed, NodeRow, Seating
+from sparewatt.policy.check import FACT_OF, Compiled, NodeFacts, compile_policy
+from sparewatt.policy.fields import FIELDS
+from sparewatt.policy.model import Policy, Prices
+from sparewatt.protocol.node import ModelReport, NodeSpecs
+
+FRESH_S = 0.5
+RTT_DRIFT_S = 0.005
+"""A way that grew by less is not judged anew before somebody is chosen."""
+USUAL_PRICE = "usual_price"
+"""The filter that keeps a job off nodes dearer than what was held for it, where its policy names no price."""
+ORDER = "order"
+
+
+class Terms(NamedTuple):
+    """What a list of allowed nodes depends on."""
+
+    policy: Policy
+    usual: Prices | None
+    """The most that is paid in the directions for which the policy names no price."""
+    model: ModelId
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it looks at something that changes without a report."""
+        return self.policy.max_ttft_ms is not None
+
+    def checks(self) -> Compiled:
+        checks = compile_policy(self.policy)
+        if self.usual is None:
+            return checks
+        return Compiled((*checks.checks, (USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"])))
+
+
+def is_dearer(usual: Prices, prices: tuple[int, int]) -> bool:
+    """Prices of prompt and of completion."""
+    return not FIELDS["max_price"].admits(usual, prices)
+
+
+def prices_of(report: ModelReport) -> tuple[int, int]:
+    return report.prompt_price_nano, report.completion_price_nano
+
+
+class Known(NamedTuple):
+    """A node's facts, and what they were taken from."""
+
+    specs: NodeSpecs
+    owner: AccountId | None
+    rtt_s: float
+    facts: NodeFacts
+
+    def holds_for(self, row: NodeRow, *, drift_s: float) -> bool:
+        is_same = self.specs is row.specs and self.owner == row.owner
+        return is_same and abs(self.rtt_s - row.rtt_s) <= drift_s
+
+
+def known_of(row: NodeRow, model: ModelId, before: Mapping[NodeId, Known]) -> Known:
+    known = before.get(row.id)
+    if known is not None and known.holds_for(row, drift_s=RTT_DRIFT_S):
+        return known
+    return Known(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
+
+
+class Verdict(NamedTuple):
+    facts: NodeFacts
+    refused: str | None
+    """The field that rules it out."""
+    turn: int | None
+    """Where the policy's order names it first."""
+
+
+@dataclass(slots=True)
+class Judged:
+    """All verdicts of one policy on the nodes of one model."""
+
+    checks: Compiled
+    entries: Entries | None = None
+    changes: int = 0
+    reports: int = 0
+    made_at_s: float | None = None
+    """None: to be judged before it is used."""
+    verdicts: dict[NodeId, Verdict] = field(default_factory=dict)
+    stages: Sequence[Allowed | None] = ()
+
+    def is_old(self, entries: Entries, now_s: float, *, is_live: bool) -> bool:
+        if self.made_at_s is None or entries is not self.entries or entries.changes != self.changes:
+            return True
+        return now_s - self.made_at_s >= FRESH_S and (is_live or entries.reports != self.reports)
+
+    def judge(self, facts: Sequence[NodeFacts], entries: Entries, order: Sequence[str], *, now_s: float) -> None:
+        before = self.verdicts
+        self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}
+        self.stages = _stages(self, entries)
+        self.entries, self.changes, self.reports = entries, entries.changes, entries.reports
+        self.made_at_s = now_s
+
+
+def _verdict(facts: NodeFacts, checks: Compiled, order: Sequence[str], before: Mapping[NodeId, Verdict]) -> Verdict:
+    verdict = before.get(NodeId(facts.node_id))
+    if verdict is not None and verdict.facts is facts:
+        return verdict
+    refused = checks.verdict(facts)
+    turn = next((turn for turn, name in enumerate(order) if name in facts.names), None) if order else None
+    return Verdict(facts, refused.field if refused is not None else None, turn)
+
+
+def _stages(judged: Judged, entries: Entries) -> Sequence[Allowed | None]:
+    """First those whom the order names, one after the other; then whomever the checks leave."""
+    dropped = Counter(refused for _, refused, _ in judged.verdicts.values() if refused is not None)
+    left = {node_id: turn for node_id, (_, refused, turn) in judged.verdicts.items() if refused is None}
+    named: dict[int, list[NodeId]] = {}
+    for node_id, turn in left.items():
+        if turn is not None:
+            named.setdefault(turn, []).append(node_id)
+    first = [_seated(named[turn], entries, {**dropped, ORDER: len(left) - len(named[turn])}) for turn in sorted(named)]
+    return [*first, _seated(left.keys(), entries, dropped) if judged.checks.checks else None]
+
+
+def _seated(nodes: Collection[NodeId], entries: Entries, dropped: Mapping[str, int]) -> Allowed:
+    allowed = frozenset(nodes)
+    places = np.flatnonzero(np.fromiter((node_id in allowed for node_id in entries.nodes), bool, len(entries)))
+    counts = {name: count for name, count in dropped.items() if count}
+    return Allowed(allowed, counts, Seating(entries, entries.changes, places))

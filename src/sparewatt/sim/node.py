@@ -1,0 +1,77 @@
+"""The node's side of a job: the product's own count of its work (`node/outlook.py`), fed by what the machine does.
+
+A node knows how fast it is: it measured itself. One that lies believes its lie here, too, and so refuses too little.
+"""
+
+from __future__ import annotations
+
+from sparewatt.node.outlook import House, Outlook
+from sparewatt.protocol.node import ModelReport, Speed
+from sparewatt.protocol.node import ModelState as ReportedState
+from sparewatt.sim.physics import Machine, SimJob
+from sparewatt.sim.prices import nominal_decode_tps
+from sparewatt.sim.scenario import STEP_PER_JOB_S, Model, Site
+
+
+class SimNode:
+    __slots__ = ("_machine", "_outlook", "_reports")
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._outlook = Outlook()
+        self._reports: dict[tuple[int, ReportedState], ModelReport] = {}
+
+    def refuses(self, job: SimJob, now_s: float) -> bool:
+        self._look_round()
+        late_s = self._outlook.too_late_s(
+            self._report(job.model),
+            job.prompt_tokens,
+            promised_s=job.promised_ttft_s,
+            now_s=now_s,
+        )
+        return late_s is not None
+
+    def _look_round(self) -> None:
+        self._outlook.house = House(self._machine.site.slots, kv_bytes=int(self._machine.kv_capacity))
+
+    def begin(self, job: SimJob, now_s: float) -> None:
+        self._look_round()
+        self._outlook.begin(job.number, self._report(job.model), job.prompt_tokens, now_s=now_s)
+
+    def first_token(self, job: SimJob, now_s: float) -> None:
+        self._outlook.first_token(job.number, now_s=now_s)
+
+    def over(self, job: SimJob, now_s: float) -> None:
+        self._outlook.over(job.number, now_s=now_s)
+
+    def restart(self) -> None:
+        """The machine died: whoever comes back starts counting anew."""
+        self._outlook = Outlook()
+
+    def reading_share(self, now_s: float) -> float:
+        self._look_round()
+        return self._outlook.reading_share(now_s)
+
+    def _report(self, model: Model) -> ModelReport:
+        state: ReportedState = self._machine.states[model.number].value
+        found = self._reports.get((model.number, state))
+        if found is None:
+            found = self._reports[model.number, state] = ModelReport(
+                id=model.name,
+                state=state,
+                weights_bytes=int(model.weights_bytes),
+                kv_bytes_per_token=int(model.kv_bytes_per_token),
+                prompt_price_nano=0,
+                completion_price_nano=0,
+                measured=own_speed(self._machine.site, model),
+            )
+        return found
+
+
+def own_speed(site: Site, model: Model) -> Speed:
+    """What the node found when it measured itself."""
+    return Speed(
+        prefill_tps=site.claims * site.flops / (2 * model.active_params),
+        decode_tps=site.claims * site.speed * nominal_decode_tps(site, model.weights_bytes, 1),
+        step_per_job_s=STEP_PER_JOB_S / site.claims,
+    )

@@ -1,0 +1,195 @@
+"""Receipts at the gateway: each once, only its own, only for what was delivered, and never lost to a bad line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparewatt.core.errors import StoreUnavailable
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import RECEIPT_WAIT_S
+from sparewatt.core.rng import seeded
+from sparewatt.inference.metering import receipts as desk_module
+from sparewatt.inference.metering.receipts import ReceiptDesk
+from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt, countersign_digest
+from sparewatt.protocol.signing import SigningKey, recover_address
+from sparewatt.testing.clock import ManualClock
+from tests.unit.ledger.memory_books import MemoryBooks
+from tests.unit.ledger.samples import closed, delivery
+
+NODE_KEY, OTHER_KEY, GATEWAY_KEY = (SigningKey.generate(rng=seeded(n)) for n in range(3))
+NODE, OTHER = NodeId(NODE_KEY.address), NodeId(OTHER_KEY.address)
+
+
+def signed(name: str = "1", written: int = 20, *, key: SigningKey = NODE_KEY, node: str = NODE) -> SignedReceipt:
+    receipt = Receipt(f"match_{name}", node, "stub", 10, written, 5, 6)
+    return SignedReceipt(receipt, key.sign(receipt.digest()).hex())
+
+
+class Desk:
+    """A desk with its books, its clock, and what it told the nodes."""
+
+    def __init__(self) -> None:
+        self.books = MemoryBooks()
+        self.clock = ManualClock()
+        self.desk = ReceiptDesk(self.books, GATEWAY_KEY, clock=self.clock)
+        self.desk.send = self.hear
+        self.told: list[tuple[NodeId, Countersigned]] = []
+
+    def hear(self, node_id: NodeId, message: Countersigned) -> None:
+        self.told.append((node_id, message))
+
+    def close(self, name: str = "1", **changes: Any) -> None:
+        self.desk.expect(closed(name, delivery(10, 20, **({"node_id": NODE} | changes))))
+
+    def kept(self) -> dict[tuple[str, str], bool]:
+        return {which: row.disputed for which, row in self.books.receipts.items()}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["after the job", "before the job is over"])
+async def test_a_receipt_is_kept_and_countersigned(desk: Desk, is_early: bool) -> None:  # noqa: FBT001
+    if is_early:
+        desk.desk.on_receipt(NODE, signed())
+        await desk.desk.settle()
+        assert desk.told == []
+        desk.close()
+    else:
+        desk.close()
+        desk.desk.on_receipt(NODE, signed())
+    await desk.desk.settle()
+    assert desk.kept() == {("match_1", NODE): False}
+    ((node_id, message),) = desk.told
+    assert (node_id, message.node, message.gateway) == (NODE, NODE, GATEWAY_KEY.address)
+    digest = signed().receipt.digest()
+    assert message.digests == [digest.hex()]
+    signer = recover_address(countersign_digest(NODE, [digest]), bytes.fromhex(message.signature))
+    assert signer == GATEWAY_KEY.address
+    assert desk.desk.refused == 0
+
+
+async def test_a_receipt_that_comes_again_is_countersigned_again_and_kept_once(desk: Desk) -> None:
+    desk.close()
+    for _ in range(3):
+        desk.desk.on_receipt(NODE, signed())
+    await desk.desk.settle()
+    assert len(desk.told) == 1
+    desk.desk.on_receipt(NODE, signed())
+    await desk.desk.settle()
+    assert [message.digests for _, message in desk.told] == [[signed().receipt.digest().hex()]] * 2
+    assert len(desk.books.receipts) == 1
+
+
+async def test_a_second_receipt_that_says_something_else_is_refused(desk: Desk) -> None:
+    desk.close()
+    desk.desk.on_receipt(NODE, signed())
+    desk.desk.on_receipt(NODE, signed(written=21))
+    await desk.desk.settle()
+    desk.desk.on_receipt(NODE, signed(written=22))
+    await desk.desk.settle()
+    assert desk.books.receipts["match_1", NODE].completion_tokens == 20
+    assert (desk.desk.refused, len(desk.told)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("sender", "receipt"),
+    [
+        (OTHER, signed()),
+        (NODE, signed(key=OTHER_KEY)),
+        (NODE, SignedReceipt(signed().receipt, signed(written=21).signature)),
+        (NODE, SignedReceipt(signed().receipt, "00" * 65)),
+        (OTHER, signed(key=OTHER_KEY, node=OTHER)),
+        (NODE, signed("another")),
+    ],
+    ids=["of another node", "forged", "of another text", "no signature", "for another's work", "for no job"],
+)
+async def test_a_receipt_that_is_not_ones_own_for_ones_own_work_is_refused(
+    desk: Desk, sender: NodeId, receipt: SignedReceipt
+) -> None:
+    desk.close()
+    desk.desk.on_receipt(sender, receipt)
+    desk.clock.advance(RECEIPT_WAIT_S + 1)
+    await desk.desk.settle()
+    assert (desk.kept(), desk.told, desk.desk.refused) == ({}, [], 1)
+
+
+@pytest.mark.parametrize(("written", "is_dispute"), [(20, False), (0, False), (30, False), (31, True), (10**6, True)])
+async def test_a_claim_beyond_what_was_seen_is_kept_as_disputed(
+    desk: Desk,
+    written: int,
+    is_dispute: bool,  # noqa: FBT001
+) -> None:
+    desk.close()
+    desk.desk.on_receipt(NODE, signed(written=written))
+    await desk.desk.settle()
+    assert desk.kept() == {("match_1", NODE): is_dispute}
+
+
+async def test_a_node_whose_client_went_away_may_have_written_on(desk: Desk) -> None:
+    desk.close(outcome="cancelled")
+    desk.desk.on_receipt(NODE, signed(written=500))
+    await desk.desk.settle()
+    assert desk.kept() == {("match_1", NODE): False}
+
+
+@pytest.mark.parametrize("fault", ["is_away", "loses_replies"])
+async def test_receipts_wait_for_books_that_are_away(desk: Desk, fault: str) -> None:
+    desk.close()
+    desk.desk.on_receipt(NODE, signed())
+    setattr(desk.books, fault, True)
+    with pytest.raises(StoreUnavailable):
+        await desk.desk.settle()
+    assert desk.told == []
+    desk.desk.on_receipt(NODE, signed())
+    desk.books.is_away = False
+    await desk.desk.settle()
+    assert desk.kept() == {("match_1", NODE): False}
+    assert len(desk.told) == 1
+
+
+async def test_one_node_cannot_crowd_out_another(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "RECEIPTS_PER_NODE_MAX", 3)
+    junk = signed()
+    for n in range(9):
+        desk.desk.on_receipt(NODE, SignedReceipt(Receipt(f"junk_{n}", NODE, "stub", 1, 1, 1, 1), junk.signature))
+    assert desk.desk.refused == 6
+    desk.desk.on_receipt(OTHER, signed(key=OTHER_KEY, node=OTHER))
+    desk.close(node_id=OTHER)
+    await desk.desk.settle()
+    assert desk.kept() == {("match_1", OTHER): False}
+    desk.clock.advance(RECEIPT_WAIT_S + 1)
+    await desk.desk.settle()
+    assert not desk.desk._early_of
+    desk.desk.on_receipt(NODE, signed("2"))
+    assert len(desk.desk._early) == 1
+
+
+async def test_everything_it_remembers_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "RECEIPTS_WAITING_MAX", 5)
+    for n in range(20):
+        desk.close(str(n))
+        desk.close(f"silent_{n}")
+        desk.desk.on_receipt(NODE, signed(str(n)))
+        desk.desk.on_receipt(NODE, signed(f"unknown_{n}"))
+    for memory in (desk.desk._seen, desk.desk._early, desk.desk._known, desk.desk._ready):
+        assert len(memory) <= 5
+    await desk.desk.settle()
+    assert len(desk.kept()) == 5
+
+
+async def test_many_receipts_are_checked_in_rounds_and_confirmed_in_batches(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "BATCH_MAX", 4)
+    for n in range(10):
+        desk.close(str(n))
+        desk.desk.on_receipt(NODE, signed(str(n)))
+    for _ in range(3):
+        await desk.desk.settle()
+    assert [len(message.digests) for _, message in desk.told] == [4, 4, 2]
+    assert len(desk.kept()) == 10

@@ -1,0 +1,117 @@
+"""What a key may spend per day, week or month."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
+from sparewatt.core.money import Nano
+from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, Period, period_start
+from sparewatt.testing.clock import ManualClock
+from tests.unit.ledger.books_suite import COST, job
+from tests.unit.ledger.memory_books import MemoryBooks
+from tests.unit.ledger.samples import KEY
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def books() -> MemoryBooks:
+    return MemoryBooks()
+
+
+@pytest.fixture
+def budgets(books: MemoryBooks, clock: ManualClock) -> Budgets:
+    return Budgets(books, clock=clock)
+
+
+def budget(nano: int, period: Period = "day") -> KeyBudget:
+    return KeyBudget(Nano(nano), period)
+
+
+async def may_spend(budgets: Budgets, limit: KeyBudget | None) -> bool:
+    try:
+        await budgets.check(KEY, limit)
+    except KeyBudgetExceeded:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("period", "start"), [("day", "2024-02-29"), ("week", "2024-02-26"), ("month", "2024-02-01")])
+def test_periods_begin_at_midnight_utc(period: Period, start: str) -> None:
+    late = dt.datetime(2024, 2, 29, 23, 59, 59, tzinfo=dt.UTC).timestamp()
+    assert period_start(period, late) == dt.datetime.fromisoformat(f"{start}T00:00:00+00:00").timestamp()
+
+
+async def test_a_key_without_a_budget_asks_nobody(budgets: Budgets, books: MemoryBooks) -> None:
+    books.is_away = True
+    assert await may_spend(budgets, None)
+
+
+async def test_a_budget_of_zero_allows_nothing(budgets: Budgets) -> None:
+    assert not await may_spend(budgets, budget(0))
+    assert await may_spend(budgets, budget(1))
+
+
+async def test_what_was_settled_counts_at_once(budgets: Budgets) -> None:
+    assert await may_spend(budgets, budget(100))
+    budgets.note(KEY, 60)
+    assert await may_spend(budgets, budget(100))
+    budgets.note(KEY, 40)
+    assert not await may_spend(budgets, budget(100))
+
+
+async def test_what_other_gateways_posted_counts_after_a_while(
+    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+) -> None:
+    assert await may_spend(budgets, budget(COST))
+    await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="b")
+    assert await may_spend(budgets, budget(COST))
+    clock.advance(RELOAD_S + 1)
+    assert not await may_spend(budgets, budget(COST))
+
+
+async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(budgets: Budgets, clock: ManualClock) -> None:
+    assert await may_spend(budgets, budget(100))
+    clock.advance(RELOAD_S + 1)
+    budgets.note(KEY, 100)
+    assert not await may_spend(budgets, budget(100))
+
+
+async def test_what_was_posted_is_counted_once_in_the_end(
+    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+) -> None:
+    assert await may_spend(budgets, budget(2 * COST))
+    budgets.note(KEY, COST)
+    await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="a")
+    clock.advance(max(RELOAD_S, POSTED_WITHIN_S) + 1)
+    assert await may_spend(budgets, budget(COST + 1))
+
+
+async def test_a_new_period_begins_at_zero(budgets: Budgets, books: MemoryBooks, clock: ManualClock) -> None:
+    await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="a")
+    assert not await may_spend(budgets, budget(COST))
+    clock.advance(DAY_S)
+    assert await may_spend(budgets, budget(COST))
+    assert not await may_spend(budgets, budget(COST, "month"))
+
+
+async def test_a_known_budget_works_while_postgres_is_away(
+    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+) -> None:
+    assert await may_spend(budgets, budget(100))
+    books.is_away = True
+    clock.advance(RELOAD_S + 1)
+    assert await may_spend(budgets, budget(100))
+    budgets.note(KEY, 100)
+    assert not await may_spend(budgets, budget(100))
+    clock.advance(DAY_S)
+    with pytest.raises(StoreUnavailable):
+        await budgets.check(KEY, budget(100))

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.protocol.node import NodeLoad
+
+
+@pytest.mark.parametrize("news", [NodeLoad(foreign=1), NodeLoad(draining=True), NodeLoad(foreign_models=("m",))])
+def test_what_a_gateway_cannot_know_by_itself_is_news(news: NodeLoad) -> None:
+    assert news.is_news_after(NodeLoad())
+    assert NodeLoad().is_news_after(news)
+    assert not news.is_news_after(news)
+
+
+def test_a_gateways_own_jobs_are_no_news_to_it() -> None:
+    assert not NodeLoad(running=3, queued=2, prefill_share=0.5).is_news_after(NodeLoad())
