@@ -123,7 +123,7 @@ async def show_key(request: web.Request) -> web.StreamResponse:
     """About the key that asks."""
     services = services_of(request)
     who = await identify(request)
-    admit_rate(request, who)
+    admit_rate(request)
     if who.key is None:
         raise KeyNotFound("You are logged in without a key. 'GET /v1/keys' lists the keys of your account.")
     return json_reply({"data": await _describe_key(who.key, services)})
