@@ -57,6 +57,13 @@ class Doors:
             by_email=Buckets(burst=3, per_s=3 / _HOUR_S),
             clock=clock,
         )
+        # Whoever checks the longest payout batch reads a little over a thousand pages of it.
+        self.published = Door(
+            "reading what is published",
+            by_address=Buckets(burst=1_200, per_s=10),
+            by_email=Buckets(burst=1, per_s=1),
+            clock=clock,
+        )
 
 
 def network_of(address: str) -> str:

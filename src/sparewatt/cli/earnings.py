@@ -99,8 +99,8 @@ def earnings(
       sparewatt node earnings --kwh-usd 0.30 --watts 350
       sparewatt node earnings --by job --from 2026-11-01 --csv > november.csv
     """
-    span = {"account": account, "from": from_, "to": to_}
-    query = {"by": by, "node": node_name, **span}
+    span = {"node": node_name, "account": account, "from": from_, "to": to_}
+    query = {"by": by, **span}
     if as_csv:
         print_csv(client, "/earnings", query)
         return
@@ -108,7 +108,7 @@ def earnings(
     lines = lines_of(client, "/earnings", query)
     power = None
     if kwh_usd is not None and watts is not None:
-        by_node = lines_of(client, "/earnings", {"by": "node", "node": node_name, **span})
+        by_node = lines_of(client, "/earnings", {"by": "node", **span})
         power = electricity(reply.parse(_Shown).data.nodes, by_node, watts=watts, kwh_usd=kwh_usd)
     if as_json:
         told = {"summary": reply.json()["data"], "data": lines}

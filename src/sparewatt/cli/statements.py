@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import click
 
@@ -41,7 +41,7 @@ def pages(client: Client, path: str, query: Mapping[str, object]) -> Iterator[Re
     for _ in range(PAGES_MAX):
         reply = client.get(path_with(path, {**query, "limit": PAGE_LINES, "after": after}))
         yield reply
-        after = reply.headers.get(NEXT_HEADER)
+        after = unquote(reply.headers.get(NEXT_HEADER, ""))
         if not after:
             return
     output.note(f"Only the first {PAGES_MAX * PAGE_LINES:,} lines. Ask for a shorter time with --from and --to.")

@@ -7,10 +7,11 @@ import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
-from sparewatt.core.errors import StartupError
+from sparewatt.core.errors import RateLimited, StartupError
 from sparewatt.core.limits import STATEMENT_LINES_MAX
 from sparewatt.core.money import Nano
 from sparewatt.gateway.money.desk import make_desk
@@ -245,6 +246,26 @@ async def test_a_name_that_a_spreadsheet_would_run_is_quoted_in_csv(gateway: Gat
     assert (await gateway.told("/v1/usage?by=model"))["data"][0]["name"] == "=large"
 
 
+@pytest.mark.parametrize("path", ["/v1/usage?by=day", "/v1/usage?by=job", "/v1/earnings?by=job", "/v1/earnings?by=day"])
+async def test_an_empty_csv_still_names_its_columns(gateway: Gateway, path: str) -> None:
+    text = await (await gateway.get(f"{path}&format=csv", who="ben")).text()
+    await work(gateway)
+    full = await (await gateway.get(f"{path}&format=csv", who="operator")).text()
+    assert text.count("\r\n") == 1
+    assert full.splitlines()[0] == text.strip()
+
+
+async def test_names_of_any_language_can_be_paged_through(gateway: Gateway) -> None:
+    await settle(
+        gateway.services.database,
+        *(job(str(i), delivery(), paid=100_000, model=model) for i, model in enumerate(("ä/ö", "模型", "a b"))),
+    )
+    first = await gateway.get("/v1/usage?by=model&limit=2")
+    assert unquote(first.headers["x-sparewatt-next"]) == (await first.json())["next"] == "ä/ö"
+    rest = await gateway.told(f"/v1/usage?by=model&limit=2&after={first.headers['x-sparewatt-next']}")
+    assert [line["name"] for line in rest["data"]] == ["模型"]
+
+
 async def test_statements_come_in_pages(gateway: Gateway) -> None:
     await work(gateway)
     for path, who in (("/v1/usage?by=job", "ann"), ("/v1/usage?by=day", "ann"), ("/v1/earnings?by=job", "ben")):
@@ -255,7 +276,7 @@ async def test_statements_come_in_pages(gateway: Gateway) -> None:
             reply = await gateway.get(f"{path}&limit=1&after={after}", who=who)
             told = await reply.json()
             paged += told["data"]
-            assert reply.headers.get("x-sparewatt-next") == told["next"]
+            assert unquote(reply.headers.get("x-sparewatt-next", "")) == (told["next"] or "")
             if told["next"] is None:
                 break
             after = told["next"]
@@ -338,6 +359,8 @@ async def test_a_summary_says_where_the_money_is_and_how_busy_nodes_were(gateway
     assert (data["pending_nano"], data["promo_nano"], data["fee_bps"]) == (9_500, 9_500, 500)
     (node,) = data["nodes"]
     assert (node["busy_s"], node["work_s"]) == (2.0, 4.0)
+    elsewhere = await gateway.told(f"/v1/earnings/summary?node=0x{'99' * 20}", who="ben")
+    assert elsewhere["data"]["nodes"] == []
     assert node["utilisation"] == pytest.approx(0.25)
 
 
@@ -361,6 +384,20 @@ async def test_earnings_move_from_pending_to_a_batch_that_anybody_can_check(gate
 @pytest.mark.parametrize("epoch", ["0", "2", "-1", "x", "9" * 30])
 async def test_a_batch_that_is_not_there_is_a_404(gateway: Gateway, epoch: str) -> None:
     assert (await gateway.get(f"/v1/payouts/batches/{epoch}", who=None)).status == 404
+
+
+async def test_what_is_public_is_not_without_end(gateway: Gateway) -> None:
+    assert (await gateway.get("/v1/payouts/batches", who=None)).status == 200
+    with pytest.raises(RateLimited):
+        knock_often(gateway)
+    reply = await gateway.get("/v1/payouts/batches", who=None)
+    assert reply.status == 429
+    assert reply.headers["retry-after"]
+
+
+def knock_often(gateway: Gateway) -> None:
+    for _ in range(2_000):
+        gateway.services.doors.published.knock(address="127.0.0.1")
 
 
 # books

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from aiohttp import web
 from msgspec import Meta
 
-from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.principal import Principal, require_operator
 from sparewatt.core.errors import KeyNotFound
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, NAME_CHARS_MAX
 from sparewatt.core.money import format_usd
-from sparewatt.gateway.http import authenticate, authenticate_operator, identify, json_reply, read_json
+from sparewatt.gateway.http import admit_rate, authenticate, authenticate_operator, identify, json_reply, read_json
 from sparewatt.gateway.money.amounts import AmountBody, amount_in, number, reference_in, shown
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.ledger.budgets import Period, period_start
@@ -46,7 +46,7 @@ async def account_asked(request: web.Request, who: Principal) -> AccountId:
     wanted = request.query.get("account")
     if wanted is None or wanted == who.account_id:
         return who.account_id
-    await authenticate_operator(request)
+    require_operator(who)
     return (await services_of(request).people.show(wanted)).id
 
 
@@ -123,6 +123,7 @@ async def show_key(request: web.Request) -> web.StreamResponse:
     """About the key that asks."""
     services = services_of(request)
     who = await identify(request)
+    admit_rate(request)
     if who.key is None:
         raise KeyNotFound("You are logged in without a key. 'GET /v1/keys' lists the keys of your account.")
     return json_reply({"data": await _describe_key(who.key, services)})

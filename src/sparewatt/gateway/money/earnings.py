@@ -13,12 +13,12 @@ from sparewatt.gateway.feeds.why import find_node
 from sparewatt.gateway.http import authenticate, json_reply
 from sparewatt.gateway.money.amounts import shown
 from sparewatt.gateway.money.credits import account_asked, describe_treasury
-from sparewatt.gateway.money.pages import choice, cursor_of, line_of, read_page, read_span, statement
+from sparewatt.gateway.money.pages import choice, cursor_of, read_page, read_span, statement
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.ledger import chart
 from sparewatt.ledger.fees import INFERENCE_BPS
 from sparewatt.ledger.settlement import NANO_PER_MICRO
-from sparewatt.store.statements import EarningsBy, NodeBusy, Span
+from sparewatt.store.statements import EarningLine, EarningsBy, EarningSum, NodeBusy, Span
 
 GROUPS: dict[str, EarningsBy] = {"day": "day", "model": "model", "node": "node"}
 
@@ -34,12 +34,12 @@ async def show_earnings(request: web.Request) -> web.StreamResponse:
         found = await statements.earnings(owner, span=page.span, node_id=node, after=page.cursor, limit=page.limit)
         full = len(found) == page.limit
         following = cursor_of(found[-1].opened_at, found[-1].job_id, found[-1].position) if full else None
-        return statement(page, [line_of(line) for line in found], following=following, name="earnings")
+        return statement(page, found, EarningLine, following=following, name="earnings")
     sums = await statements.earnings_by(
         owner, by=GROUPS[by], span=page.span, node_id=node, after=page.after, limit=page.limit
     )
     following = sums[-1].name if len(sums) == page.limit else None
-    return statement(page, [line_of(line) for line in sums], following=following, name="earnings")
+    return statement(page, sums, EarningSum, following=following, name="earnings")
 
 
 def _node_asked(request: web.Request) -> NodeId | None:
@@ -61,10 +61,10 @@ async def show_summary(request: web.Request) -> web.StreamResponse:
     who = await authenticate(request, "node")
     now = services.clock.unix_s()
     span = read_span(request.query.get("from"), request.query.get("to"), now_unix_s=now)
-    owner = await account_asked(request, who)
+    owner, node = await account_asked(request, who), _node_asked(request)
     busy = await services.database.statements.busy(owner, span=span, limit=STATEMENT_LINES_MAX)
-    until = min(span.to_unix_s, now)
-    nodes = [_describe_busy(node, services, span=Span(span.from_unix_s, until)) for node in busy]
+    past = Span(span.from_unix_s, min(span.to_unix_s, now))
+    nodes = [_describe_busy(each, services, span=past) for each in busy if node in (None, each.node_id)]
     return json_reply({"data": await _standing(owner, services) | {"nodes": nodes}})
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -101,16 +102,21 @@ def line_of(row: Any) -> dict[str, Any]:
     """A row of the store as both formats show it: amounts in dollars and nano-dollars, prices in dollars."""
     line: dict[str, Any] = {}
     for field in fields(row):
-        value = getattr(row, field.name)
-        if field.name.endswith("_nano"):
-            line |= shown(field.name.removesuffix("_nano"), value)
-        elif field.name in _PRICES:
-            line[_PRICES[field.name]] = format_usd(value)
-        elif isinstance(value, dt.datetime):
-            line[field.name] = value.astimezone(dt.UTC).isoformat()
-        else:
-            line[field.name] = value
+        line |= _cells(field.name, getattr(row, field.name))
     return line
+
+
+def columns_of(shape: type) -> list[str]:
+    """The names in a line of this shape, also where there is no line."""
+    return [name for field in fields(shape) for name in _cells(field.name, 0)]
+
+
+def _cells(name: str, value: Any) -> dict[str, Any]:
+    if name.endswith("_nano"):
+        return shown(name.removesuffix("_nano"), value)
+    if name in _PRICES:
+        return {_PRICES[name]: format_usd(value)}
+    return {name: value.astimezone(dt.UTC).isoformat() if isinstance(value, dt.datetime) else value}
 
 
 def cursor_of(opened_at: dt.datetime, job_id: str, position: int = 0) -> str:
@@ -118,22 +124,22 @@ def cursor_of(opened_at: dt.datetime, job_id: str, position: int = 0) -> str:
     return f"{micro}.{job_id}.{position}"
 
 
-def statement(page: Page, lines: Sequence[dict[str, Any]], *, following: str | None, name: str) -> web.Response:
-    """`following` is the cursor of the next page, if there may be one."""
-    headers = {NEXT_HEADER: following} if following else {}
+def statement(page: Page, rows: Sequence[Any], shape: type, *, following: str | None, name: str) -> web.Response:
+    """Rows of one `shape`. `following` is the cursor of the next page, if there may be one."""
+    headers = {NEXT_HEADER: quote(following)} if following else {}
+    lines = [line_of(row) for row in rows]
     if page.format == "json":
-        return json_reply(listing(list(lines)) | {"next": following}, headers=headers)
+        return json_reply(listing(lines) | {"next": following}, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{name}.csv"'
-    return web.Response(text=as_csv(lines), content_type="text/csv", headers=headers)
+    return web.Response(text=as_csv(lines, columns_of(shape)), content_type="text/csv", headers=headers)
 
 
-def as_csv(lines: Sequence[dict[str, Any]]) -> str:
+def as_csv(lines: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
     """With a line of names. What a spreadsheet would run as a formula is quoted: strangers name models."""
     out = io.StringIO()
-    if lines:
-        writer = csv.DictWriter(out, fieldnames=list(lines[0]))
-        writer.writeheader()
-        writer.writerows({name: _csv_cell(value) for name, value in line.items()} for line in lines)
+    writer = csv.DictWriter(out, fieldnames=columns)
+    writer.writeheader()
+    writer.writerows({name: _csv_cell(value) for name, value in line.items()} for line in lines)
     return out.getvalue()
 
 

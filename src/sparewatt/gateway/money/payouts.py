@@ -9,10 +9,10 @@ from aiohttp import web
 
 from sparewatt.core.errors import InvalidField, NotFound
 from sparewatt.core.money import format_usd
-from sparewatt.gateway.http import authenticate, authenticate_operator, json_reply, listing
+from sparewatt.gateway.http import address_of, authenticate, authenticate_operator, json_reply, listing
 from sparewatt.gateway.money.credits import account_asked
 from sparewatt.gateway.money.pages import read_page
-from sparewatt.gateway.services import services_of
+from sparewatt.gateway.services import Services, services_of
 from sparewatt.ledger.settlement import NANO_PER_MICRO
 from sparewatt.store.payouts import BatchRow, LeafRow, PaidRow
 
@@ -32,7 +32,7 @@ async def list_payouts(request: web.Request) -> web.StreamResponse:
 
 
 async def list_batches(request: web.Request) -> web.StreamResponse:
-    services = services_of(request)
+    services = _published(request)
     page = read_page(request, now_unix_s=services.clock.unix_s())
     rows = await services.database.payouts.batches(before=_epoch_or_none(page.after), limit=page.limit)
     following = str(rows[-1].epoch) if len(rows) == page.limit else None
@@ -50,7 +50,7 @@ async def make_batch(request: web.Request) -> web.StreamResponse:
 
 async def show_batch(request: web.Request) -> web.StreamResponse:
     """With a page of its leaves, in the order of the tree."""
-    services = services_of(request)
+    services = _published(request)
     batch = await _batch(request)
     page = read_page(request, now_unix_s=services.clock.unix_s())
     leaves = await services.database.payouts.leaves_at(batch.epoch, after=page.after, limit=page.limit)
@@ -69,6 +69,13 @@ async def show_proof(request: web.Request) -> web.StreamResponse:
         raise NotFound(f"{address[:60]!r} has nothing in batch {batch.epoch}. 'sparewatt payouts list' shows yours.")
     path = ["0x" + sibling.hex() for sibling in proof.path]
     return json_reply(describe_batch(batch) | {"leaf": _describe_leaf(proof.leaf), "index": proof.index, "path": path})
+
+
+def _published(request: web.Request) -> Services:
+    """Nobody has to say who they are here, but an address may not ask without end. Raises RateLimited."""
+    services = services_of(request)
+    services.doors.published.knock(address=address_of(request, services))
+    return services
 
 
 async def _batch(request: web.Request) -> BatchRow:

@@ -14,7 +14,7 @@ from sparewatt.gateway.money.amounts import number, shown
 from sparewatt.gateway.money.credits import account_asked
 from sparewatt.gateway.money.pages import choice, cursor_of, line_of, read_page, statement
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.store.statements import EarningLine, JobLine, UsageBy
+from sparewatt.store.statements import EarningLine, JobLine, UsageBy, UsageLine
 
 GROUPS: dict[str, UsageBy] = {"day": "day", "model": "model", "key": "key"}
 _KEY_ID = re.compile(r"[a-z]{3}_[0-9a-z_]{1,40}")
@@ -31,12 +31,12 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     if by == "job":
         jobs = await statements.jobs(account, span=page.span, key_id=key, after=page.cursor, limit=page.limit)
         following = cursor_of(jobs[-1].opened_at, jobs[-1].id) if len(jobs) == page.limit else None
-        return statement(page, [line_of(job) for job in jobs], following=following, name="usage")
+        return statement(page, jobs, JobLine, following=following, name="usage")
     rows = await statements.usage(
         account, by=GROUPS[by], span=page.span, key_id=key, after=page.after, limit=page.limit
     )
     following = rows[-1].name if len(rows) == page.limit else None
-    return statement(page, [line_of(row) for row in rows], following=following, name="usage")
+    return statement(page, rows, UsageLine, following=following, name="usage")
 
 
 def _key_asked(request: web.Request) -> KeyId | None:
