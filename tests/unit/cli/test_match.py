@@ -25,9 +25,9 @@ def test_a_dry_run_asks_with_the_given_job(network: FakeNetwork, run: Run) -> No
 def test_a_dry_run_asks_for_whom_the_query_allows(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", NEURALGRID)
     assert run("match", "org/small-model", "--route", "region=EU max_price<=0.3").exit_code == 0
-    assert network.seen[0].headers["x-sparewatt-route"] == "region=EU max_price<=0.3"
+    assert network.seen[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
     assert run("match", "org/small-model").exit_code == 0
-    assert "x-sparewatt-route" not in network.seen[1].headers
+    assert "X-Sparewatt-Route" not in network.seen[1].headers
 
 
 @pytest.mark.parametrize("query", ["region=É", "region=EU\nx: y"])
