@@ -17,6 +17,7 @@ from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import POLICIES, json_option, network_options
 from sparewatt.cli.errors import ExitCode
 from sparewatt.cli.groups import DefaultGroup, Unnamed
+from sparewatt.policy.carriers import HEADER
 
 _BAR_CHARS = 24
 _REJECTED_SHOWN = 20
@@ -111,17 +112,21 @@ def match() -> None:
     help="The most tokens wanted back; the estimate is the smaller of this and what the model typically writes.",
 )
 @click.option("--policy", type=click.Choice(POLICIES), default="balanced", show_default=True, help="How to rank.")
+@click.option("--route", metavar="QUERY", help="Who may serve it, e.g. 'region=EU max_price<=0.3 sort=price'.")
 @json_option
 @network_options
-def preview(client: Client, *, model: str, prompt_tokens: int, max_tokens: int, policy: str, as_json: bool) -> None:
+def preview(
+    client: Client, *, model: str, prompt_tokens: int, max_tokens: int, policy: str, route: str | None, as_json: bool
+) -> None:
     """Show which node would take a job for MODEL, and why. Nothing runs.
 
     \b
     Example:
       sparewatt match smollm2-135m --prompt-tokens 2000 --max-tokens 500
+      sparewatt match smollm2-135m --route 'region=EU gpu_class>=a100'
     """
     job = {"model": model, "prompt_tokens": prompt_tokens, "max_tokens": max_tokens, "policy": policy}
-    reply = client.post("/match", job)
+    reply = client.post("/match", job, headers=_route_header(route))
     explanation = reply.parse(Explanation)
     if as_json:
         output.print_json(reply.json())
@@ -129,6 +134,15 @@ def preview(client: Client, *, model: str, prompt_tokens: int, max_tokens: int, 
         _print_explanation(explanation)
     if explanation.chosen is None:
         raise click.exceptions.Exit(ExitCode.NO_MATCH)
+
+
+def _route_header(route: str | None) -> dict[str, str]:
+    """A header holds printable ASCII; so does every word of the vocabulary."""
+    if not route:
+        return {}
+    if not (route.isascii() and route.isprintable()):
+        raise click.UsageError("--route holds a character that no name or number has. Write plain ASCII in one line.")
+    return {HEADER: route}
 
 
 @match.command("explain")

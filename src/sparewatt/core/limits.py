@@ -215,6 +215,9 @@ POLICIES_COMPILED_MAX = 4_096
 REQUEST_POLICIES_KEPT = 1_024
 """What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
 
+RELAXATIONS_NODES_MAX = 1_000
+"""Nodes looked at for what would help a request that found nobody: about 20 ms, which others wait for."""
+
 VERDICTS_KEPT_MAX = 1_000_000
 """Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 

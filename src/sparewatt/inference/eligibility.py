@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import POLICIES_COMPILED_MAX, VERDICTS_KEPT_MAX
+from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, VERDICTS_KEPT_MAX
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.model import Allowed, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
@@ -109,6 +109,19 @@ class Eligibility:
             if key in self._judged:
                 self._judged[key].made_at_s = None
 
+    def relaxations(self, terms: Terms) -> list[str]:
+        """What would let somebody through. Worked out once per list: whoever fails, fails again and again."""
+        judged = self._judged.get(terms)
+        if judged is not None and judged.hints is not None:
+            return list(judged.hints)
+        facts = self.facts(terms.model)
+        nodes = [[fact] for fact in facts[:RELAXATIONS_NODES_MAX]]
+        is_part = len(facts) > len(nodes)
+        hints = [explain_relaxation(found, is_part=is_part) for found in relaxations(terms.whole_policy(), nodes)]
+        if judged is not None:
+            judged.hints = hints
+        return list(hints)
+
     def nodes_of(self, account: AccountId) -> Collection[NodeId]:
         return self._table.nodes_of(account)
 
@@ -134,11 +147,18 @@ class Gate:
     usual: Prices | None = None
 
     def stages(self) -> Sequence[Allowed | None]:
+        terms = self._terms()
+        if self._asks_nothing(terms):
+            return _EVERYBODY
+        return self.eligibility.stages(terms)
+
+    def _terms(self) -> Terms:
         """Nearly always nobody is dearer than usual: then nobody needs to be left out for it."""
         is_dear = self.usual is not None and self.eligibility.has_dearer(self.usual, self.model)
-        if not is_dear and self.checks is None and self.policy.order is None:
-            return _EVERYBODY
-        return self.eligibility.stages(Terms(self.policy, self.usual if is_dear else None, self.model))
+        return Terms(self.policy, self.usual if is_dear else None, self.model)
+
+    def _asks_nothing(self, terms: Terms) -> bool:
+        return self.checks is None and terms.usual is None and self.policy.order is None
 
     def own_nodes(self) -> Collection[NodeId]:
         """The payer's own, which may not serve a job that free credits pay."""
@@ -151,14 +171,5 @@ class Gate:
         return not self.eligibility.refuses(node_id, Terms(self.policy, self.usual, self.model), self.checks)
 
     def relaxations(self) -> list[str]:
-        nodes = [[facts] for facts in self.eligibility.facts(self.model)]
-        return [explain_relaxation(found) for found in relaxations(self._with_usual(), nodes)]
-
-    def _with_usual(self) -> Policy:
-        """Whoever is too dear for what is usual can be had by naming a price."""
-        if self.usual is None:
-            return self.policy
-        asked = self.policy.max_price or Prices()
-        prompt = self.usual.prompt if asked.prompt is None else asked.prompt
-        completion = self.usual.completion if asked.completion is None else asked.completion
-        return replace(self.policy, max_price=Prices(prompt, completion))
+        terms = self._terms()
+        return [] if self._asks_nothing(terms) else self.eligibility.relaxations(terms)

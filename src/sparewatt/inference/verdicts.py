@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,15 @@ class Terms(NamedTuple):
         if self.usual is None:
             return checks
         return Compiled((*checks.checks, (USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"])))
+
+    def whole_policy(self) -> Policy:
+        """With what is usual as a price of its own: whoever is too dear can be had by naming another."""
+        if self.usual is None:
+            return self.policy
+        asked = self.policy.max_price or Prices()
+        prompt = self.usual.prompt if asked.prompt is None else asked.prompt
+        completion = self.usual.completion if asked.completion is None else asked.completion
+        return replace(self.policy, max_price=Prices(prompt, completion))
 
 
 def is_dearer(usual: Prices, prices: tuple[int, int]) -> bool:
@@ -95,6 +104,8 @@ class Judged:
     """None: to be judged before it is used."""
     verdicts: dict[NodeId, Verdict] = field(default_factory=dict)
     stages: Sequence[Allowed | None] = ()
+    hints: Sequence[str] | None = None
+    """What would let somebody through, if anybody asked."""
 
     def is_old(self, entries: Entries, now_s: float, *, is_live: bool) -> bool:
         if self.made_at_s is None or entries is not self.entries or entries.changes != self.changes:
@@ -106,7 +117,7 @@ class Judged:
         self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}
         self.stages = _stages(self, entries)
         self.entries, self.changes, self.reports = entries, entries.changes, entries.reports
-        self.made_at_s = now_s
+        self.made_at_s, self.hints = now_s, None
 
 
 def _verdict(facts: NodeFacts, checks: Compiled, order: Sequence[str], before: Mapping[NodeId, Verdict]) -> Verdict:

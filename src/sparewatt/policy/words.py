@@ -79,9 +79,10 @@ def explain_refusal(refused: Refused) -> str:
     return f"{refused.field}: needs {show(refused.field, refused.needed)}, has {has}"
 
 
-def explain_relaxation(relaxed: Relaxation) -> str:
-    """`max_price 0.3→0.34 adds 3 nodes`, `without uptime and tier adds 1 node`."""
+def explain_relaxation(relaxed: Relaxation, *, is_part: bool = False) -> str:
+    """`max_price 0.3→0.34 adds 3 nodes`, `without uptime and tier adds 1 node`. `is_part`: not all were looked at."""
     nodes = "1 node" if relaxed.adds == 1 else f"{relaxed.adds} nodes"
+    nodes = f"at least {nodes}" if is_part else nodes
     if relaxed.relaxed is None:
         return f"without {' and '.join(relaxed.fields)} adds {nodes}"
     (field,) = relaxed.fields

@@ -22,6 +22,24 @@ def test_a_dry_run_asks_with_the_given_job(network: FakeNetwork, run: Run) -> No
     assert network.seen[0].body == asked
 
 
+def test_a_dry_run_asks_for_whom_the_query_allows(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", NEURALGRID)
+    assert run("match", "org/small-model", "--route", "region=EU max_price<=0.3").exit_code == 0
+    assert network.seen[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
+    assert run("match", "org/small-model").exit_code == 0
+    assert "X-Sparewatt-Route" not in network.seen[1].headers
+
+
+@pytest.mark.parametrize("query", ["region=É", "region=EU\nx: y"])
+def test_a_query_that_fits_no_header_is_refused_before_anything_is_sent(
+    network: FakeNetwork, run: Run, query: str
+) -> None:
+    result = run("match", "org/small-model", "--route", query)
+    assert result.exit_code == 2
+    assert "plain ASCII" in result.stderr
+    assert network.seen == []
+
+
 def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", explanation())
     result = run("match", "org/small-model")

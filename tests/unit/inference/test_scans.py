@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sparewatt.core.ids import MatchId
+from sparewatt.core.ids import AccountId, MatchId
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import Allowed, Rejection
 from sparewatt.inference.matcher.policies import BALANCED, ECONOMY, FAST, Policy
 from sparewatt.inference.matcher.question import NOBODY, Question
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.policy.carriers import read_line
 from sparewatt.testing.matching import MODEL, make_table
+from tests.unit.inference.fleets import a_fleet, allowed_by, assert_adds_up
 from tests.unit.inference.nodes import a_job, node_id, situation
 from tests.unit.inference.scans import compare_scans
 
@@ -57,3 +60,29 @@ def test_a_decision_by_shortlist_is_the_same_both_ways(many: NodeTable, policy: 
         both.append(match(job, many, situation(now_s=1.0), policy=policy, seed=3, compiled=compiled))
     assert both[0] == both[1]
     assert len(both[0].ranked) == 8
+
+
+@pytest.mark.parametrize("count", [30, 700])
+@pytest.mark.parametrize("line", ["region=EU", "max_price<=0.09", "ignore=acc_bob warm=require", "gpu_count>=1"])
+def test_a_decision_under_a_policy_is_the_same_both_ways(count: int, line: str) -> None:
+    table = a_fleet(range(count))
+    at = situation(allowed=allowed_by(table, read_line(line)), own=table.nodes_of(AccountId("acc_ann")))
+    both = [match(a_job(), table, at, policy=BALANCED, seed=3, compiled=compiled) for compiled in (True, False)]
+    assert both[0] == both[1]
+    assert both[0].barred
+    assert_adds_up(both[0], kept=8)
+
+
+@pytest.mark.parametrize("left_out", [10, 11_980])
+def test_a_shortlist_under_a_policy_is_the_same_both_ways(many: NodeTable, left_out: int) -> None:
+    nodes = [row.id for row in many]
+    left = nodes[left_out:]
+    at = situation(now_s=1.0, allowed=Allowed(frozenset(left), {"region": len(nodes) - len(left)}))
+    both = []
+    for compiled in (True, False):
+        many.shortlists_of(MODEL).clear()
+        both.append(match(a_job(model=MODEL), many, at, policy=BALANCED, seed=3, compiled=compiled))
+    assert both[0] == both[1]
+    assert {candidate.node_id for candidate in both[0].ranked} <= set(left)
+    assert_adds_up(both[0], kept=8)
+    assert (Rejection.NOT_SHORTLISTED in both[0].dropped) == (left_out == 10)
