@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal picture lock clean
+.PHONY: help setup setup-dev up test lint contracts contracts-check evm unit contract integration soak bench-start bench-unequal picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -37,7 +37,7 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev lint unit contract integration  ## All of CI: checks, then unit, contract and real-process tests
+test: setup-dev lint contracts-check unit evm contract integration  ## All of CI: checks, then unit, contract and real-process tests
 
 lint: setup-dev
 	$(BIN)/ruff format --check .
@@ -45,8 +45,18 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+contracts: setup-dev  ## Compile the contracts into the package
+	$(BIN)/python contracts/build.py
+
+contracts-check: setup-dev
+	$(BIN)/python contracts/build.py --check
+
 unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q $(PYTEST_ARGS)
+
+# Its own process: the EVM below it raises the recursion limit, with which deep JSON ends a process.
+evm: setup-dev
+	$(BIN)/python -m pytest tests/evm -n 2 -q $(PYTEST_ARGS)
 
 contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
