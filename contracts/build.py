@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vyper.cli.vyper_compile import compile_files
-from vyper.compiler.settings import OptimizationLevel, Settings
+from vyper.compiler.settings import Settings
 from vyper.exceptions import VyperException, VyperInternalException
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ def contract_paths() -> list[Path]:
 
 
 def compiled(path: Path, *, experimental: bool = False) -> dict[str, Any]:
-    settings = Settings(optimize=OptimizationLevel.GAS, experimental_codegen=experimental)
+    settings = Settings(experimental_codegen=experimental)
     outputs = compile_files(
         [str(path)],
         ["abi", "bytecode", "bytecode_runtime"],

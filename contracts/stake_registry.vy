@@ -3,7 +3,7 @@
 """
 @title Stakes of validators, bonds of providers
 @notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. Only the
-        dispute contract slashes, only the order contract locks. Slices of a slash: a tenth to the challenger, four to the
+        dispute contracts slash, only the order contract locks. Slices of a slash: a tenth to the challenger, four to the
         harmed, the rest to the insurance account: always less to the one who tells than was lost.
 """
 
@@ -32,7 +32,7 @@ exports: (
 
 event Wired:
     orders: indexed(address)
-    dispute: indexed(address)
+    disputes: address[2]
 
 CHALLENGER_BPS: constant(uint256) = 1_000
 HARMED_BPS: constant(uint256) = 4_000
@@ -51,7 +51,7 @@ deployer: immutable(address)
 insurance: public(immutable(address))
 
 orders: public(address)
-dispute: public(address)
+disputes: public(address[2])  # one for votes, one for books and bids
 
 
 @deploy
@@ -71,14 +71,14 @@ def __init__(
 
 
 @external
-def wire(orders: address, dispute: address):
+def wire(orders: address, disputes: address[2]):
     """Once, by the deployer: who may lock and who may slash. Never changed again."""
     assert msg.sender == deployer, "NOT_DEPLOYER"
     assert self.orders == empty(address), "ALREADY_WIRED"
-    assert orders != empty(address) and dispute != empty(address), "ZERO_ADDRESS"
+    assert orders != empty(address) and empty(address) not in disputes, "ZERO_ADDRESS"
     self.orders = orders
-    self.dispute = dispute
-    log Wired(orders=orders, dispute=dispute)
+    self.disputes = disputes
+    log Wired(orders=orders, disputes=disputes)
 
 
 # Validators
@@ -188,7 +188,7 @@ def take_bond(provider: address, amount: uint256, receiver: address):
 
 @external
 def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: address) -> uint256:
-    assert msg.sender == self.dispute, "NOT_DISPUTE"
+    assert msg.sender in self.disputes, "NOT_DISPUTE"
     taken: uint256 = bonds._take_unlocked(provider, amount)
     payouts._owe(claimant, taken // 2)
     payouts._owe(harmed, taken - taken // 2)
@@ -199,13 +199,13 @@ def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: 
 def slash(
     vote_key: address, version: uint256, history_index: uint256, bps: uint256, challenger: address, harmed: address
 ) -> uint256:
-    assert msg.sender == self.dispute, "NOT_DISPUTE"
+    assert msg.sender in self.disputes, "NOT_DISPUTE"
     assert bps <= BPS, "TOO_MUCH"
     amount: uint256 = validator_set._cut(vote_key, version, history_index, bps)
     bounty: uint256 = amount * CHALLENGER_BPS // BPS
     damages: uint256 = amount * HARMED_BPS // BPS
     payouts._owe(challenger, bounty)
-    payouts._owe(harmed, damages)
+    payouts._owe(insurance if harmed == empty(address) else harmed, damages)
     payouts._owe(insurance, amount - bounty - damages)
     return amount
 
