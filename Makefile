@@ -56,7 +56,7 @@ unit: setup-dev
 
 # Its own process: the EVM below it raises the recursion limit, with which deep JSON ends a process.
 evm: setup-dev
-	$(BIN)/python -m pytest tests/evm -n 2 -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
 
 contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)

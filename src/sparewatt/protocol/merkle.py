@@ -1,7 +1,8 @@
 """Merkle trees as the contracts check them: one rule for bids, snapshots and payouts.
 
 A node is keccak256(0x01 ‖ left ‖ right); leaves are padded with zeros to the next power of two; a path lists the
-siblings bottom up. No leaf: root 0. One leaf: the root is the leaf. Leaves are hashes of structs, so none can pass for a node.
+siblings bottom up. No leaf: root 0. One leaf: the root is the leaf. Leaves are hashes of structs, so none can pass for
+a node.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Message:
 
     def values(self) -> tuple[Any, ...]:
         """The fields in order, as a contract call takes them."""
-        return tuple(getattr(self, name) for name, _, _ in _members(type(self)))
+        return tuple(getattr(self, name) for name, _, _ in _members_of(self))
 
 
 def struct_hash(message: Message) -> bytes:
@@ -51,13 +51,17 @@ def message_digest(domain: Domain, message: Message) -> bytes:
 
 
 def _fields(message: Message) -> Sequence[Field]:
-    members = _members(type(message))
-    return [Field(solidity_type, camel, _value(message, name)) for name, camel, solidity_type in members]
+    return [Field(kind, camel, _value(message, name)) for name, camel, kind in _members_of(message)]
 
 
 def _value(message: Message, name: str) -> Value:
     value: Value = getattr(message, name)
     return value
+
+
+def _members_of(message: Message) -> tuple[tuple[str, str, str], ...]:
+    kind: Any = type(message)  # mypy takes no class for hashable
+    return _members(kind)
 
 
 @cache
