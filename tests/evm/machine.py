@@ -18,10 +18,13 @@ _limit = sys.getrecursionlimit()
 import boa  # noqa: E402 (the limit must be read first)
 from eth_abi import decode, encode  # noqa: E402
 from eth_utils import keccak  # noqa: E402
+from vyper.cli.vyper_compile import compile_files  # noqa: E402
 
 sys.setrecursionlimit(max(_limit, 10_000))  # the EVM's own calls nest deeper than Python's default allows
 
-ARTIFACTS = Path(__file__).resolve().parents[2] / "src" / "sparewatt" / "chain" / "artifacts"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
 START = 1_800_000_000
 GAS = 30_000_000
 
@@ -34,8 +37,17 @@ class Reverted(Exception):
         self.reason = reason
 
 
+def compiled(path: Path) -> dict[str, Any]:
+    """A contract that only tests have."""
+    output = compile_files([str(path)], ["abi", "bytecode"], paths=[str(ROOT)], include_sys_path=False)
+    found: dict[str, Any] = output[path]
+    return found
+
+
 @cache
 def artifact(name: str) -> dict[str, Any]:
+    if (source := HERE / "attackers" / f"{name}.vy").exists():
+        return compiled(source)
     override = Path(os.environ.get("EVM_ARTIFACTS", "/nonexistent")) / f"{name}.json"
     path = override if override.exists() else ARTIFACTS / f"{name}.json"
     loaded: dict[str, Any] = json.loads(path.read_text())

@@ -134,9 +134,9 @@ def profile_of(provider: str, *, epoch: int = 1, **changes: Any) -> Profile:
     return Profile(provider=provider, epoch=epoch, **{**usual, **changes})
 
 
-def bare_network(*, token: str = "token", token_args: tuple[Any, ...] = ()) -> Network:
+def bare_network(*, token: str = "token") -> Network:
     set_time(START)
-    coin = deploy(token, *token_args)
+    coin = deploy(token)
     registry = deploy("provider_registry", GUARDIAN, ATTEMPT_S)
     stakes = deploy("stake_registry", coin.address, INSURANCE, MIN_STAKE, ATTEMPT_S, CHALLENGE_S, UNBOND_S)
     escrow = deploy("escrow", coin.address, TREASURY, FEE_BPS)
@@ -154,8 +154,8 @@ def bare_network(*, token: str = "token", token_args: tuple[Any, ...] = ()) -> N
     return network
 
 
-def full_network(*, n_validators: int = 7, n_providers: int = 5) -> Network:
-    network = bare_network()
+def full_network(*, n_validators: int = 7, n_providers: int = 5, token: str = "token") -> Network:
+    network = bare_network(token=token)
     for number in range(n_validators):
         network.add_validator(number)
     for number in range(n_providers):
