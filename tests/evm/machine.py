@@ -46,7 +46,7 @@ def compiled(path: Path) -> dict[str, Any]:
 
 @cache
 def artifact(name: str) -> dict[str, Any]:
-    if (source := HERE / "attackers" / f"{name}.vy").exists():
+    if (source := HERE / "sources" / f"{name}.vy").exists():
         return compiled(source)
     override = Path(os.environ.get("EVM_ARTIFACTS", "/nonexistent")) / f"{name}.json"
     path = override if override.exists() else ARTIFACTS / f"{name}.json"
