@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint contracts contracts-check evm unit contract integration soak bench-start bench-unequal picture lock clean
+.PHONY: help setup setup-dev up test lint contracts contracts-check evm unit contract integration soak gas bench-start bench-unequal picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -66,6 +66,9 @@ integration: setup-dev
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
+
+gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
+	$(BIN)/python -m bench.gas
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py

@@ -158,7 +158,7 @@ def _require_down(
     assert down_since + lease.down_s <= block.timestamp, "NOT_DOWN_LONG_ENOUGH"
     content: bytes32 = keccak256(abi_encode(DOWN_TYPEHASH, lease_id, lease.term, lease.provider, down_since))
     version: uint256 = staticcall IStakes(sisters.stakes.address).version()
-    assert staticcall sisters.tasks.has_quorum(content, votes, convert(version, uint32))
+    assert staticcall sisters.tasks.has_quorum(content, votes, convert(version, uint32)), "NO_QUORUM"
 
 
 @internal

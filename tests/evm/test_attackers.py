@@ -188,6 +188,14 @@ def test_a_token_that_burns_gas_costs_only_who_moves_it(order: Order) -> None:
     network.escrow.withdraw(RENTER.address, who=RENTER.address)
 
 
+def test_a_stake_has_an_upper_bound(network: Network) -> None:
+    operator = network.validators[0].operator.address
+    network.token.faucet(operator, 2**64)
+    with refused("STAKE_TOO_LARGE"):
+        network.stakes.deposit(2**64 - MIN_STAKE, who=operator)
+    network.stakes.deposit(2**64 - MIN_STAKE - 1, who=operator)
+
+
 def test_a_token_that_says_no_is_believed(network: Network) -> None:
     network.fund(ALICE)
     network.settlement.deposit(ALICE, 5, who=ALICE)

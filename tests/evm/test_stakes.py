@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.twins import VoteKey
-from tests.evm.machine import deploy, refused, rolled_back, wait
+from tests.evm.machine import deploy, refused, wait
 from tests.evm.network import DEPLOYER, INSURANCE, MIN_STAKE, UNBOND_S, Network, Validator, key
 
 ZERO = "0x" + "0" * 40
@@ -94,14 +94,6 @@ def test_only_validators_have_a_url_and_stake(network: Network) -> None:
         network.stakes.deposit(MIN_STAKE, who=NEW.address)
     network.stakes.set_url("http://new", who=network.validators[0].operator.address)
     assert network.stakes.url_of(network.validators[0].operator.address) == "http://new"
-
-
-def test_a_stake_has_an_upper_bound(network: Network) -> None:
-    operator = network.validators[0].operator.address
-    for _ in range(20):
-        network.token.faucet(operator, 10**12)
-    with rolled_back(), refused("BALANCE_TOO_SMALL"):
-        network.stakes.deposit(2**64, who=operator)
 
 
 def test_the_set_has_thirty_two_places(network: Network) -> None:
