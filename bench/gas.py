@@ -128,8 +128,8 @@ def report(meter: Meter) -> str:
     lines = [
         "# Gas",
         "",
-        "Made by `make gas`: the compiled contracts of the package, Prague rules, seven validators of equal stake, five",
-        "bids. Each figure is what a transaction is charged: base, calldata, cold storage, refunds.",
+        "Made by `make gas`: the compiled contracts of the package, Prague rules, seven validators of equal stake,",
+        "five bids. Each figure is what a transaction is charged: base, calldata, cold storage, refunds.",
         "",
         "| the life of a lease | gas |",
         "| --- | ---: |",

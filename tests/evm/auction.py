@@ -118,8 +118,8 @@ class Order:
     @property
     def lease(self) -> dict[str, Any]:
         names = (
-            "provider state position pause_reason resumed term confirm_by running_since paused_at notice_at rate max_rate"
-            " locked duration_left reclaim grace start standin down"
+            "provider state position pause_reason resumed term confirm_by running_since paused_at notice_at"
+            " rate max_rate locked duration_left reclaim grace start standin down"
         )
         return dict(zip(names.split(), self.network.orders.lease_of(self.order_id), strict=True))
 

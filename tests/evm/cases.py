@@ -79,7 +79,9 @@ def random_case(rng: random.Random, order_id: bytes, *, stake_version: int = 1) 
     profiles, snapshot = snapshot_tree(random_profile(rng, provider) for provider in providers)
     alike = rng.random() < 0.3
     if alike:  # equal profiles and prices: ties
-        profiles, snapshot = snapshot_tree(replace(profiles[0], provider=p) for p in providers) if providers else (profiles, snapshot)
+        profiles, snapshot = (
+            snapshot_tree(replace(profiles[0], provider=p) for p in providers) if providers else (profiles, snapshot)
+        )
     leaves = []
     for profile in profiles:
         price = USD if alike else 1 + edge(rng, PRICE_END - 1, 5 * USD)
@@ -111,7 +113,9 @@ def bent_leaf(rng: random.Random, leaf: BidLeaf) -> BidLeaf:
         [("uptime_ppm", 1 << 32), ("reputation_ppm", 1 << 32), ("rtt_ms", 1 << 16), ("status", 13), ("score", 1 << 64)]
     )
     old = getattr(leaf, field)
-    return replace(leaf, **{field: rng.choice([v for v in ((old + 1) % end, (old - 1) % end, rng.randrange(end)) if v != old])})
+    others = [value for value in ((old + 1) % end, (old - 1) % end, rng.randrange(end)) if value != old]
+    change: dict[str, Any] = {field: rng.choice(others)}
+    return replace(leaf, **change)
 
 
 def require_false(window: Contract, rng: random.Random, case: Case) -> None:
@@ -218,7 +222,13 @@ def walk_one_stream(network: Network, escrow: Contract, orders: str, rng: random
             escrow.settle(lease)
         if act == "stop" or model.deposit_uusd == 0:
             model = Stream(model.deposit_uusd)
-        assert escrow.stream_of(lease)[2:] == (model.rate_uusd, model.since, model.end_at, model.paid_uusd, model.deposit_uusd)
+        assert escrow.stream_of(lease)[2:] == (
+            model.rate_uusd,
+            model.since,
+            model.end_at,
+            model.paid_uusd,
+            model.deposit_uusd,
+        )
         assert (escrow.owed(payee), escrow.owed(TREASURY)) == (pay, fee), step
     return 20
 

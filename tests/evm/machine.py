@@ -1,6 +1,7 @@
 """An EVM in this process, and the compiled contracts on it: the very bytes that the package carries.
 
-A call returns its decoded answer or raises Reverted with the contract's reason. EVM_ARTIFACTS names another folder of compiled contracts, e.g. by another code generator.
+A call returns its decoded answer or raises Reverted with the contract's reason. EVM_ARTIFACTS names another folder of
+compiled contracts, e.g. by another code generator.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _limit = sys.getrecursionlimit()
 import boa  # noqa: E402 (the limit must be read first)
-from eth_abi import decode, encode  # noqa: E402
-from eth_utils import keccak  # noqa: E402
+from eth_abi.abi import decode, encode  # noqa: E402
 from vyper.cli.vyper_compile import compile_files  # noqa: E402
+
+from sparewatt.protocol.signing import keccak256 as keccak  # noqa: E402
 
 sys.setrecursionlimit(max(_limit, 10_000))  # the EVM's own calls nest deeper than Python's default allows
 
@@ -165,12 +169,9 @@ def wait(seconds: int) -> None:
 @contextmanager
 def refused(reason: str) -> Iterator[None]:
     """The call inside reverts with just this reason."""
-    try:
+    with pytest.raises(Reverted) as caught:
         yield
-    except Reverted as error:
-        assert error.reason == reason, f"refused with {error.reason!r}, not {reason!r}"
-    else:
-        raise AssertionError(f"not refused; {reason} expected")
+    assert caught.value.reason == reason
 
 
 @contextmanager

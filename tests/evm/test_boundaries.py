@@ -12,7 +12,14 @@ from tests.evm.machine import Reverted, artifact
 from tests.evm.network import USD, Network, key
 
 ATTACKER = key(95).address
-CONTRACTS = "registry stakes escrow tasks orders dispute book settlement token".split()
+CONTRACTS = ["registry", "stakes", "escrow", "tasks", "orders", "dispute", "book", "settlement", "token"]
+
+
+TEXTS: dict[str, tuple[Any, Any, Any]] = {
+    "bool": (False, True, True),
+    "string": ("", "x", "x" * 200),
+    "bytes": (b"", b"\1", b"\xff" * 65),
+}
 
 
 def extreme(entry: dict[str, Any], which: int) -> Any:
@@ -21,20 +28,18 @@ def extreme(entry: dict[str, Any], which: int) -> Any:
     if kind == "tuple":
         return tuple(extreme(part, which) for part in entry["components"])
     if kind.endswith("]"):
-        inner = {**entry, "type": kind[: kind.rindex("[")]}
         length = kind[kind.rindex("[") + 1 : -1]
+        inner = {**entry, "type": kind[: kind.rindex("[")]}
         return [extreme(inner, which)] * (int(length) if length else min(which, 1))
-    if kind.startswith("uint"):
-        return (0, 1, 2 ** int(kind[4:]) - 1)[which]
+    return TEXTS[kind][which] if kind in TEXTS else extreme_number(kind, which)
+
+
+def extreme_number(kind: str, which: int) -> Any:
+    bits = 160 if kind == "address" else int(kind[4:]) if kind.startswith("uint") else 8 * int(kind[5:])
+    number = (0, 1, 2**bits - 1)[which]
     if kind == "address":
-        return f"0x{(0, 1, 2**160 - 1)[which]:040x}"
-    if kind == "bool":
-        return which > 0
-    if kind == "string":
-        return ("", "x", "x" * 200)[which]
-    if kind == "bytes":
-        return (b"", b"\1", b"\xff" * 65)[which]
-    return (0, 1, 2 ** (8 * int(kind[5:])) - 1)[which].to_bytes(int(kind[5:]), "big")
+        return f"0x{number:040x}"
+    return number if kind.startswith("uint") else number.to_bytes(bits // 8, "big")
 
 
 def calls(name: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -50,9 +55,11 @@ def calls(name: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def wealth(network: Network, account: str) -> int:
-    owed = sum(vault.owed(account) for vault in (network.escrow, network.stakes, network.book))
-    staked = network.stakes.validator_of(account)[1] + sum(network.stakes.bond_of(account)[:3])
-    return int(network.token.balanceOf(account)) + owed + staked + int(network.settlement.unspent(account))
+    owed: int = sum(vault.owed(account) for vault in (network.escrow, network.stakes, network.book))
+    staked: int = network.stakes.validator_of(account)[1] + sum(network.stakes.bond_of(account)[:3])
+    credits_left: int = network.settlement.unspent(account)
+    balance: int = network.token.balanceOf(account)
+    return balance + owed + staked + credits_left
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

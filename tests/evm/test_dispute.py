@@ -152,7 +152,7 @@ def test_a_provider_with_a_profile_is_never_shown_absent(network: Network) -> No
             network.dispute.challenge_leaf(*accused(order, task), order.policy.values(), placed(book, 2), pair, True)
 
 
-def challenge_rank(order: Order, task: Task, book: Book, slot: int, over: int | None, candidate: int | None) -> None:
+def challenge_rank(order: Order, task: Task, book: Book, *, slot: int, over: int | None, candidate: int | None) -> None:
     over_shown = NOWHERE if over is None else placed(book, over)
     shown = NOWHERE if candidate is None else placed(book, candidate)
     order.network.dispute.challenge_rank(*accused(order, task), slot, over_shown, shown, who=CHALLENGER)
@@ -162,7 +162,7 @@ def test_passing_over_a_better_bid_is_a_fault(order: Order) -> None:
     book = order.book(PRICES)
     best, second, third, *_ = book.ranking
     task = replace(order.task(book), first=second, second=best)
-    challenge_rank(order, task, book, 0, best, second)
+    challenge_rank(order, task, book, slot=0, over=best, candidate=second)
     assert slashed(order) == MIN_STAKE // 2
     assert order.network.stakes.owed(book.leaves[best].provider) == MIN_STAKE // 5
     assert third != NO_LEAF
@@ -171,8 +171,9 @@ def test_passing_over_a_better_bid_is_a_fault(order: Order) -> None:
 @pytest.mark.parametrize("slot", [0, 1, 2])
 def test_hiding_a_candidate_is_a_fault(order: Order, slot: int) -> None:
     book = order.book(PRICES)
-    task = replace(order.task(book), **{["first", "second", "third"][slot]: NO_LEAF})
-    challenge_rank(order, task, book, slot, book.ranking[slot], None)
+    hidden: dict[str, Any] = {["first", "second", "third"][slot]: NO_LEAF}
+    task = replace(order.task(book), **hidden)
+    challenge_rank(order, task, book, slot=slot, over=book.ranking[slot], candidate=None)
     assert slashed(order) == MIN_STAKE // 2
 
 
@@ -181,7 +182,7 @@ def test_a_candidate_that_cannot_be_one_is_a_fault(order: Order, bend: str) -> N
     book = order.book({**PRICES, 4: 50 * USD})
     ineligible = next(i for i, leaf in enumerate(book.leaves) if leaf.status)
     index = {"ineligible": ineligible, "outside": 5, "twice": book.ranking[0]}[bend]
-    challenge_rank(order, replace(order.task(book), second=index), book, 1, None, ineligible)
+    challenge_rank(order, replace(order.task(book), second=index), book, slot=1, over=None, candidate=ineligible)
     assert slashed(order) == MIN_STAKE // 2
 
 
@@ -193,13 +194,13 @@ def test_an_honest_ranking_is_no_fault_whatever_is_shown(order: Order) -> None:
         for over in places:
             for candidate in places:
                 with pytest.raises(Exception, match=r"NO_FAULT|NOT_IN_BIDS|LISTED_BEFORE|NOT_THE_CANDIDATE"):
-                    challenge_rank(order, task, book, slot, over, candidate)
+                    challenge_rank(order, task, book, slot=slot, over=over, candidate=candidate)
     with refused("UNKNOWN_SLOT"):
-        challenge_rank(order, task, book, 3, 0, 1)
+        challenge_rank(order, task, book, slot=3, over=0, candidate=1)
     with refused("LISTED_BEFORE"):
-        challenge_rank(order, task, book, 1, book.ranking[0], book.ranking[1])
+        challenge_rank(order, task, book, slot=1, over=book.ranking[0], candidate=book.ranking[1])
     with refused("NOT_THE_CANDIDATE"):
-        challenge_rank(order, task, book, 0, book.ranking[0], book.ranking[1])
+        challenge_rank(order, task, book, slot=0, over=book.ranking[0], candidate=book.ranking[1])
 
 
 def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
@@ -212,12 +213,16 @@ def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
     assert slashed(order) == MIN_STAKE
     for i in range(3):
         with refused("NO_FAULT"):
-            order.network.dispute.challenge_order(*accused(order, order.task(honest)), placed(honest, i), placed(honest, i + 1))
+            order.network.dispute.challenge_order(
+                *accused(order, order.task(honest)), placed(honest, i), placed(honest, i + 1)
+            )
     with refused("NOT_NEIGHBOURS"):
         order.network.dispute.challenge_order(*accused(order, order.task(honest)), placed(honest, 0), placed(honest, 2))
 
 
-def omission(order: Order, voted: Book, named: Bid, *, ids: list[bytes] | None = None, spots: Any, lister: int = 0) -> None:
+def omission(
+    order: Order, voted: Book, named: Bid, *, ids: list[bytes] | None = None, spots: Any, lister: int = 0
+) -> None:
     network, task = order.network, order.task(voted)
     listed = tuple(sorted(ids if ids is not None else [bid_id_of(named), b"\1" * 32]))
     reveal = RevealList(order.order_id, order.attempt, listed)
@@ -275,13 +280,11 @@ def words(*values: bytes | int) -> list[bytes]:
     return [v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in values]
 
 
-def double_sign(network: Network, kind: int, a: Any, b: Any, words_a: Any, words_b: Any, *, signer_b: int = 0) -> None:
-    one, two = network.validators[0], network.validators[signer_b]
-    signatures = network.signed(one.vote_key, network.tasks, a), network.signed(two.vote_key, network.tasks, b)
+def double_sign(network: Network, kind: int, messages: Any, shown: Any, *, second_signer: int = 0) -> None:
+    signers = network.validators[0], network.validators[second_signer]
+    a, b = (network.signed(v.vote_key, network.tasks, m) for v, m in zip(signers, messages, strict=True))
     version = network.stakes.version()
-    network.dispute.prove_double_sign(
-        kind, words_a, signatures[0], words_b, signatures[1], version, 0, who=CHALLENGER
-    )
+    network.dispute.prove_double_sign(kind, shown[0], a, shown[1], b, version, 0, who=CHALLENGER)
 
 
 def list_words(order: Order, ids: tuple[bytes, ...]) -> list[bytes]:
@@ -293,10 +296,10 @@ def test_two_lists_for_one_attempt_are_a_fault(order: Order, kind: int, shape: A
     ids = [(b"\1" * 32,), (b"\1" * 32, b"\2" * 32)]
     lists = [shape(order.order_id, 0, i) for i in ids]
     shown = [list_words(order, i) for i in ids]
-    double_sign(order.network, kind, *lists, *shown)
+    double_sign(order.network, kind, lists, shown)
     assert slashed(order) == MIN_STAKE // 20
     with refused("SAME_MESSAGE"):
-        double_sign(order.network, kind, lists[0], lists[0], shown[0], shown[0])
+        double_sign(order.network, kind, lists[:1] * 2, shown[:1] * 2)
 
 
 def test_two_votes_in_one_round_are_a_fault_and_in_two_rounds_they_are_not(order: Order) -> None:
@@ -304,10 +307,10 @@ def test_two_votes_in_one_round_are_a_fault_and_in_two_rounds_they_are_not(order
     votes = [Vote(order.order_id, 0, round_, bytes([n]) * 32) for round_, n in ((0, 1), (0, 2), (1, 2))]
     shown = [words(order.order_id, 0, v.round, v.task_hash) for v in votes]
     with refused("DIFFERENT_OCCASION"):
-        double_sign(network, VOTE, votes[0], votes[2], shown[0], shown[2])
+        double_sign(network, VOTE, votes[::2], shown[::2])
     with refused("DIFFERENT_SIGNERS"):
-        double_sign(network, VOTE, votes[0], votes[1], shown[0], shown[1], signer_b=1)
-    double_sign(network, VOTE, votes[0], votes[1], shown[0], shown[1])
+        double_sign(network, VOTE, votes[:2], shown[:2], second_signer=1)
+    double_sign(network, VOTE, votes[:2], shown[:2])
     assert slashed(order) == MIN_STAKE // 20
 
 
@@ -317,9 +320,9 @@ def test_two_snapshots_in_one_round_are_a_fault_for_a_while(network: Network) ->
     shown = [words(1, 0, s.root, 1, bytes(32)) for s in shots]
     wait(CHALLENGE_S)
     with refused("TOO_LATE"):
-        double_sign(network, SNAPSHOT, *shots, *shown)
+        double_sign(network, SNAPSHOT, shots, shown)
     future = [replace(s, epoch=2) for s in shots]
-    double_sign(network, SNAPSHOT, *future, *[words(2, 0, s.root, 1, bytes(32)) for s in future])
+    double_sign(network, SNAPSHOT, future, [words(2, 0, s.root, 1, bytes(32)) for s in future])
     assert slashed(order) == MIN_STAKE // 20
 
 
@@ -327,15 +330,15 @@ def test_double_signing_is_shown_in_the_right_shape(order: Order) -> None:
     votes = [Vote(order.order_id, 0, 0, bytes([n]) * 32) for n in (1, 2)]
     shown = [words(order.order_id, 0, 0, v.task_hash) for v in votes]
     with refused("UNKNOWN_KIND"):
-        double_sign(order.network, 4, *votes, *shown)
+        double_sign(order.network, 4, votes, shown)
     with refused("WRONG_LENGTH"):
-        double_sign(order.network, VOTE, *votes, shown[0], shown[1][:3])
+        double_sign(order.network, VOTE, votes, [shown[0], shown[1][:3]])
 
 
 def test_evidence_counts_for_a_time_and_for_known_orders(order: Order) -> None:
     book = with_leaf(order, order.book(PRICES), 2, score=1)
     task = replace(order.task(book), order_id=b"\1" * 32)
-    shown = (order.policy.values(), placed(book, 2), [], True)
+    shown: Any = (order.policy.values(), placed(book, 2), [], True)
     with refused("UNKNOWN_ORDER"):
         order.network.dispute.challenge_leaf(*accused(order, task), *shown)
     wait(ATTEMPT_S + CHALLENGE_S + 1)
@@ -459,7 +462,10 @@ def forfeit(order: Order, book: Book, number: int, *, lists: int = 7, spots: lis
 
 def test_a_certified_bid_that_was_not_revealed_costs_the_bid_bond(order: Order) -> None:
     book = order.match({0: USD, 2: 2 * USD})
-    provider, free = order.network.providers[1].address, order.network.stakes.free_bond(order.network.providers[1].address)
+    provider, free = (
+        order.network.providers[1].address,
+        order.network.stakes.free_bond(order.network.providers[1].address),
+    )
     for kwargs, reason in (
         ({"lists": 4}, "NO_QUORUM"),
         ({"named": False}, "NOT_LISTED"),

@@ -23,7 +23,9 @@ class Settlement:
         for person in PEOPLE:
             network.fund(person.address, 1000)
 
-    def post(self, amounts: dict[SigningKey, tuple[int, int]], *, pool: int = CREDITS, promised: int | None = None) -> int:
+    def post(
+        self, amounts: dict[SigningKey, tuple[int, int]], *, pool: int = CREDITS, promised: int | None = None
+    ) -> int:
         self.entries = [Entry(k.address, *amounts[k]) for k in PEOPLE if k in amounts]
         self.tree = settlement_tree(self.entries)
         epoch = int(self.contract.pools(pool)[3]) + 1

@@ -122,7 +122,9 @@ class SettlementWalk(Walk):
         for pool in range(2):
             funded, promised, paid, _ = self.contract.pools(pool)
             assert paid <= promised <= funded
-            assert all(self.contract.claimed(pool, p.address) <= e for p, e in zip(PEOPLE, self.earned[pool], strict=True))
+            assert all(
+                self.contract.claimed(pool, p.address) <= e for p, e in zip(PEOPLE, self.earned[pool], strict=True)
+            )
         for i, person in enumerate(PEOPLE):
             balance = self.network.token.balanceOf(person.address)
             assert balance <= RICH + self.contract.deposited(person.address) + self.earned[0][i] + self.earned[1][i]
