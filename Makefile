@@ -7,7 +7,8 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint contracts contracts-check evm unit contract integration soak gas bench-start bench-unequal picture lock clean
+.PHONY: help setup setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration soak
+.PHONY: gas bench-start bench-unequal picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -37,7 +38,7 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev lint contracts-check unit evm contract integration  ## All of CI: checks, then unit, contract and real-process tests
+test: setup-dev lint contracts-check unit evm contract integration  ## All of CI: checks, unit, EVM and real-process tests
 
 lint: setup-dev
 	$(BIN)/ruff format --check .
@@ -57,6 +58,11 @@ unit: setup-dev
 # Its own process: the EVM below it raises the recursion limit, with which deep JSON ends a process.
 evm: setup-dev
 	$(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
+
+# What the experimental generator refuses is tested with the usual code.
+evm-experimental: setup-dev  ## The contract tests with Vyper's experimental code generator
+	$(BIN)/python contracts/build.py --experimental .venv/evm-experimental
+	EVM_ARTIFACTS=$(CURDIR)/.venv/evm-experimental $(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
 
 contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
