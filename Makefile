@@ -7,7 +7,8 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint unit contract integration soak bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: help setup setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration soak
+.PHONY: gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -37,7 +38,7 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev lint unit contract integration  ## All of CI: checks, then unit, contract and real-process tests
+test: setup-dev lint contracts-check unit evm contract integration  ## All of CI: checks, unit, EVM and real-process tests
 
 lint: setup-dev
 	$(BIN)/ruff format --check .
@@ -45,8 +46,23 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+contracts: setup-dev  ## Compile the contracts into the package
+	$(BIN)/python contracts/build.py
+
+contracts-check: setup-dev
+	$(BIN)/python contracts/build.py --check
+
 unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q $(PYTEST_ARGS)
+
+# Its own process: the EVM below it raises the recursion limit, with which deep JSON ends a process.
+evm: setup-dev
+	$(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
+
+# What the experimental generator refuses is tested with the usual code.
+evm-experimental: setup-dev  ## The contract tests with Vyper's experimental code generator
+	$(BIN)/python contracts/build.py --experimental .venv/evm-experimental
+	EVM_ARTIFACTS=$(CURDIR)/.venv/evm-experimental $(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
 
 contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
@@ -56,6 +72,9 @@ integration: setup-dev
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
+
+gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
+	$(BIN)/python -m bench.gas
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py

@@ -145,10 +145,11 @@ def verify(client: Client, *, epoch: int, as_json: bool) -> None:
     Example:
       sparewatt payouts verify 3
     """
-    from sparewatt.protocol.merkle import MerkleTree
+    from sparewatt.protocol.payouts import Entry, settlement_tree
 
     batch, leaves = _fetch(client, epoch)
-    root = "0x" + MerkleTree([_hash(leaf) for leaf in leaves]).root.hex()
+    entries = [Entry(leaf["address"], leaf["earned_micro"], leaf["spent_micro"]) for leaf in leaves]
+    root = "0x" + settlement_tree(entries).root.hex()
     promised = sum(leaf["earned_micro"] for leaf in leaves)
     holds = root == batch.root and promised == batch.promised_micro and len(leaves) == batch.leaves
     if as_json:
@@ -160,12 +161,6 @@ def verify(client: Client, *, epoch: int, as_json: bool) -> None:
             f"Batch {epoch} does not hold: its {len(leaves)} leaves make {root}, published is {batch.root}.",
             next_step="Keep this output: it is evidence against the operator.",
         )
-
-
-def _hash(leaf: dict[str, Any]) -> bytes:
-    from sparewatt.protocol.payouts import leaf_hash
-
-    return leaf_hash(leaf["address"], earned_micro=leaf["earned_micro"], spent_micro=leaf["spent_micro"])
 
 
 def _fetch(client: Client, epoch: int) -> tuple[Batch, list[dict[str, Any]]]:

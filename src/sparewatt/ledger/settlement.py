@@ -16,8 +16,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.rules import pay_out
-from sparewatt.protocol.merkle import MerkleTree
-from sparewatt.protocol.payouts import leaf_hash
+from sparewatt.protocol.merkle import Tree
+from sparewatt.protocol.payouts import Entry, settlement_tree
 from sparewatt.store.books import Transfer
 from sparewatt.store.payouts import BatchRow, Draft, LeafRow, PayoutStore, Standing
 
@@ -31,14 +31,12 @@ class Proof:
     epoch: int
     leaf: LeafRow
     index: int
-    path: list[bytes]
+    path: tuple[bytes, ...]
 
 
-def tree_of(leaves: Iterable[LeafRow]) -> MerkleTree:
+def tree_over(leaves: Iterable[LeafRow]) -> Tree:
     """Of leaves in the order of their addresses."""
-    return MerkleTree(
-        [leaf_hash(leaf.address, earned_micro=leaf.earned_micro, spent_micro=leaf.spent_micro) for leaf in leaves]
-    )
+    return settlement_tree([Entry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class WholeBatch:
 
     epoch: int
     leaves: Sequence[LeafRow]
-    tree: MerkleTree
+    tree: Tree
 
     def prove(self, address: str) -> Proof | None:
         """None if the address is not in it."""
@@ -58,7 +56,7 @@ class WholeBatch:
 
 
 def whole_batch(epoch: int, leaves: Sequence[LeafRow]) -> WholeBatch:
-    return WholeBatch(epoch, leaves, tree_of(leaves))
+    return WholeBatch(epoch, leaves, tree_over(leaves))
 
 
 def changed_leaves(last: Mapping[str, LeafRow], standings: Iterable[Standing]) -> list[LeafRow]:
@@ -102,7 +100,7 @@ def draw_batch(epoch: int, leaves: Sequence[LeafRow], standings: Iterable[Standi
     batch = BatchRow(
         epoch=epoch,
         unix_s=unix_s,
-        root=tree_of(whole).root,
+        root=tree_over(whole).root,
         leaves=len(whole),
         promised_micro=sum(leaf.earned_micro for leaf in whole),
         added_micro=sum(leaf.added_micro for leaf in changed),

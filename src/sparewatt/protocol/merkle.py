@@ -1,70 +1,65 @@
-"""Merkle trees: one rule for bids, snapshots and payouts. The contracts have the same (`contracts/modules/tree.vy`).
+"""Merkle trees as the contracts check them: one rule for bids, snapshots and payouts.
 
-A node is keccak256(0x01 ‖ left ‖ right). Leaves are padded with zeros to the next power of two. A path lists siblings
-bottom up, one per level; the bits of the index say the side. No leaf: root 0. One leaf: the root is the leaf.
+A node is keccak256(0x01 ‖ left ‖ right); leaves are padded with zeros to the next power of two; a path lists the
+siblings bottom up. No leaf: root 0. One leaf: the root is the leaf. Leaves are hashes of structs, so none can pass for
+a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sparewatt.protocol.signing import keccak256
 
-ZERO = bytes(32)
-DEPTH_MAX = 20
-"""What the contracts take: about a million leaves."""
+PADDING = bytes(32)
+EMPTY_ROOT = bytes(32)
 
 
-def node_hash(left: bytes, right: bytes) -> bytes:
-    return keccak256(b"\x01" + left + right)
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All levels, leaves first."""
 
-
-class MerkleTree:
-    """All levels of a tree, leaves first. Raises ValueError for more leaves than a contract can follow."""
-
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        depth = depth_of(len(leaves))
-        if depth > DEPTH_MAX:
-            raise ValueError(f"a tree holds at most {1 << DEPTH_MAX} leaves")
-        self._count = len(leaves)
-        self._levels = [list(leaves)]
-        padding = ZERO  # of the level: whole branches of padding are never hashed one by one
-        for _ in range(depth):
-            self._levels.append(_level_above(self._levels[-1], padding))
-            padding = node_hash(padding, padding)
+    count: int
+    levels: tuple[tuple[bytes, ...], ...]
 
     @property
     def root(self) -> bytes:
-        return self._levels[-1][0] if self._count else ZERO
+        return self.levels[-1][0] if self.count else EMPTY_ROOT
 
-    def path(self, index: int) -> list[bytes]:
-        """The siblings of a leaf. Raises IndexError for one that is not there."""
-        if not 0 <= index < self._count:
-            raise IndexError(index)
-        found, padding = [], ZERO
-        for level in self._levels[:-1]:
-            sibling = index ^ 1
-            found.append(level[sibling] if sibling < len(level) else padding)
-            index >>= 1
-            padding = node_hash(padding, padding)
-        return found
+    def path(self, index: int) -> tuple[bytes, ...]:
+        """Of a leaf, or of padding beside one: any index of the padded width."""
+        if not 0 <= index < len(self.levels[0]):
+            raise IndexError(f"the tree has {len(self.levels[0])} places")
+        return tuple(level[(index >> depth) ^ 1] for depth, level in enumerate(self.levels[:-1]))
+
+
+def tree_of(leaves: Sequence[bytes]) -> Tree:
+    width = 1 << depth_of(len(leaves))
+    level = tuple(leaves) + (PADDING,) * (width - len(leaves))
+    levels = [level]
+    while len(level) > 1:
+        level = tuple(node(level[i], level[i + 1]) for i in range(0, len(level), 2))
+        levels.append(level)
+    return Tree(count=len(leaves), levels=tuple(levels))
 
 
 def depth_of(count: int) -> int:
-    return max(0, count - 1).bit_length()
+    """ceil(log2(count)), and 0 for no leaf."""
+    return max(count - 1, 0).bit_length()
 
 
-def proves(root: bytes, *, count: int, leaf: bytes, index: int, path: Sequence[bytes]) -> bool:
-    """Whether `leaf` stands at `index` of the tree with this root and so many leaves."""
-    if not 0 <= index < count or len(path) != depth_of(count):
+def node(left: bytes, right: bytes) -> bytes:
+    return keccak256(b"\x01" + left + right)
+
+
+def proves(*, root: bytes, count: int, leaf: bytes, index: int, path: Sequence[bytes]) -> bool:
+    """True if `leaf` stands at `index`; beyond `count` only padding does."""
+    if count == 0 or len(path) != depth_of(count) or not 0 <= index < 1 << len(path):
         return False
-    node = leaf
+    if index >= count and leaf != PADDING:
+        return False
     for sibling in path:
-        node = node_hash(node, sibling) if index & 1 == 0 else node_hash(sibling, node)
+        leaf = node(sibling, leaf) if index & 1 else node(leaf, sibling)
         index >>= 1
-    return node == root
-
-
-def _level_above(level: Sequence[bytes], padding: bytes) -> list[bytes]:
-    padded = [*level, padding] if len(level) % 2 else level
-    return [node_hash(padded[at], padded[at + 1]) for at in range(0, len(padded), 2)]
+    return leaf == root

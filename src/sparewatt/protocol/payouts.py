@@ -1,15 +1,26 @@
-"""A leaf of a payout batch, as the settlement contract hashes it: what an address earned and spent in all."""
+"""Lines of a settlement root: what an account has earned and spent in all, and the tree that is posted on chain."""
 
 from __future__ import annotations
 
-from sparewatt.protocol.signing import Field, hash_struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sparewatt.protocol.merkle import Tree, tree_of
+from sparewatt.protocol.typed import Address, Message, Uint256, struct_hash
 
 
-def leaf_hash(address: str, *, earned_micro: int, spent_micro: int) -> bytes:
-    """The contract's `Entry`. Amounts have six decimals. Raises ValueError for what is no address or no amount."""
-    fields = [
-        Field("address", "account", address),
-        Field("uint256", "earned", earned_micro),
-        Field("uint256", "spent", spent_micro),
-    ]
-    return hash_struct("Entry", fields)
+@dataclass(frozen=True, slots=True)
+class Entry(Message):
+    """Cumulative, so that it only ever grows."""
+
+    account: Address
+    earned: Uint256
+    spent: Uint256
+
+
+def settlement_tree(entries: Sequence[Entry]) -> Tree:
+    """Entries in the order of their accounts, each account once."""
+    if any(int(left.account, 16) >= int(right.account, 16) for left, right in pairwise(entries)):
+        raise ValueError("entries must ascend by account")
+    return tree_of([struct_hash(entry) for entry in entries])

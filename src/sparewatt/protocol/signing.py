@@ -1,7 +1,8 @@
 """One curve everywhere: secp256k1 keys, Ethereum addresses and EIP-712 messages.
 
-A key's address is its owner's name. Only flat EIP-712 structs are supported: all that the protocols of this project
-sign is flat. Signatures are 65 bytes (r, s, v) with the low s, so each message has one valid signature per key.
+A key's address is its owner's name. EIP-712 structs hold plain values and arrays of them, never other structs: all that
+the protocols of this project sign is like that. Signatures are 65 bytes (r, s, v) with the low s, so each message has
+one valid signature per key.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from sparewatt.core.rng import Rng
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_UINT = re.compile(r"uint(8|16|32|64|128|160|256)")
 _SECRET_BYTES = 32
+
+Value = str | int | bytes | Sequence[str] | Sequence[int] | Sequence[bytes]
 
 
 class BadSignature(SparewattError):
@@ -55,11 +59,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member of a flat EIP-712 struct."""
+    """One member of an EIP-712 struct."""
 
     type: str
     name: str
-    value: str | int | bytes
+    value: Value
 
 
 def _encode_value(field: Field) -> bytes:
@@ -72,8 +76,10 @@ def _encode_value(field: Field) -> bytes:
             return data
         case "address", str(address) if _ADDRESS.fullmatch(address):
             return bytes.fromhex(address[2:]).rjust(32, b"\0")
-        case "uint256", int(number) if 0 <= number < 1 << 256:
+        case kind, int(number) if (bits := _UINT.fullmatch(kind)) and 0 <= number < 1 << int(bits[1]):
             return number.to_bytes(32, "big")
+        case kind, list() | tuple() as items if kind.endswith("[]"):
+            return keccak256(b"".join(_encode_value(Field(kind[:-2], field.name, item)) for item in items))
     raise ValueError(f"{field.name} does not fit the type {field.type}")
 
 

@@ -11,7 +11,7 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.credits import Credits
 from sparewatt.ledger.deposits import TEST, Arrival
-from sparewatt.ledger.settlement import Settlement, tree_of
+from sparewatt.ledger.settlement import Settlement, tree_over
 from sparewatt.store.database import Database
 from sparewatt.testing.clock import ManualClock
 from tests.integration.money.samples import ANN, BEN, DOLLAR, HER, HIS, OLE, RULES, delivery, job, make_people, settle
@@ -37,7 +37,7 @@ async def test_a_batch_holds_what_was_earned_and_spent_and_the_books_agree(
     leaves = await database.payouts.leaves_at(1)
     # each job costs 10,000 nano-dollars, of which 500 are the fee; Ole has no address yet
     assert [(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves] == [(HER, 0, 20), (HIS, 9, 0)]
-    assert batch.root == tree_of(leaves).root
+    assert batch.root == tree_over(leaves).root
     assert (batch.leaves, batch.promised_micro, batch.added_micro) == (2, 9, 9)
     assert await earned(database, chart.earned_by(BEN)) == 500  # below a micro-dollar: carried
     assert await earned(database, chart.earned_by(OLE)) == 9_500
@@ -65,7 +65,7 @@ async def test_old_batches_can_still_be_recomputed(database: Database, settlemen
         batch = await settlement.make_batch()
         assert batch is not None
         roots.append(batch.root)
-    assert [tree_of(await database.payouts.leaves_at(epoch)).root for epoch in (1, 2, 3)] == roots
+    assert [tree_over(await database.payouts.leaves_at(epoch)).root for epoch in (1, 2, 3)] == roots
     assert len(set(roots)) == 3
 
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
-from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, tree_of, whole_batch
+from sparewatt.ledger.settlement import NANO_PER_MICRO, changed_leaves, draw_batch, tree_over, whole_batch
 from sparewatt.protocol.merkle import proves
-from sparewatt.protocol.payouts import leaf_hash
+from sparewatt.protocol.payouts import Entry
+from sparewatt.protocol.typed import struct_hash
 from sparewatt.store.payouts import Draft, LeafRow, Standing
 
 ANN, BEN = AccountId("acc_ann"), AccountId("acc_ben")
@@ -52,7 +53,7 @@ def test_who_earned_nothing_new_stays_in_the_tree() -> None:
     assert draft is not None
     assert draft.batch.leaves == 2
     whole = [LeafRow(HER, ANN, 1, 0), LeafRow(HIS, BEN, 7, 0)]
-    assert draft.batch.root == tree_of(whole).root
+    assert draft.batch.root == tree_over(whole).root
 
 
 def test_spending_alone_makes_a_leaf_but_no_payment() -> None:
@@ -83,11 +84,11 @@ def test_a_proof_proves_its_leaf_and_a_stranger_has_none() -> None:
     batch = whole_batch(3, leaves)
     proof = batch.prove(HIS)
     assert proof is not None
-    hashed = leaf_hash(HIS, earned_micro=7, spent_micro=1)
-    more = leaf_hash(HIS, earned_micro=8, spent_micro=1)
-    root = tree_of(leaves).root
-    assert proves(root, count=3, leaf=hashed, index=proof.index, path=proof.path)
-    assert not proves(root, count=3, leaf=more, index=proof.index, path=proof.path)
+    hashed = struct_hash(Entry(HIS, 7, 1))
+    more = struct_hash(Entry(HIS, 8, 1))
+    root = tree_over(leaves).root
+    assert proves(root=root, count=3, leaf=hashed, index=proof.index, path=proof.path)
+    assert not proves(root=root, count=3, leaf=more, index=proof.index, path=proof.path)
     assert all(batch.prove(f"0x{digit * 40}") is None for digit in "19d")
 
 

@@ -1,0 +1,31 @@
+# pragma version 0.4.3
+"""
+@title What a certificate awards, and how the record of it is hashed
+@notice A match keeps one word: the hash of this record. Whoever needs the record brings it back as calldata. Pure.
+"""
+
+struct Award:  # of one candidate; an empty provider is none
+    provider: address
+    price_uusd: uint256  # what it is paid per hour if the lease is placed with it
+
+struct Record:
+    task_hash: bytes32
+    round: uint32
+    chosen: Award[3]
+
+struct Vote:
+    signature: Bytes[65]
+    history_index: uint256  # where the signer's weight at the stake version stands in its history
+
+
+@internal
+@pure
+def _record_hash(record: Record) -> bytes32:
+    return keccak256(abi_encode(record))
+
+
+@internal
+@pure
+def _is_quorum(weight: uint256, total: uint256) -> bool:
+    """Strictly more than two thirds: with a third faulty, two certificates at exactly two thirds could exist."""
+    return 3 * weight > 2 * total

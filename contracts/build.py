@@ -1,0 +1,96 @@
+"""Compiles the contracts to what the package carries: one JSON file each, with the ABI and the code to deploy.
+
+`python contracts/build.py` writes them; `--check` says whether they are what the sources compile to. The bytes depend
+on the sources and the pinned compiler alone, so a node needs no compiler and a reader can check what is deployed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vyper.cli.vyper_compile import compile_files
+from vyper.compiler.settings import Settings
+from vyper.exceptions import VyperException, VyperInternalException
+
+ROOT = Path(__file__).resolve().parent.parent
+ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
+CODE_BYTES_MAX = 24_576  # EIP-170
+
+
+def contract_paths() -> list[Path]:
+    """Deployable contracts stand at the top; modules and interfaces are compiled into them."""
+    return sorted(path for path in (ROOT / "contracts").glob("*.vy") if "# pragma evm-version" in path.read_text())
+
+
+def compiled(path: Path, *, experimental: bool = False) -> dict[str, Any]:
+    settings = Settings(experimental_codegen=experimental)
+    outputs = compile_files(
+        [str(path)],
+        ["abi", "bytecode", "bytecode_runtime"],
+        paths=[str(ROOT)],
+        include_sys_path=False,
+        settings=settings,
+        no_bytecode_metadata=True,
+    )
+    output = outputs[path]
+    runtime_bytes = len(output["bytecode_runtime"]) // 2 - 1
+    if runtime_bytes > CODE_BYTES_MAX:
+        raise SystemExit(f"{path.name} has {runtime_bytes} bytes of code; a chain takes {CODE_BYTES_MAX}")
+    return {"abi": output["abi"], "bytecode": output["bytecode"], "contract": path.stem, "runtime_bytes": runtime_bytes}
+
+
+def artifact_text(artifact: dict[str, Any]) -> str:
+    return json.dumps(artifact, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def written_texts() -> Iterator[tuple[Path, str]]:
+    for path in contract_paths():
+        yield ARTIFACTS / f"{path.stem}.json", artifact_text(compiled(path))
+
+
+def check() -> int:
+    texts = dict(written_texts())
+    stale = [path.name for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    extra = [path.name for path in ARTIFACTS.glob("*.json") if path not in texts]
+    if stale or extra:
+        print(f"Not what the sources compile to: {', '.join(sorted(stale + extra))}. Run: make contracts")
+    return 1 if stale or extra else 0
+
+
+def write() -> int:
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    for path, text in written_texts():
+        path.write_text(text)
+        print(f"{path.stem:20} {json.loads(text)['runtime_bytes']:6} bytes")
+    return 0
+
+
+def write_experimental(folder: Path) -> int:
+    """With the experimental code generator, for tests only; names what it refuses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in contract_paths():
+        try:
+            (folder / f"{path.stem}.json").write_text(artifact_text(compiled(path, experimental=True)))
+            print(f"{path.stem:20} compiled")
+        except (VyperException, VyperInternalException) as error:
+            print(f"{path.stem:20} refused: {type(error).__name__}: {str(error).splitlines()[0]}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--experimental", type=Path, metavar="FOLDER", help="compile with the experimental generator")
+    arguments = parser.parse_args()
+    if arguments.experimental:
+        return write_experimental(arguments.experimental)
+    return check() if arguments.check else write()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+# pragma version 0.4.3
+# pragma evm-version prague
+# pragma optimize codesize
+"""
+@title Orders and their leases
+@notice An order asks for machines under a policy, with a deposit; PROVIDER_LOOKUP opens its auction. A certificate places
+        the lease with the first candidate that is active and bonded; when that one fails, resigns or never starts, the lease
+        moves to the next, with no new auction. The deposit is the cap: no lease can cost more. Holds no money itself.
+"""
+
+from contracts.interfaces import ILeases
+from contracts.interfaces import IOrders
+from contracts.interfaces import IStakes
+from contracts import awards
+from contracts import match_rule
+from contracts.modules import lease_actions
+from contracts.modules import lease_book
+from contracts.modules import order_book
+from contracts.modules import placement
+from contracts.modules import sisters
+from contracts.modules import twins
+
+initializes: twins
+initializes: sisters
+initializes: order_book
+initializes: lease_book
+initializes: lease_actions[
+    lease_book := lease_book, order_book := order_book, sisters := sisters, twins := twins
+]
+initializes: placement[
+    lease_book := lease_book, order_book := order_book, sisters := sisters
+]
+implements: IOrders
+implements: ILeases
+exports: (
+    twins.nonces, twins.DOMAIN_SEPARATOR,
+    sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
+    order_book.order_count, order_book.order_of,
+    lease_book.lease_of, lease_book.update_seq, lease_book.update_digest,
+    lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
+    lease_actions.propose_update, lease_actions.propose_update_with_signature,
+    lease_actions.accept_update, lease_actions.accept_update_with_signature,
+    lease_actions.pause, lease_actions.pause_with_signature,
+    lease_actions.resume, lease_actions.resume_with_signature,
+    lease_actions.give_notice, lease_actions.give_notice_with_signature,
+    lease_actions.close, lease_actions.close_with_signature, lease_actions.on_empty,
+    placement.hand_over,
+)
+
+event PROVIDER_LOOKUP:
+    order_id: indexed(bytes32)
+    attempt: indexed(uint256)
+    renter: indexed(address)
+    policy: match_rule.Policy
+    spec_hash: bytes32
+    stake_version: uint256
+    snapshot_epoch: uint256
+
+event AttemptExpired:
+    order_id: indexed(bytes32)
+    attempt: indexed(uint256)
+    final: bool
+
+event OrderCancelled:
+    order_id: indexed(bytes32)
+
+MIN_DEPOSIT_S: public(constant(uint256)) = 600  # of the highest price
+ORDER_LIFE_S_MAX: constant(uint256) = 30 * 86_400
+ATTEMPTS_MAX: constant(uint256) = 16
+HOUR_S: constant(uint256) = 3_600
+
+NO_QUORUM: constant(uint256) = 98  # why an order is unmatched
+NONE_ELIGIBLE: constant(uint256) = 97
+NO_PROVIDER: constant(uint256) = 5  # why a lease is closed
+
+CREATE_TYPEHASH: constant(bytes32) = keccak256(
+    "CreateOrder(address renter,bytes32 policyHash,bytes32 specHash,uint256 deposit,uint256 expiresAt,uint256 maxAttempts,uint256 nonce,uint256 deadline)"
+)
+CANCEL_TYPEHASH: constant(bytes32) = keccak256(
+    "CancelOrder(address renter,bytes32 orderId,uint256 nonce,uint256 deadline)"
+)
+
+ATTEMPT_S: public(immutable(uint256))
+
+
+@deploy
+def __init__(registry: address, stakes: address, escrow: address, tasks: address, token: address):
+    sisters.__init__(registry, stakes, escrow, tasks)
+    ATTEMPT_S = staticcall sisters.stakes.ATTEMPT_S()
+    placement.__init__(token)
+
+
+# The renter's auction
+
+
+@external
+@nonreentrant
+def create_order(
+    policy: match_rule.Policy, spec_hash: bytes32, deposit: uint256, expires_at: uint256, max_attempts: uint256
+) -> bytes32:
+    return self._create(msg.sender, policy, spec_hash, deposit, expires_at, max_attempts)
+
+
+@external
+@nonreentrant
+def create_order_with_signature(
+    renter: address,
+    policy: match_rule.Policy,
+    spec_hash: bytes32,
+    deposit: uint256,
+    expires_at: uint256,
+    max_attempts: uint256,
+    deadline: uint256,
+    signature: Bytes[65],
+) -> bytes32:
+    nonce: uint256 = twins._next_nonce(renter)
+    policy_hash: bytes32 = match_rule._policy_hash(policy)
+    content: bytes32 = keccak256(
+        abi_encode(
+            CREATE_TYPEHASH, renter, policy_hash, spec_hash, deposit, expires_at, max_attempts, nonce, deadline
+        )
+    )
+    twins._require_signed(renter, content, deadline, signature)
+    return self._create(renter, policy, spec_hash, deposit, expires_at, max_attempts)
+
+
+@external
+@nonreentrant
+def reopen(order_id: bytes32, policy: match_rule.Policy):
+    """A new auction for an order without a provider. Anyone may call it: the renter said how often when it ordered."""
+    order: order_book.Order = order_book._load(order_id)
+    assert order.state == order_book.UNMATCHED, "NOT_UNMATCHED"
+    assert order.attempt + 1 <= order.attempts_max, "NO_ATTEMPT_LEFT"
+    assert block.timestamp <= order.expires_at, "ORDER_EXPIRED"
+    assert match_rule._policy_hash(policy) == order.policy_hash, "WRONG_POLICY"
+    order.attempt += 1
+    self._open(order_id, order, policy)
+
+
+@external
+@nonreentrant
+def expire_attempt(order_id: bytes32):
+    order: order_book.Order = order_book._load(order_id)
+    late: bool = block.timestamp > order.expires_at
+    if order.state == order_book.OPEN:
+        assert block.timestamp > order.opened_at + ATTEMPT_S, "ATTEMPT_NOT_OVER"
+        late = late or order.attempt == order.attempts_max
+    else:
+        assert order.state == order_book.UNMATCHED, "NOT_OPEN"
+        assert late, "ORDER_NOT_EXPIRED"
+    log AttemptExpired(order_id=order_id, attempt=order.attempt, final=late)
+    if late:
+        self._finish(order_id, order, order_book.EXPIRED)
+    else:
+        placement._to_unmatched(order_id, order, NO_QUORUM)
+
+
+@external
+@nonreentrant
+def cancel_order(order_id: bytes32):
+    self._cancel(msg.sender, order_id)
+
+
+@external
+@nonreentrant
+def cancel_order_with_signature(renter: address, order_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(renter)
+    content: bytes32 = keccak256(abi_encode(CANCEL_TYPEHASH, renter, order_id, nonce, deadline))
+    twins._require_signed(renter, content, deadline, signature)
+    self._cancel(renter, order_id)
+
+
+# Certificates
+
+
+@external
+@nonreentrant
+def on_match(order_id: bytes32, chosen: awards.Award[3]):
+    assert msg.sender == sisters.tasks.address, "NOT_TASKS"
+    order: order_book.Order = order_book._load(order_id)
+    order.state = order_book.MATCHED
+    if placement._place(order_id, lease_book._load(order_id), chosen, 0):
+        order_book._save(order_id, order)
+    else:
+        placement._to_unmatched(order_id, order, placement.NONE_PLACEABLE)
+
+
+@external
+@nonreentrant
+def on_no_match(order_id: bytes32):
+    assert msg.sender == sisters.tasks.address, "NOT_TASKS"
+    placement._to_unmatched(order_id, order_book._load(order_id), NONE_ELIGIBLE)
+
+
+# Reads for the certificate and dispute contracts
+
+
+@external
+@view
+def open_order(order_id: bytes32) -> IOrders.OpenOrder:
+    order: order_book.Order = order_book._load(order_id)
+    assert order.state == order_book.OPEN, "NOT_OPEN"
+    return IOrders.OpenOrder(
+        attempt=order.attempt,
+        policy_hash=order.policy_hash,
+        stake_version=order.stake_version,
+        snapshot_epoch=order.snapshot_epoch,
+        opened_at=order.opened_at,
+    )
+
+
+@external
+@view
+def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
+    order: order_book.Order = order_book._load(order_id)
+    return IOrders.OrderFacts(
+        renter=order.renter,
+        attempt=order.attempt,
+        opened_at=order.opened_at,
+        max_price_uusd=lease_book._load(order_id).max_rate_uusd,
+    )
+
+
+# The parts
+
+
+@internal
+def _create(
+    renter: address,
+    policy: match_rule.Policy,
+    spec_hash: bytes32,
+    deposit: uint256,
+    expires_at: uint256,
+    max_attempts: uint256,
+) -> bytes32:
+    order_book._require_policy(policy)
+    assert expires_at > block.timestamp and expires_at <= block.timestamp + ORDER_LIFE_S_MAX, "BAD_EXPIRY"
+    assert max_attempts <= ATTEMPTS_MAX, "TOO_MANY_ATTEMPTS"
+    order: order_book.Order = empty(order_book.Order)
+    order.renter = renter
+    order.attempts_max = max_attempts
+    order.expires_at = expires_at
+    order.policy_hash = match_rule._policy_hash(policy)
+    order.spec_hash = spec_hash
+    order_id: bytes32 = order_book._new_id(renter, order.policy_hash, spec_hash)
+    order_book._create(order_id, order)
+    self._note_terms(order_id, policy)
+    self._open(order_id, order, policy)
+    received: uint256 = extcall sisters.escrow.open(order_id, renter, deposit)
+    assert received >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
+    return order_id
+
+
+@internal
+def _note_terms(order_id: bytes32, policy: match_rule.Policy):
+    """What the lease to come will need to know."""
+    lease: lease_book.Lease = empty(lease_book.Lease)
+    lease.max_rate_uusd = convert(policy.max_price_uusd, uint256)
+    lease.duration_left_s = convert(policy.duration_s, uint256)
+    lease.reclaim_s = convert(policy.reclaim_s, uint256)
+    lease.empty_grace_s = convert(policy.empty_grace_s, uint256)
+    lease.start_s = convert(policy.start_s, uint256)
+    lease.standin_s = convert(policy.standin_s, uint256)
+    lease.down_s = convert(policy.down_s, uint256)
+    lease_book._save(order_id, lease)
+
+
+@internal
+def _open(order_id: bytes32, order: order_book.Order, policy: match_rule.Policy):
+    opened: order_book.Order = order
+    opened.state = order_book.OPEN
+    opened.opened_at = block.timestamp
+    opened.stake_version = staticcall IStakes(sisters.stakes.address).version()
+    opened.snapshot_epoch = convert(staticcall sisters.tasks.latest_epoch(), uint256)
+    assert opened.snapshot_epoch > 0, "NO_SNAPSHOT"
+    order_book._save(order_id, opened)
+    log PROVIDER_LOOKUP(
+        order_id=order_id,
+        attempt=opened.attempt,
+        renter=opened.renter,
+        policy=policy,
+        spec_hash=opened.spec_hash,
+        stake_version=opened.stake_version,
+        snapshot_epoch=opened.snapshot_epoch,
+    )
+
+
+@internal
+def _cancel(caller: address, order_id: bytes32):
+    order: order_book.Order = order_book._load(order_id)
+    assert caller == order.renter, "NOT_RENTER"
+    assert order.state == order_book.OPEN or order.state == order_book.UNMATCHED, "NOT_OPEN"
+    log OrderCancelled(order_id=order_id)
+    self._finish(order_id, order, order_book.CLOSED)
+
+
+@internal
+def _finish(order_id: bytes32, order: order_book.Order, state: uint256):
+    """The end of an order that has no provider; a lease that lost its last one ends with it."""
+    finished: order_book.Order = order
+    finished.state = state
+    order_book._save(order_id, finished)
+    lease: lease_book.Lease = lease_book._load(order_id)
+    if lease.state == lease_book.UNPLACED:
+        lease_actions._end(order_id, lease, NO_PROVIDER)
+    else:
+        extcall sisters.escrow.refund(order_id)

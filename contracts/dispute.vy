@@ -1,0 +1,209 @@
+# pragma version 0.4.3
+# pragma evm-version prague
+"""
+@title Faults of votes, proven by what their authors signed
+@notice A task is judged against the roots and hashes it names itself, so no reorganisation makes an honest vote wrong; a
+        single bad vote is punishable, accepted or not. Evidence that shows no fault reverts and costs its sender the gas.
+        A proven fault does not touch the lease: service goes on and the signers pay.
+"""
+
+from contracts.interfaces import IOrders
+from contracts import awards
+from contracts import match_rule
+from contracts.modules import evidence
+from contracts.modules import penalties
+
+initializes: penalties
+exports: (
+    penalties.stakes, penalties.registry, penalties.orders, penalties.tasks, penalties.ATTEMPT_S,
+    penalties.CHALLENGE_S, penalties.punished,
+)
+
+COMMIT_LIST: constant(uint256) = 0  # kinds of messages that a validator signs once
+REVEAL_LIST: constant(uint256) = 1
+VOTE: constant(uint256) = 2
+SNAPSHOT: constant(uint256) = 3
+
+NO_LEAF: constant(uint16) = 65_535
+TYPEHASHES: constant(bytes32[4]) = [
+    keccak256("CommitList(bytes32 orderId,uint32 attempt,bytes32[] bidIds)"),
+    keccak256("RevealList(bytes32 orderId,uint32 attempt,bytes32[] bidIds)"),
+    keccak256("Vote(bytes32 orderId,uint32 attempt,uint32 round,bytes32 taskHash)"),
+    keccak256("Snapshot(uint32 epoch,uint32 round,bytes32 root,uint32 count,bytes32 inputsHash)"),
+]
+WORDS: constant(uint256[4]) = [3, 3, 4, 5]  # of a message; a list counts as its hash
+KEY_WORDS: constant(uint256[4]) = [2, 2, 3, 2]  # the first ones, for which there may be one message only
+
+
+@deploy
+def __init__(stakes: address, registry: address, orders: address, tasks: address):
+    penalties.__init__(stakes, registry, orders, tasks)
+
+
+@external
+@nonreentrant
+def prove_double_sign(
+    kind: uint256,
+    words_a: DynArray[bytes32, 5],
+    signature_a: Bytes[65],
+    words_b: DynArray[bytes32, 5],
+    signature_b: Bytes[65],
+    version: uint256,
+    history_index: uint256,
+):
+    """Two messages of one key for one occasion. `version` is one at which the key had weight: the penalty's measure."""
+    assert kind <= SNAPSHOT, "UNKNOWN_KIND"
+    assert len(words_a) == WORDS[kind] and len(words_b) == WORDS[kind], "WRONG_LENGTH"
+    hash_a: bytes32 = self._message_hash(kind, words_a)
+    hash_b: bytes32 = self._message_hash(kind, words_b)
+    assert hash_a != hash_b, "SAME_MESSAGE"
+    for i: uint256 in range(KEY_WORDS[kind], bound=3):
+        assert words_a[i] == words_b[i], "DIFFERENT_OCCASION"
+    signer: address = penalties._signer(hash_a, signature_a)
+    assert signer == penalties._signer(hash_b, signature_b), "DIFFERENT_SIGNERS"
+    harmed: address = self._require_occasion_in_time(kind, words_a)
+    # One penalty per occasion: its hash stands in the order's place, the kind in the attempt's.
+    round: bytes32 = words_a[2] if kind == VOTE else empty(bytes32)
+    occasion: bytes32 = keccak256(abi_encode(words_a[0], words_a[1], round))
+    penalties._punish(signer, version, history_index, occasion, kind, penalties.DOUBLE_SIGN, harmed)
+
+
+@external
+@nonreentrant
+def challenge_leaf(
+    task: match_rule.Task,
+    round: uint32,
+    votes: DynArray[awards.Vote, 32],
+    policy: match_rule.Policy,
+    placed: evidence.PlacedLeaf,
+    profiles: DynArray[evidence.PlacedProfile, 2],
+    absent: bool,
+):
+    """A leaf that does not follow from its provider's profile; or, with `absent`, whose provider has no profile."""
+    penalties._require_in_time(task.order_id)
+    assert match_rule._policy_hash(policy) == task.policy_hash, "WRONG_POLICY"
+    assert evidence._is_bid(task, placed), "NOT_IN_BIDS"
+    if absent:
+        assert evidence._has_no_profile(task.snapshot_root, placed.leaf.provider, profiles), "NOT_ABSENT"
+    else:
+        assert len(profiles) == 1, "ONE_PROFILE"
+        profile: match_rule.Profile = profiles[0].profile
+        assert profile.provider == placed.leaf.provider, "OTHER_PROVIDER"
+        assert match_rule._in_snapshot(task.snapshot_root, profile, profiles[0].index, profiles[0].path), "NOT_IN_SNAPSHOT"
+        assert not match_rule._is_true_leaf(policy, profile, placed.leaf), "NO_FAULT"
+    penalties._punish_voters(task, round, votes, penalties.LEAF, placed.leaf.provider)
+
+
+@external
+@nonreentrant
+def challenge_rank(
+    task: match_rule.Task,
+    round: uint32,
+    votes: DynArray[awards.Vote, 32],
+    slot: uint256,
+    passed_over: evidence.PlacedLeaf,
+    candidate: evidence.PlacedLeaf,
+):
+    """The candidate in `slot` (0, 1, 2) should not be there: it is no leaf, or not eligible, or somebody came before it."""
+    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    assert slot < 3, "UNKNOWN_SLOT"
+    slots: uint16[3] = [task.first, task.second, task.third]
+    if self._is_no_leaf_or_twice(task, slots, slot) or self._is_ineligible(task, slots[slot], candidate):
+        penalties._punish_voters(task, round, votes, penalties.RANK, facts.renter)
+        return
+    assert evidence._is_bid(task, passed_over) and passed_over.leaf.status == 0, "NOT_IN_BIDS"
+    for i: uint256 in range(3):
+        if i < slot:
+            assert convert(slots[i], uint256) != passed_over.index, "LISTED_BEFORE"
+    if slots[slot] != NO_LEAF:
+        assert candidate.index == convert(slots[slot], uint256), "NOT_THE_CANDIDATE"
+        assert evidence._is_bid(task, candidate), "NOT_IN_BIDS"
+        assert match_rule._precedes(task, passed_over.leaf, candidate.leaf), "NO_FAULT"
+    penalties._punish_voters(task, round, votes, penalties.RANK, passed_over.leaf.provider)
+
+
+@external
+@nonreentrant
+def challenge_order(
+    task: match_rule.Task,
+    round: uint32,
+    votes: DynArray[awards.Vote, 32],
+    left: evidence.PlacedLeaf,
+    right: evidence.PlacedLeaf,
+):
+    """Two leaves side by side whose providers do not ascend: out of order, or one provider twice."""
+    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    assert right.index == left.index + 1, "NOT_NEIGHBOURS"
+    assert evidence._is_bid(task, left) and evidence._is_bid(task, right), "NOT_IN_BIDS"
+    assert convert(left.leaf.provider, uint256) >= convert(right.leaf.provider, uint256), "NO_FAULT"
+    penalties._punish_voters(task, round, votes, penalties.ORDER, facts.renter)
+
+
+@external
+@nonreentrant
+def challenge_omission(
+    task: match_rule.Task,
+    round: uint32,
+    vote: awards.Vote,
+    bid: match_rule.BidLeaf,
+    reveal_list: DynArray[bytes32, 128],
+    list_signature: Bytes[65],
+    spots: DynArray[evidence.PlacedLeaf, 2],
+):
+    """A validator voted for a root without a bid that its own reveal list names. Of `bid` only the bid's own fields count."""
+    penalties._require_in_time(task.order_id)
+    bid_id: bytes32 = match_rule._bid_id(task.order_id, task.attempt, bid)
+    assert bid_id in reveal_list, "NOT_LISTED"
+    content: bytes32 = evidence._list_hash(TYPEHASHES[REVEAL_LIST], task.order_id, task.attempt, reveal_list)
+    lister: address = penalties._signer(content, list_signature)
+    assert lister == penalties._signer(match_rule._vote_hash(task, round), vote.signature), "DIFFERENT_SIGNERS"
+    if len(spots) == 1 and spots[0].leaf.provider == bid.provider:
+        assert evidence._is_bid(task, spots[0]), "NOT_IN_BIDS"
+        assert match_rule._bid_id(task.order_id, task.attempt, spots[0].leaf) != bid_id, "NO_FAULT"
+    else:
+        assert evidence._has_no_bid(task, bid.provider, spots), "NOT_ABSENT"
+    penalties._punish_voters(task, round, [vote], penalties.OMISSION, bid.provider)
+
+
+# The parts
+
+
+@internal
+@pure
+def _message_hash(kind: uint256, words: DynArray[bytes32, 5]) -> bytes32:
+    return keccak256(concat(TYPEHASHES[kind], slice(abi_encode(words), 64, 32 * len(words))))
+
+
+@internal
+@view
+def _require_occasion_in_time(kind: uint256, words: DynArray[bytes32, 5]) -> address:
+    """Returns who is harmed: the renter, or nobody in particular (empty) where it is a snapshot."""
+    if kind != SNAPSHOT:
+        return penalties._require_in_time(words[0]).renter
+    posted_at: uint256 = staticcall penalties.tasks.snapshot_posted_at(convert(words[0], uint32))
+    assert posted_at == 0 or block.timestamp <= posted_at + penalties.CHALLENGE_S, "TOO_LATE"
+    return empty(address)
+
+
+@internal
+@pure
+def _is_no_leaf_or_twice(task: match_rule.Task, slots: uint16[3], slot: uint256) -> bool:
+    index: uint16 = slots[slot]
+    if index == NO_LEAF:
+        return False
+    if index >= task.bid_count:
+        return True
+    for i: uint256 in range(3):
+        if i < slot and slots[i] == index:
+            return True
+    return False
+
+
+@internal
+@pure
+def _is_ineligible(task: match_rule.Task, index: uint16, candidate: evidence.PlacedLeaf) -> bool:
+    return (
+        candidate.leaf.status != 0
+        and candidate.index == convert(index, uint256)
+        and evidence._is_bid(task, candidate)
+    )

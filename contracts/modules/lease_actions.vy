@@ -1,0 +1,350 @@
+# pragma version 0.4.3
+"""
+@title What renter and provider do with a lease: confirm, update, pause, resume, notice, close
+@notice Each act has a twin that a relayer may bring. The provider acts with its own address or its node key.
+"""
+
+from contracts.modules import lease_book
+from contracts.modules import order_book
+from contracts.modules import sisters
+from contracts.modules import twins
+
+uses: lease_book
+uses: order_book
+uses: sisters
+uses: twins
+
+event DeploymentConfirmed:
+    lease_id: indexed(bytes32)
+    provider: indexed(address)
+    term: uint256
+    details_hash: bytes32
+
+event UpdateProposed:
+    lease_id: indexed(bytes32)
+    spec_hash: bytes32
+    rate_uusd: uint256
+    seq: uint256
+
+event LeaseUpdated:
+    lease_id: indexed(bytes32)
+    spec_hash: bytes32
+    rate_uusd: uint256
+    seq: uint256
+
+event LeasePaused:
+    lease_id: indexed(bytes32)
+    reason: uint256
+
+event LeaseResumed:
+    lease_id: indexed(bytes32)
+    confirm_by: uint256
+
+event ReclaimNoticed:
+    lease_id: indexed(bytes32)
+    may_close_at: uint256
+
+event LeaseClosed:
+    lease_id: indexed(bytes32)
+    reason: uint256
+
+BY_RENTER: constant(uint256) = 1  # reasons to pause or close
+BY_DURATION: constant(uint256) = 2
+BY_RECLAIM: constant(uint256) = 3
+BY_EMPTY: constant(uint256) = 4
+
+CONFIRM_TYPEHASH: constant(bytes32) = keccak256(
+    "ConfirmStart(address account,bytes32 leaseId,bytes32 detailsHash,uint256 nonce,uint256 deadline)"
+)
+PROPOSE_TYPEHASH: constant(bytes32) = keccak256(
+    "ProposeUpdate(address account,bytes32 leaseId,bytes32 specHash,uint256 rateUusd,uint256 seq,uint256 nonce,uint256 deadline)"
+)
+ACCEPT_TYPEHASH: constant(bytes32) = keccak256(
+    "AcceptUpdate(address account,bytes32 leaseId,bytes32 specHash,uint256 rateUusd,uint256 seq,uint256 nonce,uint256 deadline)"
+)
+PAUSE_TYPEHASH: constant(bytes32) = keccak256("Pause(address account,bytes32 leaseId,uint256 nonce,uint256 deadline)")
+RESUME_TYPEHASH: constant(bytes32) = keccak256("Resume(address account,bytes32 leaseId,uint256 nonce,uint256 deadline)")
+NOTICE_TYPEHASH: constant(bytes32) = keccak256(
+    "GiveNotice(address account,bytes32 leaseId,uint256 nonce,uint256 deadline)"
+)
+CLOSE_TYPEHASH: constant(bytes32) = keccak256(
+    "Close(address account,bytes32 leaseId,uint256 reason,uint256 nonce,uint256 deadline)"
+)
+
+
+@external
+@nonreentrant
+def confirm_start(lease_id: bytes32, details_hash: bytes32):
+    self._confirm_start(msg.sender, lease_id, details_hash)
+
+
+@external
+@nonreentrant
+def confirm_start_with_signature(
+    account: address, lease_id: bytes32, details_hash: bytes32, deadline: uint256, signature: Bytes[65]
+):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(abi_encode(CONFIRM_TYPEHASH, account, lease_id, details_hash, nonce, deadline))
+    twins._require_signed(account, content, deadline, signature)
+    self._confirm_start(account, lease_id, details_hash)
+
+
+@external
+@nonreentrant
+def propose_update(lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    self._propose_update(msg.sender, lease_id, spec_hash, rate_uusd, seq)
+
+
+@external
+@nonreentrant
+def propose_update_with_signature(
+    account: address,
+    lease_id: bytes32,
+    spec_hash: bytes32,
+    rate_uusd: uint256,
+    seq: uint256,
+    deadline: uint256,
+    signature: Bytes[65],
+):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(
+        abi_encode(PROPOSE_TYPEHASH, account, lease_id, spec_hash, rate_uusd, seq, nonce, deadline)
+    )
+    twins._require_signed(account, content, deadline, signature)
+    self._propose_update(account, lease_id, spec_hash, rate_uusd, seq)
+
+
+@external
+@nonreentrant
+def accept_update(lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    self._accept_update(msg.sender, lease_id, spec_hash, rate_uusd, seq)
+
+
+@external
+@nonreentrant
+def accept_update_with_signature(
+    account: address,
+    lease_id: bytes32,
+    spec_hash: bytes32,
+    rate_uusd: uint256,
+    seq: uint256,
+    deadline: uint256,
+    signature: Bytes[65],
+):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(
+        abi_encode(ACCEPT_TYPEHASH, account, lease_id, spec_hash, rate_uusd, seq, nonce, deadline)
+    )
+    twins._require_signed(account, content, deadline, signature)
+    self._accept_update(account, lease_id, spec_hash, rate_uusd, seq)
+
+
+@external
+@nonreentrant
+def pause(lease_id: bytes32):
+    self._pause(msg.sender, lease_id)
+
+
+@external
+@nonreentrant
+def pause_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    self._require_twin(PAUSE_TYPEHASH, account, lease_id, deadline, signature)
+    self._pause(account, lease_id)
+
+
+@external
+@nonreentrant
+def resume(lease_id: bytes32):
+    self._resume(msg.sender, lease_id)
+
+
+@external
+@nonreentrant
+def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    self._require_twin(RESUME_TYPEHASH, account, lease_id, deadline, signature)
+    self._resume(account, lease_id)
+
+
+@external
+@nonreentrant
+def give_notice(lease_id: bytes32):
+    self._give_notice(msg.sender, lease_id)
+
+
+@external
+@nonreentrant
+def give_notice_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    self._require_twin(NOTICE_TYPEHASH, account, lease_id, deadline, signature)
+    self._give_notice(account, lease_id)
+
+
+@external
+@nonreentrant
+def close(lease_id: bytes32, reason: uint256):
+    self._close(msg.sender, lease_id, reason)
+
+
+@external
+@nonreentrant
+def close_with_signature(
+    account: address, lease_id: bytes32, reason: uint256, deadline: uint256, signature: Bytes[65]
+):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(abi_encode(CLOSE_TYPEHASH, account, lease_id, reason, nonce, deadline))
+    twins._require_signed(account, content, deadline, signature)
+    self._close(account, lease_id, reason)
+
+
+@external
+@nonreentrant
+def on_empty(lease_id: bytes32):
+    """The escrow found the deposit used up, and has stopped the stream."""
+    assert msg.sender == sisters.escrow.address, "NOT_ESCROW"
+    self._to_paused(lease_id, lease_book._load(lease_id), BY_EMPTY)
+
+
+# The acts
+
+
+@internal
+def _require_twin(typehash: bytes32, account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(abi_encode(typehash, account, lease_id, nonce, deadline))
+    twins._require_signed(account, content, deadline, signature)
+
+
+@internal
+def _confirm_start(caller: address, lease_id: bytes32, details_hash: bytes32):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert lease.state == lease_book.PENDING, "NOT_PENDING"
+    assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+    assert block.timestamp <= lease.confirm_by, "TOO_LATE"
+    lease.state = lease_book.ACTIVE
+    lease.running_since = block.timestamp
+    lease_book._save(lease_id, lease)
+    log DeploymentConfirmed(lease_id=lease_id, provider=lease.provider, term=lease.term, details_hash=details_hash)
+    end_at: uint256 = block.timestamp + lease.duration_left_s
+    extcall sisters.escrow.start(lease_id, lease.provider, lease.rate_uusd, end_at)
+
+
+@internal
+def _propose_update(caller: address, lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert caller == order_book._load(lease_id).renter, "NOT_RENTER"
+    assert lease.state == lease_book.ACTIVE, "NOT_ACTIVE"
+    assert rate_uusd > 0 and rate_uusd <= lease.max_rate_uusd, "BAD_RATE"
+    assert seq > lease_book.update_seq[lease_id], "STALE_SEQ"
+    lease_book.update_seq[lease_id] = seq
+    lease_book.update_digest[lease_id] = keccak256(abi_encode(spec_hash, rate_uusd, seq, lease.term))
+    log UpdateProposed(lease_id=lease_id, spec_hash=spec_hash, rate_uusd=rate_uusd, seq=seq)
+
+
+@internal
+def _accept_update(caller: address, lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert lease.state == lease_book.ACTIVE, "NOT_ACTIVE"
+    assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+    digest: bytes32 = keccak256(abi_encode(spec_hash, rate_uusd, seq, lease.term))
+    assert lease_book.update_digest[lease_id] == digest, "NOT_PROPOSED"
+    lease_book.update_digest[lease_id] = empty(bytes32)
+    lease.rate_uusd = rate_uusd
+    lease_book._save(lease_id, lease)
+    order_book.spec_hash[lease_id] = spec_hash
+    log LeaseUpdated(lease_id=lease_id, spec_hash=spec_hash, rate_uusd=rate_uusd, seq=seq)
+    extcall sisters.escrow.change_rate(lease_id, rate_uusd)
+
+
+@internal
+def _pause(caller: address, lease_id: bytes32):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert caller == order_book._load(lease_id).renter, "NOT_RENTER"
+    assert lease.state == lease_book.ACTIVE, "NOT_ACTIVE"
+    self._to_paused(lease_id, lease, BY_RENTER)
+    extcall sisters.escrow.stop(lease_id, block.timestamp)
+
+
+@internal
+def _to_paused(lease_id: bytes32, lease: lease_book.Lease, reason: uint256):
+    paused: lease_book.Lease = lease
+    paused.duration_left_s = self._duration_left_s(lease, block.timestamp)
+    paused.state = lease_book.PAUSED
+    paused.pause_reason = reason
+    paused.paused_at = block.timestamp
+    lease_book._save(lease_id, paused)
+    log LeasePaused(lease_id=lease_id, reason=reason)
+
+
+@internal
+@pure
+def _duration_left_s(lease: lease_book.Lease, at: uint256) -> uint256:
+    """What is left of the agreed time if the lease stops running at `at`."""
+    if lease.state != lease_book.ACTIVE or at <= lease.running_since:
+        return lease.duration_left_s
+    return lease.duration_left_s - min(at - lease.running_since, lease.duration_left_s)
+
+
+@internal
+def _resume(caller: address, lease_id: bytes32):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert caller == order_book._load(lease_id).renter, "NOT_RENTER"
+    assert lease.state == lease_book.PAUSED, "NOT_PAUSED"
+    assert lease.duration_left_s > 0, "DURATION_USED_UP"
+    minute_uusd: uint256 = max(1, lease.rate_uusd // 60)
+    assert staticcall sisters.escrow.deposit_of(lease_id) >= minute_uusd, "DEPOSIT_TOO_SMALL"
+    lease.state = lease_book.PENDING
+    lease.resumed = True
+    lease.confirm_by = block.timestamp + lease.start_s
+    lease_book._save(lease_id, lease)
+    log LeaseResumed(lease_id=lease_id, confirm_by=lease.confirm_by)
+
+
+@internal
+def _give_notice(caller: address, lease_id: bytes32):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert lease.state in [lease_book.PENDING, lease_book.ACTIVE, lease_book.PAUSED], "NOT_RUNNING"
+    assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+    assert lease.notice_at == 0, "ALREADY_NOTICED"
+    lease.notice_at = block.timestamp
+    lease_book._save(lease_id, lease)
+    log ReclaimNoticed(lease_id=lease_id, may_close_at=block.timestamp + lease.reclaim_s)
+
+
+@internal
+def _close(caller: address, lease_id: bytes32, reason: uint256):
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    order: order_book.Order = order_book._load(lease_id)
+    assert lease.state != 0 and lease.state != lease_book.CLOSED, "NO_SUCH_LEASE"
+    if reason == BY_RENTER:
+        assert caller == order.renter, "NOT_RENTER"
+    elif reason == BY_DURATION:
+        assert self._duration_left_s(lease, block.timestamp) == 0, "DURATION_NOT_OVER"
+    elif reason == BY_RECLAIM:
+        assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+        assert self._notice_is_over(lease), "NOTICE_NOT_OVER"
+    else:
+        assert reason == BY_EMPTY, "UNKNOWN_REASON"
+        assert lease.state == lease_book.PAUSED and lease.pause_reason == BY_EMPTY, "NOT_EMPTY"
+        assert block.timestamp > lease.paused_at + lease.empty_grace_s, "GRACE_NOT_OVER"
+    order.state = order_book.CLOSED
+    order_book._save(lease_id, order)
+    self._end(lease_id, lease, reason)
+
+
+@internal
+@view
+def _notice_is_over(lease: lease_book.Lease) -> bool:
+    return lease.notice_at > 0 and block.timestamp >= lease.notice_at + lease.reclaim_s
+
+
+@internal
+def _end(lease_id: bytes32, lease: lease_book.Lease, reason: uint256):
+    """Close the lease, pay what is due, refund the rest, free the bond."""
+    closed: lease_book.Lease = lease
+    closed.state = lease_book.CLOSED
+    closed.locked_uusd = 0
+    lease_book._save(lease_id, closed)
+    log LeaseClosed(lease_id=lease_id, reason=reason)
+    if lease.locked_uusd > 0:
+        extcall sisters.stakes.release(lease.provider, lease.locked_uusd)
+    extcall sisters.escrow.stop(lease_id, block.timestamp)
+    extcall sisters.escrow.refund(lease_id)

@@ -1,0 +1,97 @@
+# pragma version 0.4.3
+"""
+@title Leases: what is kept of one
+@notice Three words per lease, as for orders. What the policy says of a lease is kept from the order on, so that nobody has
+        to bring the policy again. No calls, no money.
+"""
+
+struct Lease:
+    provider: address
+    state: uint256
+    position: uint256  # among the candidates
+    pause_reason: uint256
+    resumed: bool  # it waits for a start after a pause: no reservation was promised
+    term: uint256  # counts the providers it had
+    confirm_by: uint256
+    running_since: uint256
+    paused_at: uint256
+    notice_at: uint256
+    rate_uusd: uint256
+    max_rate_uusd: uint256
+    locked_uusd: uint256
+    duration_left_s: uint256
+    reclaim_s: uint256
+    empty_grace_s: uint256
+    start_s: uint256
+    standin_s: uint256
+    down_s: uint256
+
+PENDING: constant(uint256) = 1
+ACTIVE: constant(uint256) = 2
+PAUSED: constant(uint256) = 3
+UNPLACED: constant(uint256) = 4
+CLOSED: constant(uint256) = 5
+
+M8: constant(uint256) = 2**8 - 1
+M16: constant(uint256) = 2**16 - 1  # waits of an hour at most
+M24: constant(uint256) = 2**24 - 1  # waits of a month at most
+M32: constant(uint256) = 2**32 - 1
+M40: constant(uint256) = 2**40 - 1  # prices
+M64: constant(uint256) = 2**64 - 1
+
+who: HashMap[bytes32, uint256]
+clock: HashMap[bytes32, uint256]
+terms: HashMap[bytes32, uint256]
+update_seq: public(HashMap[bytes32, uint256])
+update_digest: public(HashMap[bytes32, bytes32])
+
+
+@external
+@view
+def lease_of(lease_id: bytes32) -> Lease:
+    return self._load(lease_id)
+
+
+@internal
+@view
+def _load(lease_id: bytes32) -> Lease:
+    who: uint256 = self.who[lease_id]
+    clock: uint256 = self.clock[lease_id]
+    terms: uint256 = self.terms[lease_id]
+    return Lease(
+        provider=convert(convert(who >> 96, uint160), address),
+        state=(who >> 56) & M8,
+        position=(who >> 48) & M8,
+        pause_reason=(who >> 40) & M8,
+        resumed=(who >> 32) & 1 == 1,
+        term=who & M32,
+        confirm_by=clock >> 192,
+        running_since=(clock >> 128) & M64,
+        paused_at=(clock >> 64) & M64,
+        notice_at=clock & M64,
+        rate_uusd=(terms >> 208) & M40,
+        max_rate_uusd=(terms >> 168) & M40,
+        locked_uusd=(terms >> 128) & M40,
+        duration_left_s=(terms >> 96) & M32,
+        reclaim_s=(terms >> 72) & M24,
+        empty_grace_s=(terms >> 48) & M24,
+        start_s=(terms >> 32) & M16,
+        standin_s=(terms >> 16) & M16,
+        down_s=terms & M16,
+    )
+
+
+@internal
+def _save(lease_id: bytes32, lease: Lease):
+    """Every field was bounded where it came in: prices by 2**40, waits by the bounds of a policy."""
+    provider: uint256 = convert(convert(lease.provider, uint160), uint256) << 96
+    states: uint256 = (lease.state << 56) | (lease.position << 48)
+    pause: uint256 = (lease.pause_reason << 40) | (convert(lease.resumed, uint256) << 32)
+    self.who[lease_id] = provider | states | pause | lease.term
+    starts: uint256 = (lease.confirm_by << 192) | (lease.running_since << 128)
+    self.clock[lease_id] = starts | (lease.paused_at << 64) | lease.notice_at
+    prices: uint256 = (lease.rate_uusd << 208) | (lease.max_rate_uusd << 168)
+    amounts: uint256 = (lease.locked_uusd << 128) | (lease.duration_left_s << 96)
+    graces: uint256 = (lease.reclaim_s << 72) | (lease.empty_grace_s << 48)
+    waits: uint256 = (lease.start_s << 32) | (lease.standin_s << 16)
+    self.terms[lease_id] = prices | amounts | graces | waits | lease.down_s

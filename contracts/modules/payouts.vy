@@ -1,0 +1,51 @@
+# pragma version 0.4.3
+"""
+@title Pull payments: what is owed to whom
+@notice Money is written down here and fetched by its owner. A receiver that reverts hurts nobody but itself.
+"""
+
+from contracts.modules import twins
+from contracts.modules import vault
+
+uses: twins
+uses: vault
+
+event Withdrawn:
+    account: indexed(address)
+    amount: uint256
+
+WITHDRAW_TYPEHASH: constant(bytes32) = keccak256(
+    "Withdraw(address account,address receiver,uint256 nonce,uint256 deadline)"
+)
+
+owed: public(HashMap[address, uint256])
+
+
+@external
+@nonreentrant
+def withdraw(receiver: address):
+    self._withdraw(msg.sender, receiver)
+
+
+@external
+@nonreentrant
+def withdraw_with_signature(account: address, receiver: address, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(abi_encode(WITHDRAW_TYPEHASH, account, receiver, nonce, deadline))
+    twins._require_signed(account, content, deadline, signature)
+    self._withdraw(account, receiver)
+
+
+@internal
+def _owe(account: address, amount: uint256):
+    self.owed[account] += amount
+
+
+@internal
+def _withdraw(account: address, receiver: address):
+    amount: uint256 = self.owed[account]
+    assert amount > 0, "NOTHING_OWED"
+    assert receiver != empty(address), "ZERO_ADDRESS"
+    self.owed[account] = 0
+    vault._send(receiver, amount)
+    log Withdrawn(account=account, amount=amount)

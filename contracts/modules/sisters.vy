@@ -1,0 +1,30 @@
+# pragma version 0.4.3
+"""
+@title The contracts that the order contract works with, fixed at deployment
+"""
+
+from contracts.interfaces import IEscrow
+from contracts.interfaces import IProviderRegistry
+from contracts.interfaces import IStakeRegistry
+from contracts.interfaces import ITasks
+
+registry: public(immutable(IProviderRegistry))
+stakes: public(immutable(IStakeRegistry))
+escrow: public(immutable(IEscrow))
+tasks: public(immutable(ITasks))
+
+
+@deploy
+def __init__(registry_: address, stakes_: address, escrow_: address, tasks_: address):
+    assert empty(address) not in [registry_, stakes_, escrow_, tasks_], "ZERO_ADDRESS"
+    registry = IProviderRegistry(registry_)
+    stakes = IStakeRegistry(stakes_)
+    escrow = IEscrow(escrow_)
+    tasks = ITasks(tasks_)
+
+
+@internal
+@view
+def _acts_for(caller: address, provider: address) -> bool:
+    """The provider itself, or its node key of now."""
+    return caller == provider or caller == staticcall registry.node_key_at(provider, max_value(uint256))

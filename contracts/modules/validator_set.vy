@@ -1,0 +1,237 @@
+# pragma version 0.4.3
+"""
+@title Validators: stake, vote keys, and their weight at every version
+@notice Each change of anyone's weight makes a new version; older versions never change, so a certificate is checked against
+        the stakes its order began with. A history entry is packed into one word, version in the high half and weight in the
+        low half: a certificate reads two per signer. Moves no money.
+"""
+
+from contracts.modules import typed
+
+struct Validator:
+    vote_key: address
+    stake: uint256
+    unbonding: uint256  # has no weight, can still be slashed
+    ready_at: uint256
+    jailed: bool
+
+event ValidatorChanged:
+    operator: indexed(address)
+    vote_key: indexed(address)
+    url: String[200]
+
+event StakeChanged:
+    operator: indexed(address)
+    vote_key: indexed(address)
+    version: uint256
+    weight: uint256
+    total: uint256
+
+event Slashed:
+    operator: indexed(address)
+    vote_key: indexed(address)
+    amount: uint256
+
+VALIDATORS_MAX: constant(uint256) = 32  # a certificate's loop; beyond it the signature scheme has to change
+VOTE_KEY_TYPEHASH: constant(bytes32) = keccak256("VoteKey(address operator,address voteKey)")
+BPS: constant(uint256) = 10_000
+
+MIN_STAKE: public(immutable(uint256))
+
+version: public(uint256)
+total_at: public(HashMap[uint256, uint256])
+operators: public(DynArray[address, VALIDATORS_MAX])  # those with weight
+validator_of: public(HashMap[address, Validator])
+url_of: public(HashMap[address, String[200]])
+operator_of: public(HashMap[address, address])  # of a vote key, for ever: old keys stay slashable
+history_length: public(HashMap[address, uint256])
+history: HashMap[address, HashMap[uint256, uint256]]
+
+
+@deploy
+def __init__(min_stake: uint256):
+    assert min_stake > 0, "ZERO_AMOUNT"
+    MIN_STAKE = min_stake
+
+
+# Reads
+
+
+@external
+@view
+def history_at(vote_key: address, index: uint256) -> (uint256, uint256):
+    entry: uint256 = self.history[vote_key][index]
+    return entry >> 128, entry & convert(max_value(uint128), uint256)
+
+
+@external
+@view
+def weight_of(
+    signers: DynArray[address, VALIDATORS_MAX], history_indices: DynArray[uint256, VALIDATORS_MAX], version: uint256
+) -> uint256:
+    """The signers' weight together. They must be distinct: the caller sees to that."""
+    assert len(signers) == len(history_indices), "LENGTHS_DIFFER"
+    assert version <= self.version, "UNKNOWN_VERSION"
+    weight: uint256 = 0
+    for i: uint256 in range(len(signers), bound=VALIDATORS_MAX):
+        weight += self._weight_at(signers[i], history_indices[i], version)
+    return weight
+
+
+@external
+@view
+def all_operators() -> DynArray[address, VALIDATORS_MAX]:
+    return self.operators
+
+
+@internal
+@view
+def _weight_at(vote_key: address, index: uint256, version: uint256) -> uint256:
+    assert index < self.history_length[vote_key], "NO_SUCH_HISTORY"
+    entry: uint256 = self.history[vote_key][index]
+    assert entry >> 128 <= version, "HISTORY_TOO_NEW"
+    following: uint256 = self.history[vote_key][index + 1]
+    assert following == 0 or version < following >> 128, "HISTORY_TOO_OLD"
+    return entry & convert(max_value(uint128), uint256)
+
+
+# Changes
+
+
+@internal
+def _join(operator: address, vote_key: address, vote_key_signature: Bytes[65], url: String[200], amount: uint256):
+    assert self.validator_of[operator].vote_key == empty(address), "ALREADY_JOINED"
+    self._claim_key(operator, vote_key, vote_key_signature)
+    self.validator_of[operator].vote_key = vote_key
+    self._set_url(operator, url)
+    self._add_stake(operator, amount)
+
+
+@internal
+def _set_url(operator: address, url: String[200]):
+    assert self.validator_of[operator].vote_key != empty(address), "NOT_VALIDATOR"
+    assert len(url) > 0, "NO_URL"
+    self.url_of[operator] = url
+    log ValidatorChanged(operator=operator, vote_key=self.validator_of[operator].vote_key, url=url)
+
+
+@internal
+def _set_vote_key(operator: address, vote_key: address, vote_key_signature: Bytes[65]):
+    """The new key counts from the next version; the old one has no weight from then on."""
+    validator: Validator = self.validator_of[operator]
+    assert validator.vote_key != empty(address), "NOT_VALIDATOR"
+    self._claim_key(operator, vote_key, vote_key_signature)
+    weight: uint256 = self._last_weight(validator.vote_key)
+    self.version += 1
+    self.total_at[self.version] = self.total_at[self.version - 1]
+    self._remember(operator, validator.vote_key, 0)
+    self._remember(operator, vote_key, weight)
+    self.validator_of[operator].vote_key = vote_key
+    log ValidatorChanged(operator=operator, vote_key=vote_key, url=self.url_of[operator])
+
+
+@internal
+def _add_stake(operator: address, amount: uint256):
+    validator: Validator = self.validator_of[operator]
+    assert validator.vote_key != empty(address), "NOT_VALIDATOR"
+    assert not validator.jailed, "JAILED"
+    stake: uint256 = validator.stake + amount
+    assert stake >= MIN_STAKE, "STAKE_TOO_SMALL"
+    assert stake <= convert(max_value(uint64), uint256), "STAKE_TOO_LARGE"  # 18 trillion dollars; keeps sums in a half word
+    self.validator_of[operator].stake = stake
+    self._reweigh(operator)
+
+
+@internal
+def _start_unbonding(operator: address, amount: uint256, ready_at: uint256):
+    validator: Validator = self.validator_of[operator]
+    assert amount > 0, "ZERO_AMOUNT"
+    assert amount <= validator.stake, "STAKE_TOO_SMALL"
+    rest: uint256 = validator.stake - amount
+    assert rest == 0 or rest >= MIN_STAKE or validator.jailed, "STAKE_TOO_SMALL"
+    self.validator_of[operator].stake = rest
+    self.validator_of[operator].unbonding += amount
+    self.validator_of[operator].ready_at = ready_at
+    self._reweigh(operator)
+
+
+@internal
+def _finish_unbonding(operator: address) -> uint256:
+    validator: Validator = self.validator_of[operator]
+    assert validator.unbonding > 0, "NOTHING_UNBONDING"
+    assert block.timestamp >= validator.ready_at, "TOO_EARLY"
+    self.validator_of[operator].unbonding = 0
+    return validator.unbonding
+
+
+@internal
+def _cut(vote_key: address, version: uint256, history_index: uint256, bps: uint256) -> uint256:
+    """Takes a share of the weight that the key had at `version`, as far as it is still here, and jails its operator."""
+    operator: address = self.operator_of[vote_key]
+    weight: uint256 = self._weight_at(vote_key, history_index, version)
+    assert weight > 0, "HAD_NO_WEIGHT"
+    validator: Validator = self.validator_of[operator]
+    amount: uint256 = min(weight * bps // BPS, validator.stake + validator.unbonding)
+    from_stake: uint256 = min(amount, validator.stake)
+    self.validator_of[operator].stake = validator.stake - from_stake
+    self.validator_of[operator].unbonding = validator.unbonding - (amount - from_stake)
+    self.validator_of[operator].jailed = True
+    self._reweigh(operator)
+    log Slashed(operator=operator, vote_key=vote_key, amount=amount)
+    return amount
+
+
+@internal
+def _claim_key(operator: address, vote_key: address, vote_key_signature: Bytes[65]):
+    """A vote key belongs to one operator, and signs that it does."""
+    assert self.operator_of[vote_key] == empty(address), "KEY_TAKEN"
+    content: bytes32 = keccak256(abi_encode(VOTE_KEY_TYPEHASH, operator, vote_key))
+    assert typed._recover(typed._digest_of(self, content), vote_key_signature) == vote_key, "NOT_SIGNED_BY_VOTE_KEY"
+    self.operator_of[vote_key] = operator
+
+
+@internal
+def _reweigh(operator: address):
+    validator: Validator = self.validator_of[operator]
+    old: uint256 = self._last_weight(validator.vote_key)
+    new: uint256 = 0 if validator.jailed else validator.stake
+    if new == old:
+        return
+    self.version += 1
+    self.total_at[self.version] = self.total_at[self.version - 1] - old + new
+    self._remember(operator, validator.vote_key, new)
+    if old == 0:
+        assert len(self.operators) < VALIDATORS_MAX, "VALIDATORS_FULL"
+        self.operators.append(operator)
+    elif new == 0:
+        self._remove(operator)
+
+
+@internal
+def _remember(operator: address, vote_key: address, weight: uint256):
+    length: uint256 = self.history_length[vote_key]
+    self.history[vote_key][length] = (self.version << 128) | weight
+    self.history_length[vote_key] = length + 1
+    log StakeChanged(
+        operator=operator, vote_key=vote_key, version=self.version, weight=weight, total=self.total_at[self.version]
+    )
+
+
+@internal
+@view
+def _last_weight(vote_key: address) -> uint256:
+    length: uint256 = self.history_length[vote_key]
+    if length == 0:
+        return 0
+    return self.history[vote_key][length - 1] & convert(max_value(uint128), uint256)
+
+
+@internal
+def _remove(operator: address):
+    last: address = self.operators.pop()
+    if last == operator:
+        return
+    for i: uint256 in range(len(self.operators), bound=VALIDATORS_MAX):
+        if self.operators[i] == operator:
+            self.operators[i] = last
+            return

@@ -1,0 +1,314 @@
+# pragma version 0.4.3
+# pragma evm-version prague
+"""
+@title Credits in, earnings and era rewards out
+@notice A pool holds deposits; the operator posts roots of cumulative amounts, (account, earned, spent), and each account is
+        paid what it earned beyond what it was paid. Roots of all epochs stay good for claims, so a later root lowers no
+        amount; and no root promises more than the pool holds. A depositor leaves without the operator's help: ask, wait,
+        exit with what nobody has shown to be spent.
+"""
+
+from contracts.interfaces import IStakeRegistry
+from contracts.modules import tree
+from contracts.modules import twins
+from contracts.modules import vault
+
+initializes: twins
+initializes: vault
+exports: (twins.nonces, twins.DOMAIN_SEPARATOR, vault.token, vault.held, vault.solvent)
+
+struct Pool:
+    funded: uint256  # came in, less what depositors took back
+    promised: uint256  # the sum of `earned` in the last root
+    paid: uint256  # paid <= promised <= funded, always
+    epoch: uint256
+
+struct Root:
+    root: bytes32
+    count: uint256
+
+struct Entry:
+    account: address
+    earned: uint256
+    spent: uint256
+
+struct Exit:
+    amount: uint256
+    ready_at: uint256
+
+event Deposited:
+    account: indexed(address)
+    payer: indexed(address)
+    amount: uint256
+
+event PoolFunded:
+    pool: indexed(uint256)
+    payer: indexed(address)
+    amount: uint256
+
+event RootPosted:
+    pool: indexed(uint256)
+    epoch: indexed(uint256)
+    root: bytes32
+    count: uint256
+    promised: uint256
+
+event Claimed:
+    pool: indexed(uint256)
+    account: indexed(address)
+    amount: uint256
+    earned: uint256
+    to_bond: bool
+
+event SpentRecorded:
+    account: indexed(address)
+    spent: uint256
+
+event ExitRequested:
+    account: indexed(address)
+    amount: uint256
+    ready_at: uint256
+
+event Exited:
+    account: indexed(address)
+    amount: uint256
+
+event OperatorProposed:
+    operator: indexed(address)
+
+event OperatorChanged:
+    operator: indexed(address)
+
+CREDITS: public(constant(uint256)) = 0  # deposits of users; pays for inference
+REWARDS: public(constant(uint256)) = 1  # era rewards, funded by whoever gives them
+POOLS: constant(uint256) = 2
+COUNT_MAX: constant(uint256) = 2**20
+ENTRY_TYPEHASH: constant(bytes32) = keccak256("Entry(address account,uint256 earned,uint256 spent)")
+DEPOSIT_TYPEHASH: constant(bytes32) = keccak256(
+    "Deposit(address payer,address account,uint256 amount,uint256 nonce,uint256 deadline)"
+)
+CLAIM_TO_BOND_TYPEHASH: constant(bytes32) = keccak256(
+    "ClaimToBond(address account,uint256 pool,uint256 earned,uint256 nonce,uint256 deadline)"
+)
+REQUEST_EXIT_TYPEHASH: constant(bytes32) = keccak256(
+    "RequestExit(address account,uint256 amount,uint256 nonce,uint256 deadline)"
+)
+
+stakes: public(immutable(IStakeRegistry))
+EXIT_S: public(immutable(uint256))  # how long anyone may show what an account that leaves has spent
+
+operator: public(address)
+operator_next: public(address)
+pools: public(HashMap[uint256, Pool])
+root_at: public(HashMap[uint256, HashMap[uint256, Root]])
+claimed: public(HashMap[uint256, HashMap[address, uint256]])
+deposited: public(HashMap[address, uint256])
+spent: public(HashMap[address, uint256])
+exited: public(HashMap[address, uint256])
+exit_of: public(HashMap[address, Exit])
+
+
+@deploy
+def __init__(token: address, stakes_: address, operator: address, exit_s: uint256):
+    vault.__init__(token)
+    assert stakes_ != empty(address) and operator != empty(address), "ZERO_ADDRESS"
+    stakes = IStakeRegistry(stakes_)
+    EXIT_S = exit_s
+    self.operator = operator
+
+
+# Money in
+
+
+@external
+@nonreentrant
+def deposit(account: address, amount: uint256):
+    self._deposit(msg.sender, account, amount)
+
+
+@external
+@nonreentrant
+def deposit_with_signature(payer: address, account: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(payer)
+    content: bytes32 = keccak256(abi_encode(DEPOSIT_TYPEHASH, payer, account, amount, nonce, deadline))
+    twins._require_signed(payer, content, deadline, signature)
+    self._deposit(payer, account, amount)
+
+
+@external
+@nonreentrant
+def fund(pool: uint256, amount: uint256):
+    """A gift to the pool: it backs promises and can never be taken back."""
+    assert pool < POOLS, "UNKNOWN_POOL"
+    received: uint256 = vault._receive(msg.sender, amount)
+    self.pools[pool].funded += received
+    log PoolFunded(pool=pool, payer=msg.sender, amount=received)
+
+
+# Promises
+
+
+@external
+def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, promised: uint256):
+    assert msg.sender == self.operator, "NOT_OPERATOR"
+    assert pool < POOLS, "UNKNOWN_POOL"
+    assert epoch == self.pools[pool].epoch + 1, "WRONG_EPOCH"
+    assert root != empty(bytes32) and count > 0 and count <= COUNT_MAX, "BAD_ROOT"
+    assert promised >= self.pools[pool].promised, "LOWERS_AMOUNTS"
+    assert promised <= self.pools[pool].funded, "NOT_FUNDED"
+    self.pools[pool].epoch = epoch
+    self.pools[pool].promised = promised
+    self.root_at[pool][epoch] = Root(root=root, count=count)
+    log RootPosted(pool=pool, epoch=epoch, root=root, count=count, promised=promised)
+
+
+@external
+def propose_operator(operator: address):
+    assert msg.sender == self.operator, "NOT_OPERATOR"
+    self.operator_next = operator
+    log OperatorProposed(operator=operator)
+
+
+@external
+def accept_operator():
+    assert msg.sender == self.operator_next, "NOT_OPERATOR"
+    self.operator = msg.sender
+    self.operator_next = empty(address)
+    log OperatorChanged(operator=msg.sender)
+
+
+# Claims. Anyone may send one: the money goes to the account that earned it, so a relayer needs no signature.
+
+
+@external
+@nonreentrant
+def claim(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+    amount: uint256 = self._claim(pool, epoch, entry, index, path, False)
+    vault._send(entry.account, amount)
+
+
+@external
+@nonreentrant
+def claim_to_bond(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+    """Earnings become the account's bond: an owner without tokens bonds by what it earned."""
+    assert msg.sender == entry.account, "NOT_ACCOUNT"
+    self._bond(entry.account, self._claim(pool, epoch, entry, index, path, True))
+
+
+@external
+@nonreentrant
+def claim_to_bond_with_signature(
+    pool: uint256,
+    epoch: uint256,
+    entry: Entry,
+    index: uint256,
+    path: DynArray[bytes32, 20],
+    deadline: uint256,
+    signature: Bytes[65],
+):
+    nonce: uint256 = twins._next_nonce(entry.account)
+    content: bytes32 = keccak256(
+        abi_encode(CLAIM_TO_BOND_TYPEHASH, entry.account, pool, entry.earned, nonce, deadline)
+    )
+    twins._require_signed(entry.account, content, deadline, signature)
+    self._bond(entry.account, self._claim(pool, epoch, entry, index, path, True))
+
+
+# A depositor leaves
+
+
+@external
+def request_exit(amount: uint256):
+    self._request_exit(msg.sender, amount)
+
+
+@external
+def request_exit_with_signature(account: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(account)
+    content: bytes32 = keccak256(abi_encode(REQUEST_EXIT_TYPEHASH, account, amount, nonce, deadline))
+    twins._require_signed(account, content, deadline, signature)
+    self._request_exit(account, amount)
+
+
+@external
+def record_spent(epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+    """Show what an account has spent, from a posted root. It only ever rises."""
+    self._require_entry(CREDITS, epoch, entry, index, path)
+    assert entry.spent > self.spent[entry.account], "NOTHING_NEW"
+    self.spent[entry.account] = entry.spent
+    log SpentRecorded(account=entry.account, spent=entry.spent)
+
+
+@external
+@nonreentrant
+def exit(account: address):
+    """Pays out what `account` asked for, as far as it is unspent and not promised to those who earned it."""
+    request: Exit = self.exit_of[account]
+    assert request.amount > 0, "NO_EXIT_REQUESTED"
+    assert block.timestamp >= request.ready_at, "TOO_EARLY"
+    pool: Pool = self.pools[CREDITS]
+    amount: uint256 = min(min(request.amount, self._unspent(account)), pool.funded - pool.promised)
+    assert amount > 0, "NOTHING_FREE"
+    self.exit_of[account] = empty(Exit)
+    self.exited[account] += amount
+    self.pools[CREDITS].funded -= amount
+    vault._send(account, amount)
+    log Exited(account=account, amount=amount)
+
+
+@external
+@view
+def unspent(account: address) -> uint256:
+    return self._unspent(account)
+
+
+@internal
+@view
+def _unspent(account: address) -> uint256:
+    gone: uint256 = self.spent[account] + self.exited[account]
+    return self.deposited[account] - min(gone, self.deposited[account])
+
+
+@internal
+def _deposit(payer: address, account: address, amount: uint256):
+    assert account != empty(address), "ZERO_ADDRESS"
+    received: uint256 = vault._receive(payer, amount)
+    self.deposited[account] += received
+    self.pools[CREDITS].funded += received
+    log Deposited(account=account, payer=payer, amount=received)
+
+
+@internal
+def _request_exit(account: address, amount: uint256):
+    assert amount > 0, "ZERO_AMOUNT"
+    ready_at: uint256 = block.timestamp + EXIT_S
+    self.exit_of[account] = Exit(amount=amount, ready_at=ready_at)
+    log ExitRequested(account=account, amount=amount, ready_at=ready_at)
+
+
+@internal
+@view
+def _require_entry(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+    posted: Root = self.root_at[pool][epoch]
+    leaf: bytes32 = keccak256(abi_encode(ENTRY_TYPEHASH, entry.account, entry.earned, entry.spent))
+    assert index < posted.count and tree._proves(posted.root, posted.count, leaf, index, path), "NOT_IN_ROOT"
+
+
+@internal
+def _claim(
+    pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20], to_bond: bool
+) -> uint256:
+    self._require_entry(pool, epoch, entry, index, path)
+    assert entry.earned > self.claimed[pool][entry.account], "NOTHING_TO_CLAIM"
+    amount: uint256 = entry.earned - self.claimed[pool][entry.account]
+    assert self.pools[pool].paid + amount <= self.pools[pool].promised, "ROOT_EXCEEDS_ITS_TOTAL"
+    self.claimed[pool][entry.account] = entry.earned
+    self.pools[pool].paid += amount
+    log Claimed(pool=pool, account=entry.account, amount=amount, earned=entry.earned, to_bond=to_bond)
+    return amount
+
+
+@internal
+def _bond(account: address, amount: uint256):
+    vault._allow(stakes.address, amount)
+    extcall stakes.deposit_bond(account, amount)

@@ -1,0 +1,216 @@
+# pragma version 0.4.3
+# pragma evm-version prague
+"""
+@title Stakes of validators, bonds of providers
+@notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. Only the
+        dispute contracts slash, only the order contract locks. Slices of a slash: a tenth to the challenger, four to the
+        harmed, the rest to the insurance account: always less to the one who tells than was lost.
+"""
+
+from contracts.interfaces import IStakes
+from contracts.modules import bonds
+from contracts.modules import payouts
+from contracts.modules import twins
+from contracts.modules import validator_set
+from contracts.modules import vault
+
+initializes: twins
+initializes: vault
+initializes: payouts[twins := twins, vault := vault]
+initializes: validator_set
+initializes: bonds
+implements: IStakes
+exports: (
+    twins.nonces, twins.DOMAIN_SEPARATOR,
+    vault.token, vault.held, vault.solvent,
+    payouts.owed, payouts.withdraw, payouts.withdraw_with_signature,
+    validator_set.MIN_STAKE, validator_set.version, validator_set.total_at, validator_set.operators,
+    validator_set.validator_of, validator_set.url_of, validator_set.operator_of, validator_set.history_length,
+    validator_set.history_at, validator_set.weight_of, validator_set.all_operators,
+    bonds.bond_of, bonds.free_bond,
+)
+
+event Wired:
+    orders: indexed(address)
+    disputes: address[2]
+
+CHALLENGER_BPS: constant(uint256) = 1_000
+HARMED_BPS: constant(uint256) = 4_000
+BPS: constant(uint256) = 10_000
+UNBOND_BOND_TYPEHASH: constant(bytes32) = keccak256(
+    "UnbondBond(address provider,uint256 amount,uint256 nonce,uint256 deadline)"
+)
+DEPOSIT_BOND_TYPEHASH: constant(bytes32) = keccak256(
+    "DepositBond(address payer,address provider,uint256 amount,uint256 nonce,uint256 deadline)"
+)
+
+ATTEMPT_S: public(immutable(uint256))
+CHALLENGE_S: public(immutable(uint256))
+UNBOND_S: public(immutable(uint256))
+deployer: immutable(address)
+insurance: public(immutable(address))
+
+orders: public(address)
+disputes: public(address[2])  # one for votes, one for books and bids
+
+
+@deploy
+def __init__(
+    token: address, insurance_: address, min_stake: uint256, attempt_s: uint256, challenge_s: uint256, unbond_s: uint256
+):
+    vault.__init__(token)
+    validator_set.__init__(min_stake)
+    assert insurance_ != empty(address), "ZERO_ADDRESS"
+    assert attempt_s > 0 and challenge_s > 0, "ZERO_TIME"
+    assert unbond_s >= 2 * (attempt_s + challenge_s), "UNBONDING_TOO_SHORT"
+    ATTEMPT_S = attempt_s
+    CHALLENGE_S = challenge_s
+    UNBOND_S = unbond_s
+    insurance = insurance_
+    deployer = msg.sender
+
+
+@external
+def wire(orders: address, disputes: address[2]):
+    """Once, by the deployer: who may lock and who may slash. Never changed again."""
+    assert msg.sender == deployer, "NOT_DEPLOYER"
+    assert self.orders == empty(address), "ALREADY_WIRED"
+    assert orders != empty(address) and empty(address) not in disputes, "ZERO_ADDRESS"
+    self.orders = orders
+    self.disputes = disputes
+    log Wired(orders=orders, disputes=disputes)
+
+
+# Validators
+
+
+@external
+@nonreentrant
+def join(vote_key: address, vote_key_signature: Bytes[65], url: String[200], amount: uint256):
+    received: uint256 = vault._receive(msg.sender, amount)
+    validator_set._join(msg.sender, vote_key, vote_key_signature, url, received)
+
+
+@external
+@nonreentrant
+def deposit(amount: uint256):
+    received: uint256 = vault._receive(msg.sender, amount)
+    validator_set._add_stake(msg.sender, received)
+
+
+@external
+def set_vote_key(vote_key: address, vote_key_signature: Bytes[65]):
+    validator_set._set_vote_key(msg.sender, vote_key, vote_key_signature)
+
+
+@external
+def set_url(url: String[200]):
+    validator_set._set_url(msg.sender, url)
+
+
+@external
+def request_unbond(amount: uint256):
+    """Weight falls at once, the money is free after UNBOND_S; asking again restarts the clock for all of it."""
+    validator_set._start_unbonding(msg.sender, amount, block.timestamp + UNBOND_S)
+
+
+@external
+def finish_unbond():
+    payouts._owe(msg.sender, validator_set._finish_unbonding(msg.sender))
+
+
+# Providers
+
+
+@external
+@nonreentrant
+def deposit_bond(provider: address, amount: uint256):
+    """Anyone may bond a provider: withheld earnings come this way too."""
+    self._deposit_bond(msg.sender, provider, amount)
+
+
+@external
+@nonreentrant
+def deposit_bond_with_signature(
+    payer: address, provider: address, amount: uint256, deadline: uint256, signature: Bytes[65]
+):
+    nonce: uint256 = twins._next_nonce(payer)
+    content: bytes32 = keccak256(abi_encode(DEPOSIT_BOND_TYPEHASH, payer, provider, amount, nonce, deadline))
+    twins._require_signed(payer, content, deadline, signature)
+    self._deposit_bond(payer, provider, amount)
+
+
+@external
+def unbond_bond(amount: uint256):
+    bonds._start_unbonding(msg.sender, amount, block.timestamp + UNBOND_S)
+
+
+@external
+def unbond_bond_with_signature(provider: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    nonce: uint256 = twins._next_nonce(provider)
+    content: bytes32 = keccak256(abi_encode(UNBOND_BOND_TYPEHASH, provider, amount, nonce, deadline))
+    twins._require_signed(provider, content, deadline, signature)
+    bonds._start_unbonding(provider, amount, block.timestamp + UNBOND_S)
+
+
+@external
+def finish_unbond_bond(provider: address):
+    """Anyone may press the button: the money is owed to the provider and to nobody else."""
+    payouts._owe(provider, bonds._finish_unbonding(provider))
+
+
+# For the order contract
+
+
+@external
+def lock(provider: address, amount: uint256):
+    assert msg.sender == self.orders, "NOT_ORDERS"
+    bonds._lock(provider, amount)
+
+
+@external
+def release(provider: address, amount: uint256):
+    assert msg.sender == self.orders, "NOT_ORDERS"
+    bonds._release(provider, amount)
+
+
+@external
+@nonreentrant
+def take_bond(provider: address, amount: uint256, receiver: address):
+    """Compensation: a locked bond leaves for the escrow."""
+    assert msg.sender == self.orders, "NOT_ORDERS"
+    bonds._take_locked(provider, amount)
+    vault._send(receiver, amount)
+
+
+# For the dispute contract
+
+
+@external
+def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: address) -> uint256:
+    assert msg.sender in self.disputes, "NOT_DISPUTE"
+    taken: uint256 = bonds._take_unlocked(provider, amount)
+    payouts._owe(claimant, taken // 2)
+    payouts._owe(harmed, taken - taken // 2)
+    return taken
+
+
+@external
+def slash(
+    vote_key: address, version: uint256, history_index: uint256, bps: uint256, challenger: address, harmed: address
+) -> uint256:
+    assert msg.sender in self.disputes, "NOT_DISPUTE"
+    assert bps <= BPS, "TOO_MUCH"
+    amount: uint256 = validator_set._cut(vote_key, version, history_index, bps)
+    bounty: uint256 = amount * CHALLENGER_BPS // BPS
+    damages: uint256 = amount * HARMED_BPS // BPS
+    payouts._owe(challenger, bounty)
+    payouts._owe(insurance if harmed == empty(address) else harmed, damages)
+    payouts._owe(insurance, amount - bounty - damages)
+    return amount
+
+
+@internal
+def _deposit_bond(payer: address, provider: address, amount: uint256):
+    assert provider != empty(address), "ZERO_ADDRESS"
+    bonds._add(provider, vault._receive(payer, amount))

@@ -1,0 +1,1 @@
+"""Leases of whole GPUs: orders, bids, and the rule by which a quorum of validators matches them."""

@@ -1,0 +1,53 @@
+"""What a lease's stream pays: the escrow's arithmetic, to the last unit.
+
+Pay is rate · seconds // 3600 since the stream began, less what was paid; the fee is a share of the running sum, so that
+settling often changes nothing. It is what runways and statements are computed with; the chain decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+HOUR_S = 3600
+BPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A deposit and, while `rate_uusd` is above 0, the pay that runs from it."""
+
+    deposit_uusd: int
+    rate_uusd: int = 0
+    since: int = 0
+    end_at: int = 0
+    paid_uusd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    stream: Stream
+    pay_uusd: int
+    fee_uusd: int
+
+
+def due_uusd(stream: Stream, *, at: int) -> int:
+    """What a settlement at `at` would move, fee included. Never more than the deposit; nothing is taken back."""
+    seconds = max(0, min(at, stream.end_at) - stream.since)
+    earned = stream.rate_uusd * seconds // HOUR_S
+    return min(max(0, earned - stream.paid_uusd), stream.deposit_uusd)
+
+
+def settle(stream: Stream, *, at: int, fee_bps: int) -> Settlement:
+    due = due_uusd(stream, at=at)
+    paid = stream.paid_uusd + due
+    fee = paid * fee_bps // BPS - stream.paid_uusd * fee_bps // BPS
+    settled = replace(stream, paid_uusd=paid, deposit_uusd=stream.deposit_uusd - due)
+    return Settlement(stream=settled, pay_uusd=due - fee, fee_uusd=fee)
+
+
+def runway_s(stream: Stream, *, at: int) -> int:
+    """Seconds until the deposit is used up at the present rate; for a stream that stands still, 0."""
+    if stream.rate_uusd == 0:
+        return 0
+    left = stream.deposit_uusd - due_uusd(stream, at=at)
+    return left * HOUR_S // stream.rate_uusd

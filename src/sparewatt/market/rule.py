@@ -1,0 +1,206 @@
+"""The rule of a match: who may win, who comes first, what is paid.
+
+Pure integers in, integers out: the same rule stands on chain in `contracts/match_rule.vy`, and tests hold the two
+together. It knows nothing of rounds, votes or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sparewatt.core.errors import InvalidField
+from sparewatt.protocol.match import (
+    CANDIDATES_MAX,
+    NO_LEAF,
+    NO_PROVIDER,
+    Award,
+    Bid,
+    BidCommit,
+    BidLeaf,
+    Policy,
+    Profile,
+    Task,
+)
+from sparewatt.protocol.merkle import Tree, tree_of
+from sparewatt.protocol.signing import keccak256
+from sparewatt.protocol.typed import struct_hash
+
+PPM = 10**6
+PRICE_UUSD_END = 1 << 40
+LATENCY_VALUE_END = 1 << 20
+ZONES = 32
+SECOND_SCORE = 1
+
+
+class Status(IntEnum):
+    """0, or the code of the first check that failed."""
+
+    ELIGIBLE = 0
+    OVER_MAX_PRICE = 1
+    COUNTRY = 2
+    TIER = 3
+    GPU_MODEL = 4
+    GPU_CLASS = 5
+    VRAM = 6
+    GPU_UNITS = 7
+    COMPLIANCE = 8
+    UPTIME = 9
+    REPUTATION = 10
+    NOT_IN_ONLY = 11
+    IGNORED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Every bid of an attempt as a leaf, in the order of the tree, and who won."""
+
+    order_id: bytes
+    leaves: tuple[BidLeaf, ...]
+    tree: Tree
+    ranking: tuple[int, ...]
+    """Indices of the eligible leaves, best first."""
+
+    @property
+    def candidates(self) -> tuple[int, int, int]:
+        first, second, third, *_ = (*self.ranking[:CANDIDATES_MAX], NO_LEAF, NO_LEAF, NO_LEAF)
+        return first, second, third
+
+
+def bid_id_of(bid: Bid) -> bytes:
+    return struct_hash(bid)
+
+
+def commit_of(bid: Bid) -> BidCommit:
+    return BidCommit(bid.order_id, bid.attempt, bid.provider, bid_id_of(bid))
+
+
+def status_of(policy: Policy, profile: Profile, *, price_uusd: int) -> Status:
+    for failed, status in _checks(policy, profile, price_uusd):
+        if failed:
+            return status
+    return Status.ELIGIBLE
+
+
+def _checks(policy: Policy, profile: Profile, price_uusd: int) -> Iterable[tuple[bool, Status]]:
+    yield price_uusd > policy.max_price_uusd, Status.OVER_MAX_PRICE
+    yield not _allows(policy.countries, profile.country), Status.COUNTRY
+    yield not _allows(policy.tiers, profile.tier), Status.TIER
+    yield not _allows(policy.gpu_models, profile.gpu_model), Status.GPU_MODEL
+    yield profile.gpu_class < policy.min_gpu_class, Status.GPU_CLASS
+    yield profile.vram_gb < policy.min_vram_gb, Status.VRAM
+    yield profile.gpu_units < policy.gpu_units, Status.GPU_UNITS
+    yield profile.compliance & policy.compliance != policy.compliance, Status.COMPLIANCE
+    yield profile.uptime_ppm < policy.min_uptime_ppm, Status.UPTIME
+    yield profile.reputation_ppm < policy.min_reputation_ppm, Status.REPUTATION
+    yield bool(policy.only) and not _names(policy.only, profile.provider), Status.NOT_IN_ONLY
+    yield _names(policy.ignore, profile.provider), Status.IGNORED
+
+
+def _allows(mask: int, identifier: int) -> bool:
+    return mask == 0 or bool(mask >> identifier & 1)
+
+
+def _names(addresses: Sequence[str], provider: str) -> bool:
+    """An address may be written in either case."""
+    return any(address.lower() == provider.lower() for address in addresses)
+
+
+def leaf_of(policy: Policy, bid: Bid, profile: Profile) -> BidLeaf:
+    """Raises InvalidField if a number is out of the range for which the rule is safe."""
+    _require_ranges(policy, bid, profile)
+    status = status_of(policy, profile, price_uusd=bid.price_uusd)
+    rtt_ms = 2 * policy.rtt_row[profile.zone]
+    cost = bid.price_uusd + policy.latency_value * rtt_ms
+    score = cost * PPM // p_ok_of(profile) if status is Status.ELIGIBLE else 0
+    return BidLeaf(
+        provider=bid.provider,
+        price_uusd=bid.price_uusd,
+        terms_hash=bid.terms_hash,
+        salt=bid.salt,
+        uptime_ppm=profile.uptime_ppm,
+        reputation_ppm=profile.reputation_ppm,
+        rtt_ms=rtt_ms,
+        status=status,
+        score=score,
+    )
+
+
+def p_ok_of(seen: Profile | BidLeaf) -> int:
+    """How likely the lease goes well, in millionths; never 0, since it divides."""
+    return max(1, seen.uptime_ppm * seen.reputation_ppm // PPM)
+
+
+def _require_ranges(policy: Policy, bid: Bid, profile: Profile) -> None:
+    if bid.provider.lower() != profile.provider.lower():
+        raise InvalidField("The profile is another provider's.", param="provider")
+    for name, number, low, end in (
+        ("price_uusd", bid.price_uusd, 1, PRICE_UUSD_END),
+        ("latency_value", policy.latency_value, 0, LATENCY_VALUE_END),
+        ("zone", profile.zone, 0, ZONES),
+        ("uptime_ppm", profile.uptime_ppm, 0, PPM + 1),
+        ("reputation_ppm", profile.reputation_ppm, 0, PPM + 1),
+    ):
+        if not low <= number < end:
+            raise InvalidField(f"{name} is {number}; it must be from {low} to {end - 1}.", param=name)
+
+
+def book_of(order_id: bytes, leaves: Iterable[BidLeaf]) -> Book:
+    """The same bids in any order give the same book. One bid per provider."""
+    ordered = tuple(sorted(leaves, key=lambda leaf: int(leaf.provider, 16)))
+    providers = [int(leaf.provider, 16) for leaf in ordered]
+    if len(set(providers)) != len(providers):
+        raise InvalidField("A provider has two bids in one attempt.", param="provider")
+    tree = tree_of([struct_hash(leaf) for leaf in ordered])
+    seed = keccak256(order_id + tree.root)
+    eligible = [i for i, leaf in enumerate(ordered) if leaf.status == Status.ELIGIBLE]
+    ranking = sorted(eligible, key=lambda i: (ordered[i].score, tie_of(seed, ordered[i].provider)))
+    return Book(order_id=order_id, leaves=ordered, tree=tree, ranking=tuple(ranking))
+
+
+def tie_of(seed: bytes, provider: str) -> bytes:
+    """Equal scores are decided by this; it is fixed once the root is, which covers every bid's salt."""
+    return keccak256(seed + int(provider, 16).to_bytes(32, "big"))
+
+
+def awards_of(policy: Policy, book: Book) -> tuple[Award, Award, Award]:
+    """What each candidate is paid: the winner by the order's payment rule, a stand-in its own price."""
+    leaves = [book.leaves[i] for i in book.ranking[:CANDIDATES_MAX]]
+    awards = [Award(leaf.provider, leaf.price_uusd) for leaf in leaves]
+    if policy.payment_rule == SECOND_SCORE and len(leaves) > 1:
+        awards[0] = Award(leaves[0].provider, _second_score_pay(policy, leaves[0], leaves[1]))
+    first, second, third, *_ = [*awards, *[Award(NO_PROVIDER, 0)] * CANDIDATES_MAX]
+    return first, second, third
+
+
+def _second_score_pay(policy: Policy, first: BidLeaf, second: BidLeaf) -> int:
+    """The price at which the winner's score would equal the runner-up's."""
+    lead = second.score - first.score
+    return min(policy.max_price_uusd, first.price_uusd + lead * p_ok_of(first) // PPM)
+
+
+def task_of(
+    book: Book, *, attempt: int, policy_hash: bytes, snapshot_epoch: int, snapshot_root: bytes, stake_version: int
+) -> Task:
+    """What validators vote on."""
+    first, second, third = book.candidates
+    return Task(
+        order_id=book.order_id,
+        attempt=attempt,
+        policy_hash=policy_hash,
+        snapshot_epoch=snapshot_epoch,
+        snapshot_root=snapshot_root,
+        stake_version=stake_version,
+        bid_root=book.tree.root,
+        bid_count=len(book.leaves),
+        first=first,
+        second=second,
+        third=third,
+    )
+
+
+def snapshot_tree(profiles: Iterable[Profile]) -> tuple[tuple[Profile, ...], Tree]:
+    """The table of an epoch in the order of its tree."""
+    ordered = tuple(sorted(profiles, key=lambda profile: int(profile.provider, 16)))
+    return ordered, tree_of([struct_hash(profile) for profile in ordered])

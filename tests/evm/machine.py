@@ -1,0 +1,183 @@
+"""An EVM in this process, and the compiled contracts on it: the very bytes that the package carries.
+
+A call returns its decoded answer or raises Reverted with the contract's reason. EVM_ARTIFACTS names another folder of
+compiled contracts, e.g. by another code generator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_limit = sys.getrecursionlimit()
+import boa  # noqa: E402 (the limit must be read first)
+from eth_abi.abi import decode, encode  # noqa: E402
+from vyper.cli.vyper_compile import compile_files  # noqa: E402
+
+from sparewatt.protocol.signing import keccak256 as keccak  # noqa: E402
+
+sys.setrecursionlimit(max(_limit, 10_000))  # the EVM's own calls nest deeper than Python's default allows
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
+START = 1_800_000_000
+GAS = 30_000_000
+
+
+class Reverted(Exception):
+    """The contract said no; `reason` is its word, or empty where arithmetic or the ABI did."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason or "(no reason)")
+        self.reason = reason
+
+
+def compiled(path: Path) -> dict[str, Any]:
+    """A contract that only tests have."""
+    output = compile_files([str(path)], ["abi", "bytecode"], paths=[str(ROOT)], include_sys_path=False)
+    found: dict[str, Any] = output[path]
+    return found
+
+
+@cache
+def artifact(name: str) -> dict[str, Any]:
+    if (source := HERE / "sources" / f"{name}.vy").exists():
+        return compiled(source)
+    override = Path(os.environ.get("EVM_ARTIFACTS", "/nonexistent")) / f"{name}.json"
+    path = override if override.exists() else ARTIFACTS / f"{name}.json"
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def type_of(entry: dict[str, Any]) -> str:
+    """The ABI's canonical type, with tuples spelled out."""
+    kind: str = entry["type"]
+    if not kind.startswith("tuple"):
+        return kind
+    return "(" + ",".join(type_of(part) for part in entry["components"]) + ")" + kind[5:]
+
+
+class Function:
+    def __init__(self, abi: dict[str, Any]) -> None:
+        self.inputs = [type_of(entry) for entry in abi["inputs"]]
+        self.outputs = [type_of(entry) for entry in abi.get("outputs", [])]
+        self.selector = keccak(f"{abi.get('name', '')}({','.join(self.inputs)})".encode())[:4]
+
+    def data(self, args: tuple[Any, ...]) -> bytes:
+        return self.selector + encode(self.inputs, args)
+
+    def answer(self, output: bytes) -> Any:
+        values = decode(self.outputs, output)
+        return values[0] if len(values) == 1 else values
+
+
+@cache
+def functions_of(name: str) -> dict[str, Function]:
+    return {entry["name"]: Function(entry) for entry in artifact(name)["abi"] if entry["type"] == "function"}
+
+
+@cache
+def events_of(name: str) -> dict[bytes, str]:
+    events = (entry for entry in artifact(name)["abi"] if entry["type"] == "event")
+    return {keccak(f"{e['name']}({','.join(type_of(i) for i in e['inputs'])})".encode()): e["name"] for e in events}
+
+
+class Contract:
+    """One deployed contract. `who` sends the transaction; `events` are the contract's own of the last that had any."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.functions = functions_of(name)
+        self.events: list[str] = []
+        self.gas_used = 0
+        self.calldata = b""
+
+    def __getattr__(self, function: str) -> Any:
+        if function not in self.functions:
+            raise AttributeError(f"{self.name} has no function {function}")
+
+        def call(*args: Any, who: str = "0x" + "99" * 20, gas: int = GAS) -> Any:
+            return self.send(function, args, who=who, gas=gas)
+
+        return call
+
+    def send(self, function: str, args: tuple[Any, ...], *, who: str, gas: int = GAS) -> Any:
+        called = self.functions[function]
+        return called.answer(self.raw(called.data(args), who=who, gas=gas))
+
+    def raw(self, data: bytes, *, who: str, gas: int = GAS) -> bytes:
+        self.calldata = data
+        done = boa.env.execute_code(to_address=boa_address(self.address), sender=boa_address(who), data=data, gas=gas)
+        self.gas_used = done.get_gas_used()
+        if done.is_error:
+            raise Reverted(reason_of(bytes(done.output)))
+        if logs := done.get_log_entries():
+            known, me = events_of(self.name), bytes.fromhex(self.address[2:])
+            self.events = [known[topics[0].to_bytes(32, "big")] for who_, topics, _ in logs if who_ == me]
+        output: bytes = done.output
+        return output
+
+
+def boa_address(address: str) -> Any:
+    return boa.util.abi.Address(address)
+
+
+def reason_of(output: bytes) -> str:
+    if output[:4] == keccak(b"Error(string)")[:4]:
+        text: str = decode(["string"], output[4:])[0]
+        return text
+    return ""
+
+
+def deploy(name: str, *args: Any, who: str = "0x" + "dd" * 20) -> Contract:
+    compiled = artifact(name)
+    kinds = [type_of(i) for entry in compiled["abi"] if entry["type"] == "constructor" for i in entry["inputs"]]
+    code = bytes.fromhex(compiled["bytecode"][2:]) + encode(kinds, args)
+    sender, evm = boa_address(who), boa.env.evm
+    address = evm.generate_create_address(sender)
+    done = evm.deploy_code(
+        sender=sender, origin=sender, target_address=address, gas=GAS, gas_price=0, value=0, bytecode=code
+    )
+    if done.is_error:
+        raise Reverted(reason_of(bytes(done.output)))
+    return Contract(name, str(address).lower())
+
+
+def now() -> int:
+    stamp: int = boa.env.evm.patch.timestamp
+    return stamp
+
+
+def set_time(at: int) -> None:
+    boa.env.evm.patch.timestamp = at
+
+
+def wait(seconds: int) -> None:
+    set_time(now() + seconds)
+
+
+@contextmanager
+def refused(reason: str) -> Iterator[None]:
+    """The call inside reverts with just this reason."""
+    with pytest.raises(Reverted) as caught:
+        yield
+    assert caught.value.reason == reason
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """What happens inside never happened, time included."""
+    at = now()
+    with boa.env.anchor():
+        yield
+    set_time(at)

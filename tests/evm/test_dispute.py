@@ -1,0 +1,521 @@
+"""Every fault with a minimal proof, and its nearest innocent neighbour."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparewatt.market.rule import Book, bid_id_of, book_of, commit_of, snapshot_tree
+from sparewatt.protocol.match import NO_LEAF, Bid, BidLeaf, CommitList, RevealList, Snapshot, Task, Vote
+from sparewatt.protocol.merkle import tree_of
+from sparewatt.protocol.signing import keccak256
+from sparewatt.protocol.typed import struct_hash
+from tests.evm.auction import Order, place_order
+from tests.evm.machine import refused, wait
+from tests.evm.network import ATTEMPT_S, BOOK_BOND, BOOK_S, CHALLENGE_S, INSURANCE, MIN_STAKE, USD, Network, key
+
+PRICES = {0: 2 * USD, 1: USD, 2: 3 * USD, 3: 4 * USD}
+CHALLENGER = key(71).address
+EMPTY_LEAF = BidLeaf("0x" + "0" * 40, 0, bytes(32), bytes(32), 0, 0, 0, 0, 0)
+NOWHERE = (EMPTY_LEAF.values(), 0, ())
+COMMIT_LIST, REVEAL_LIST, VOTE, SNAPSHOT = range(4)
+
+
+def placed(book: Book, index: int) -> tuple[Any, ...]:
+    leaf = book.leaves[index] if index < len(book.leaves) else EMPTY_LEAF
+    return leaf.values(), index, book.tree.path(index)
+
+
+def with_leaf(order: Order, book: Book, index: int, **changes: Any) -> Book:
+    leaves = [replace(leaf, **changes) if i == index else leaf for i, leaf in enumerate(book.leaves)]
+    return replace(book_of(order.order_id, leaves), ranking=book.ranking)
+
+
+def profile_proof(network: Network, provider: str) -> list[tuple[Any, ...]]:
+    assert network.snapshot is not None
+    index = next(i for i, p in enumerate(network.profiles) if p.provider == provider)
+    return [(network.profiles[index].values(), index, network.snapshot.path(index))]
+
+
+def accused(order: Order, task: Task, *, who: int = 1) -> tuple[Any, ...]:
+    """The first arguments of a challenge: one voter."""
+    return task.values(), 0, order.votes(task, voters=order.network.validators[:who])
+
+
+def slashed(order: Order) -> int:
+    stake: int = order.network.stakes.validator_of(order.network.validators[0].operator.address)[1]
+    return MIN_STAKE - stake
+
+
+def challenge_leaf(order: Order, book: Book, index: int, **kwargs: Any) -> None:
+    leaf = book.leaves[index]
+    profiles = kwargs.get("profiles", profile_proof(order.network, leaf.provider))
+    voters = accused(order, order.task(book), who=kwargs.get("voters", 1))
+    policy = kwargs.get("policy", order.policy).values()
+    absent = kwargs.get("absent", False)
+    order.network.dispute.challenge_leaf(*voters, policy, placed(book, index), profiles, absent, who=CHALLENGER)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uptime_ppm": 990_001},
+        {"reputation_ppm": 979_999},
+        {"rtt_ms": 4},
+        {"status": 1, "score": 0},
+        {"score": 1},
+        {"price_uusd": 0},
+        {"price_uusd": 2**40},
+    ],
+)
+def test_a_false_leaf_costs_its_signer_half(order: Order, changes: dict[str, int]) -> None:
+    book = with_leaf(order, order.book(PRICES), 2, **changes)
+    challenge_leaf(order, book, 2)
+    assert slashed(order) == MIN_STAKE // 2
+    assert order.network.stakes.owed(CHALLENGER) == MIN_STAKE // 20
+    assert order.network.stakes.owed(order.network.providers[2].address) == MIN_STAKE // 5
+    assert order.network.stakes.owed(INSURANCE) == MIN_STAKE // 4
+    with refused("ALREADY_PUNISHED"):
+        challenge_leaf(order, book, 2)
+
+
+def test_a_true_leaf_is_no_fault(order: Order) -> None:
+    book = order.book(PRICES)
+    for index in range(4):
+        with refused("NO_FAULT"):
+            challenge_leaf(order, book, index)
+
+
+def test_a_leaf_challenge_needs_the_right_profile_policy_and_place(order: Order) -> None:
+    book = with_leaf(order, order.book(PRICES), 2, score=1)
+    other = profile_proof(order.network, order.network.providers[1].address)
+    with refused("OTHER_PROVIDER"):
+        challenge_leaf(order, book, 2, profiles=other)
+    with refused("ONE_PROFILE"):
+        challenge_leaf(order, book, 2, profiles=[])
+    (values, index, path) = profile_proof(order.network, order.network.providers[2].address)[0]
+    with refused("NOT_IN_SNAPSHOT"):
+        challenge_leaf(order, book, 2, profiles=[((*values[:-1], 1), index, path)])
+    with refused("WRONG_POLICY"):
+        challenge_leaf(order, book, 2, policy=replace(order.policy, tiers=1))
+    with refused("NO_VOTES"):
+        challenge_leaf(order, book, 2, voters=0)
+    task = order.task(book)
+    shown = ((*book.leaves[2].values()[:-1], 2), 2, book.tree.path(2))
+    with refused("NOT_IN_BIDS"):
+        order.network.dispute.challenge_leaf(*accused(order, task), order.policy.values(), shown, [], True)
+
+
+@pytest.mark.parametrize("place", ["middle", "start", "end", "alone", "empty"])
+def test_a_bid_without_a_profile_is_a_fault_and_with_one_it_is_not(network: Network, place: str) -> None:
+    """Absence is shown by two neighbours, or one at an end of the tree."""
+    order = place_order(network)
+    providers = network.providers
+    kept = {
+        "middle": [0, 1, 3, 4],
+        "start": [1, 2, 3, 4],
+        "end": [0, 1, 2],
+        "alone": [0],
+        "empty": [],
+    }[place]
+    missing = {"middle": 2, "start": 0, "end": 3, "alone": 1, "empty": 1}[place]
+    profiles, tree = snapshot_tree([p for p in network.profiles if providers.index(by_address(network, p)) in kept])
+    book = order.book({missing: USD, 4: 2 * USD})
+    task = replace(order.task(book), snapshot_root=tree.root)
+    spots = {"middle": [1, 2], "start": [0], "end": [2, 3], "alone": [0], "empty": []}[place]
+
+    def spot(index: int) -> tuple[Any, ...]:
+        empty = replace(network.profiles[0], provider="0x" + "0" * 40)
+        return (profiles[index] if index < len(profiles) else empty).values(), index, tree.path(index)
+
+    index = next(i for i, leaf in enumerate(book.leaves) if leaf.provider == providers[missing].address)
+    shown = (order.policy.values(), placed(book, index), [spot(i) for i in spots], True)
+    network.dispute.challenge_leaf(*accused(order, task), *shown)
+    assert slashed(order) == MIN_STAKE // 2
+
+
+def by_address(network: Network, profile: Any) -> Any:
+    return next(p for p in network.providers if p.address == profile.provider)
+
+
+def test_a_provider_with_a_profile_is_never_shown_absent(network: Network) -> None:
+    order = place_order(network)
+    book = order.book(PRICES)
+    task, tree = order.task(book), network.snapshot
+    assert tree is not None
+    spots = [(p.values(), i, tree.path(i)) for i, p in enumerate(network.profiles)]
+    padding = (replace(network.profiles[0], provider="0x" + "0" * 40).values(), 5, tree.path(5))
+    for pair in [[], *[[a] for a in spots], *[[a, b] for a in [*spots, padding] for b in [*spots, padding]]]:
+        with refused("NOT_ABSENT"):
+            network.dispute.challenge_leaf(*accused(order, task), order.policy.values(), placed(book, 2), pair, True)
+
+
+def challenge_rank(order: Order, task: Task, book: Book, *, slot: int, over: int | None, candidate: int | None) -> None:
+    over_shown = NOWHERE if over is None else placed(book, over)
+    shown = NOWHERE if candidate is None else placed(book, candidate)
+    order.network.dispute.challenge_rank(*accused(order, task), slot, over_shown, shown, who=CHALLENGER)
+
+
+def test_passing_over_a_better_bid_is_a_fault(order: Order) -> None:
+    book = order.book(PRICES)
+    best, second, third, *_ = book.ranking
+    task = replace(order.task(book), first=second, second=best)
+    challenge_rank(order, task, book, slot=0, over=best, candidate=second)
+    assert slashed(order) == MIN_STAKE // 2
+    assert order.network.stakes.owed(book.leaves[best].provider) == MIN_STAKE // 5
+    assert third != NO_LEAF
+
+
+@pytest.mark.parametrize("slot", [0, 1, 2])
+def test_hiding_a_candidate_is_a_fault(order: Order, slot: int) -> None:
+    book = order.book(PRICES)
+    hidden: dict[str, Any] = {["first", "second", "third"][slot]: NO_LEAF}
+    task = replace(order.task(book), **hidden)
+    challenge_rank(order, task, book, slot=slot, over=book.ranking[slot], candidate=None)
+    assert slashed(order) == MIN_STAKE // 2
+
+
+@pytest.mark.parametrize("bend", ["ineligible", "outside", "twice"])
+def test_a_candidate_that_cannot_be_one_is_a_fault(order: Order, bend: str) -> None:
+    book = order.book({**PRICES, 4: 50 * USD})
+    ineligible = next(i for i, leaf in enumerate(book.leaves) if leaf.status)
+    index = {"ineligible": ineligible, "outside": 5, "twice": book.ranking[0]}[bend]
+    challenge_rank(order, replace(order.task(book), second=index), book, slot=1, over=None, candidate=ineligible)
+    assert slashed(order) == MIN_STAKE // 2
+
+
+def test_an_honest_ranking_is_no_fault_whatever_is_shown(order: Order) -> None:
+    book = order.book({**PRICES, 4: 50 * USD})
+    task = order.task(book)
+    places = [None, *range(5)]
+    for slot in range(3):
+        for over in places:
+            for candidate in places:
+                with pytest.raises(Exception, match=r"NO_FAULT|NOT_IN_BIDS|LISTED_BEFORE|NOT_THE_CANDIDATE"):
+                    challenge_rank(order, task, book, slot=slot, over=over, candidate=candidate)
+    with refused("UNKNOWN_SLOT"):
+        challenge_rank(order, task, book, slot=3, over=0, candidate=1)
+    with refused("LISTED_BEFORE"):
+        challenge_rank(order, task, book, slot=1, over=book.ranking[0], candidate=book.ranking[1])
+    with refused("NOT_THE_CANDIDATE"):
+        challenge_rank(order, task, book, slot=0, over=book.ranking[0], candidate=book.ranking[1])
+
+
+def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
+    honest = order.book(PRICES)
+    for leaves in ([1, 0, 2, 3], [0, 0, 1, 2]):
+        shuffled = tuple(honest.leaves[i] for i in leaves)
+        book = replace(honest, leaves=shuffled, tree=tree_of([struct_hash(leaf) for leaf in shuffled]))
+        task = replace(order.task(book), attempt=leaves[0])
+        order.network.dispute.challenge_order(*accused(order, task), placed(book, 0), placed(book, 1))
+    assert slashed(order) == MIN_STAKE
+    for i in range(3):
+        with refused("NO_FAULT"):
+            order.network.dispute.challenge_order(
+                *accused(order, order.task(honest)), placed(honest, i), placed(honest, i + 1)
+            )
+    with refused("NOT_NEIGHBOURS"):
+        order.network.dispute.challenge_order(*accused(order, order.task(honest)), placed(honest, 0), placed(honest, 2))
+
+
+def omission(
+    order: Order, voted: Book, named: Bid, *, ids: list[bytes] | None = None, spots: Any, lister: int = 0
+) -> None:
+    network, task = order.network, order.task(voted)
+    listed = tuple(sorted(ids if ids is not None else [bid_id_of(named), b"\1" * 32]))
+    reveal = RevealList(order.order_id, order.attempt, listed)
+    signature = network.signed(network.validators[lister].vote_key, network.tasks, reveal)
+    bid = replace(
+        EMPTY_LEAF, provider=named.provider, price_uusd=named.price_uusd, terms_hash=named.terms_hash, salt=named.salt
+    )
+    vote = order.votes(task, voters=network.validators[:1])[0]
+    network.dispute.challenge_omission(task.values(), 0, vote, bid.values(), listed, signature, spots, who=CHALLENGER)
+
+
+def test_leaving_out_a_bid_of_ones_own_list_is_a_fault(order: Order) -> None:
+    book = order.book({0: USD, 2: USD, 3: USD})
+    bid = order.bid(order.network.providers[1], 5)
+    omission(order, book, bid, spots=[placed(book, 0), placed(book, 1)])
+    assert slashed(order) == MIN_STAKE // 2
+    assert order.network.stakes.owed(bid.provider) == MIN_STAKE // 5
+
+
+def test_replacing_a_bid_of_ones_own_list_is_a_fault(order: Order) -> None:
+    book = order.book(PRICES)
+    bid = order.bid(order.network.providers[1], 5)
+    omission(order, book, bid, spots=[placed(book, 1)])
+    assert slashed(order) == MIN_STAKE // 2
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+def test_a_bid_absent_before_or_after_all_others_can_be_shown(order: Order, count: int, side: str) -> None:
+    """After the last of a full tree one leaf is enough, else the padding beside it is shown."""
+    bidders = range(1, 1 + count) if side == "before" else range(count)
+    book = order.book(dict.fromkeys(bidders, USD))
+    spots = [0] if side == "before" else [count - 1, count]
+    shown = [placed(book, i) for i in spots if i < len(book.tree.levels[0])] if count else []
+    omitted = order.network.providers[0 if side == "before" else 4]
+    omission(order, book, order.bid(omitted, 5), spots=shown)
+    assert slashed(order) == MIN_STAKE // 2
+
+
+def test_a_bid_that_is_there_is_not_omitted(order: Order) -> None:
+    book = order.book(PRICES)
+    bid = order.bid(order.network.providers[1], USD)
+    with refused("NO_FAULT"):
+        omission(order, book, bid, spots=[placed(book, 1)])
+    for spots in ([0], [3], [0, 1], [1, 2], [2, 3], [0, 2], []):
+        with refused("NOT_ABSENT"):
+            omission(order, book, bid, spots=[placed(book, i) for i in spots])
+    with refused("NOT_LISTED"):
+        omission(order, book, bid, ids=[b"\1" * 32], spots=[placed(book, 1)])
+    with refused("DIFFERENT_SIGNERS"):
+        omission(order, book, bid, lister=1, spots=[placed(book, 1)])
+
+
+def words(*values: bytes | int) -> list[bytes]:
+    return [v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in values]
+
+
+def double_sign(network: Network, kind: int, messages: Any, shown: Any, *, second_signer: int = 0) -> None:
+    signers = network.validators[0], network.validators[second_signer]
+    a, b = (network.signed(v.vote_key, network.tasks, m) for v, m in zip(signers, messages, strict=True))
+    version = network.stakes.version()
+    network.dispute.prove_double_sign(kind, shown[0], a, shown[1], b, version, 0, who=CHALLENGER)
+
+
+def list_words(order: Order, ids: tuple[bytes, ...]) -> list[bytes]:
+    return words(order.order_id, order.attempt, keccak256(b"".join(ids)))
+
+
+@pytest.mark.parametrize(("kind", "shape"), [(COMMIT_LIST, CommitList), (REVEAL_LIST, RevealList)])
+def test_two_lists_for_one_attempt_are_a_fault(order: Order, kind: int, shape: Any) -> None:
+    ids = [(b"\1" * 32,), (b"\1" * 32, b"\2" * 32)]
+    lists = [shape(order.order_id, 0, i) for i in ids]
+    shown = [list_words(order, i) for i in ids]
+    double_sign(order.network, kind, lists, shown)
+    assert slashed(order) == MIN_STAKE // 20
+    with refused("SAME_MESSAGE"):
+        double_sign(order.network, kind, lists[:1] * 2, shown[:1] * 2)
+
+
+def test_two_votes_in_one_round_are_a_fault_and_in_two_rounds_they_are_not(order: Order) -> None:
+    network = order.network
+    votes = [Vote(order.order_id, 0, round_, bytes([n]) * 32) for round_, n in ((0, 1), (0, 2), (1, 2))]
+    shown = [words(order.order_id, 0, v.round, v.task_hash) for v in votes]
+    with refused("DIFFERENT_OCCASION"):
+        double_sign(network, VOTE, votes[::2], shown[::2])
+    with refused("DIFFERENT_SIGNERS"):
+        double_sign(network, VOTE, votes[:2], shown[:2], second_signer=1)
+    double_sign(network, VOTE, votes[:2], shown[:2])
+    assert slashed(order) == MIN_STAKE // 20
+
+
+def test_two_snapshots_in_one_round_are_a_fault_for_a_while(network: Network) -> None:
+    order = place_order(network)
+    shots = [Snapshot(1, 0, bytes([n]) * 32, 1, bytes(32)) for n in (1, 2)]
+    shown = [words(1, 0, s.root, 1, bytes(32)) for s in shots]
+    wait(CHALLENGE_S)
+    with refused("TOO_LATE"):
+        double_sign(network, SNAPSHOT, shots, shown)
+    future = [replace(s, epoch=2) for s in shots]
+    double_sign(network, SNAPSHOT, future, [words(2, 0, s.root, 1, bytes(32)) for s in future])
+    assert slashed(order) == MIN_STAKE // 20
+
+
+def test_double_signing_is_shown_in_the_right_shape(order: Order) -> None:
+    votes = [Vote(order.order_id, 0, 0, bytes([n]) * 32) for n in (1, 2)]
+    shown = [words(order.order_id, 0, 0, v.task_hash) for v in votes]
+    with refused("UNKNOWN_KIND"):
+        double_sign(order.network, 4, votes, shown)
+    with refused("WRONG_LENGTH"):
+        double_sign(order.network, VOTE, votes, [shown[0], shown[1][:3]])
+
+
+def test_evidence_counts_for_a_time_and_for_known_orders(order: Order) -> None:
+    book = with_leaf(order, order.book(PRICES), 2, score=1)
+    task = replace(order.task(book), order_id=b"\1" * 32)
+    shown: Any = (order.policy.values(), placed(book, 2), [], True)
+    with refused("UNKNOWN_ORDER"):
+        order.network.dispute.challenge_leaf(*accused(order, task), *shown)
+    wait(ATTEMPT_S + CHALLENGE_S + 1)
+    with refused("TOO_LATE"):
+        challenge_leaf(order, book, 2)
+
+
+# Books and bidders
+
+
+def demanded(order: Order, prices: dict[int, int] | None = None) -> Book:
+    book = order.match(PRICES if prices is None else prices)
+    order.network.fund(CHALLENGER)
+    order.network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+    return book
+
+
+def publish(order: Order, book: Book, *, leaves: int | None = None, who: str = INSURANCE) -> None:
+    shown = [leaf.values() for leaf in book.leaves[:leaves]]
+    order.network.book.publish_book(order.task(book).values(), order.record(book).values(), shown, who=who)
+
+
+def silence(order: Order, book: Book, voters: int) -> None:
+    task = order.task(book)
+    votes = order.votes(task, voters=order.network.validators[:voters])
+    order.network.book.punish_silence(task.values(), order.record(book).values(), votes)
+
+
+def test_who_publishes_the_book_gets_the_bond(order: Order) -> None:
+    book = demanded(order)
+    with refused("WRONG_COUNT"):
+        publish(order, book, leaves=3)
+    bent = replace(book, leaves=(*book.leaves[:3], replace(book.leaves[3], score=1)))
+    with refused("WRONG_LEAVES"):
+        publish(order, bent)
+    with refused("TOO_EARLY"):
+        silence(order, book, 7)
+    publish(order, book)
+    assert order.network.book.owed(INSURANCE) == BOOK_BOND
+    with refused("ALREADY_PUBLISHED"):
+        publish(order, book)
+    wait(BOOK_S + 1)
+    with refused("ALREADY_PUBLISHED"):
+        silence(order, book, 7)
+
+
+def test_silence_costs_every_signer_half_and_returns_the_bond(order: Order) -> None:
+    book = demanded(order)
+    wait(BOOK_S + 1)
+    with refused("TOO_LATE"):
+        publish(order, book)
+    silence(order, book, 7)
+    stakes = [order.network.stakes.validator_of(v.operator.address)[1] for v in order.network.validators]
+    assert stakes == [MIN_STAKE // 2] * 7
+    assert order.network.book.owed(CHALLENGER) == BOOK_BOND
+
+
+def test_the_bond_comes_back_also_when_it_is_too_late_to_punish(order: Order) -> None:
+    book = demanded(order)
+    wait(2 * BOOK_S + 1)
+    with refused("TOO_LATE"):
+        silence(order, book, 7)
+    silence(order, book, 0)
+    silence(order, book, 0)
+    assert order.network.book.owed(CHALLENGER) == BOOK_BOND
+
+
+def test_a_book_is_demanded_once_in_time_of_an_accepted_match(order: Order) -> None:
+    network = order.network
+    network.fund(CHALLENGER)
+    with refused("NOT_ACCEPTED"):
+        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+    book = order.match(PRICES)
+    with refused("NOT_DEMANDED"):
+        publish(order, book)
+    other = replace(order.record(book), round=1)
+    with refused("WRONG_RECORD"):
+        network.book.publish_book(order.task(book).values(), other.values(), [])
+    with refused("WRONG_TASK"):
+        network.book.publish_book(replace(order.task(book), bid_count=9).values(), order.record(book).values(), [])
+    network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+    with refused("ALREADY_DEMANDED"):
+        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+    wait(CHALLENGE_S + 1)
+    with refused("TOO_LATE"):
+        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 64, 128, 129, 255])
+def test_a_book_of_any_size_is_recomputed_on_chain(order: Order, count: int) -> None:
+    leaves = tuple(replace(EMPTY_LEAF, provider=f"0x{n + 1:040x}", price_uusd=1, status=1) for n in range(count))
+    book = book_of(order.order_id, leaves)
+    task = order.task(book)
+    order.network.tasks.accept_no_match(task.values(), 0, order.votes(task))
+    order.network.fund(CHALLENGER)
+    order.network.book.demand_book(order.order_id, 0, who=CHALLENGER)
+    publish(order, book)
+
+
+def forfeit(order: Order, book: Book, number: int, *, lists: int = 7, spots: list[int], **kwargs: Any) -> None:
+    network, provider = order.network, order.network.providers[number]
+    bid = order.bid(provider, 5)
+    commit = commit_of(bid)
+    ids = tuple(sorted([commit.bid_id, b"\1" * 32])) if kwargs.get("named", True) else (b"\1" * 32,)
+    listed = CommitList(order.order_id, order.attempt, ids)
+    voters = network.validators[:lists][:: kwargs.get("step", 1)]
+    shown = [(ids, network.signed(v.vote_key, network.tasks, listed), 0) for v in voters]
+    signer = kwargs.get("signer", provider.node_key)
+    record = kwargs.get("record", order.record(book))
+    network.book.forfeit_bid(
+        kwargs.get("task", order.task(book)).values(),
+        record.values(),
+        provider.address,
+        commit.bid_id,
+        network.signed(signer, network.tasks, commit),
+        shown,
+        [placed(book, i) for i in spots],
+        who=CHALLENGER,
+    )
+
+
+def test_a_certified_bid_that_was_not_revealed_costs_the_bid_bond(order: Order) -> None:
+    book = order.match({0: USD, 2: 2 * USD})
+    provider, free = (
+        order.network.providers[1].address,
+        order.network.stakes.free_bond(order.network.providers[1].address),
+    )
+    for kwargs, reason in (
+        ({"lists": 4}, "NO_QUORUM"),
+        ({"named": False}, "NOT_LISTED"),
+        ({"step": -1}, "LISTS_NOT_ASCENDING"),
+        ({"signer": key(5)}, "NOT_SIGNED_BY_NODE_KEY"),
+        ({"record": replace(order.record(book), round=1)}, "WRONG_RECORD"),
+        ({"task": replace(order.task(book), bid_count=9)}, "WRONG_TASK"),
+        ({"task": replace(order.task(book), attempt=1)}, "WRONG_ATTEMPT"),
+    ):
+        with refused(reason):
+            forfeit(order, book, 1, spots=[0, 1], **kwargs)
+    forfeit(order, book, 1, spots=[0, 1])
+    bid_bond = 3 * USD // 6
+    assert order.network.stakes.free_bond(provider) == free - bid_bond
+    assert order.network.stakes.owed(CHALLENGER) == bid_bond // 2
+    with refused("ALREADY_PUNISHED"):
+        forfeit(order, book, 1, spots=[0, 1])
+
+
+def test_a_revealed_bid_is_not_forfeited(order: Order) -> None:
+    book = order.match(PRICES)
+    for spots in ([], [0], [1], [0, 1], [1, 2], [0, 2]):
+        with refused("NOT_ABSENT"):
+            forfeit(order, book, 1, spots=spots)
+
+
+def two_commits(order: Order, *, attempt: int = 0, same: bool = False, signer: Any = None) -> None:
+    network, provider = order.network, order.network.providers[1]
+    commits = [commit_of(order.bid(provider, price)) for price in ((5, 5) if same else (5, 6))]
+    signatures = [network.signed(signer or provider.node_key, network.tasks, c) for c in commits]
+    ids = [c.bid_id for c in commits]
+    network.book.prove_two_commits(order.order_id, attempt, provider.address, ids, *signatures, who=CHALLENGER)
+
+
+def test_two_commits_cost_the_bid_bond(order: Order) -> None:
+    with refused("SAME_MESSAGE"):
+        two_commits(order, same=True)
+    with refused("WRONG_ATTEMPT"):
+        two_commits(order, attempt=1)
+    with refused("NOT_SIGNED_BY_NODE_KEY"):
+        two_commits(order, signer=key(5))
+    two_commits(order)
+    assert order.network.stakes.owed(CHALLENGER) == 3 * USD // 12
+    with refused("ALREADY_PUNISHED"):
+        two_commits(order)
+
+
+def test_a_bid_bond_is_taken_as_far_as_it_is_there(order: Order) -> None:
+    provider = order.network.providers[1].address
+    free = order.network.stakes.free_bond(provider)
+    order.network.stakes.unbond_bond(free - 7, who=provider)
+    two_commits(order)
+    assert order.network.stakes.bond_of(provider)[:3] == (7, 0, free - 7 - 3 * USD // 6)

@@ -1,0 +1,134 @@
+"""Who may change what about a provider, and when a node key counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.protocol.twins import NodeKey
+from tests.evm.machine import deploy, now, refused, wait
+from tests.evm.network import ATTEMPT_S, GUARDIAN, Network, key
+
+REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT = range(1, 6)
+CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
+NEWCOMER, NODE, AUDITOR = key(31), key(32), key(33)
+
+
+def proof(network: Network, owner: str, node: SigningKey) -> tuple[str, bytes]:
+    return node.address, network.signed(node, network.registry, NodeKey(owner, node.address))
+
+
+def register(network: Network) -> None:
+    network.registry.register(CLAIMS, *proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
+
+
+def test_a_provider_registers_once(network: Network) -> None:
+    register(network)
+    assert network.registry.status_of(NEWCOMER.address) == REGISTERED
+    assert network.registry.claims_of(NEWCOMER.address) == CLAIMS
+    with refused("ALREADY_REGISTERED"):
+        register(network)
+
+
+def test_nobody_claims_a_node_whose_key_did_not_agree(network: Network) -> None:
+    _, signature = proof(network, NEWCOMER.address, NODE)
+    with refused("NOT_SIGNED_BY_NODE_KEY"):
+        network.registry.register(CLAIMS, AUDITOR.address, signature, who=NEWCOMER.address)
+    with refused("NOT_SIGNED_BY_NODE_KEY"):
+        network.registry.register(CLAIMS, NODE.address, signature, who=AUDITOR.address)
+
+
+@pytest.mark.parametrize("claims", [(1, 32, 3, 4, 8, 1, b"\1" * 32), (1, 2, 3, 4, 0, 1, b"\1" * 32)])
+def test_impossible_claims_are_refused(network: Network, claims: tuple[object, ...]) -> None:
+    with refused("BAD_CLAIMS"):
+        network.registry.register(claims, *proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
+
+
+def test_claims_and_keys_belong_to_registered_providers(network: Network) -> None:
+    with refused("NOT_REGISTERED"):
+        network.registry.set_claims(CLAIMS, who=NEWCOMER.address)
+    with refused("NOT_REGISTERED"):
+        network.registry.set_node_key(*proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
+
+
+ALLOWED = {(REGISTERED, ACTIVE), (MAINTENANCE, ACTIVE), (ACTIVE, MAINTENANCE)}
+ALLOWED |= {(status, LEFT) for status in (REGISTERED, ACTIVE, MAINTENANCE)}
+
+
+@pytest.mark.parametrize("start", [0, REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT])
+@pytest.mark.parametrize("end", [0, REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT, 6, 255])
+def test_a_provider_changes_its_status_only_along_the_arrows(network: Network, start: int, end: int) -> None:
+    me = NEWCOMER.address
+    if start:
+        register(network)
+    for step in {ACTIVE: [ACTIVE], MAINTENANCE: [ACTIVE, MAINTENANCE], LEFT: [LEFT]}.get(start, []):
+        network.registry.set_status(step, who=me)
+    if start == SUSPENDED:
+        network.registry.suspend(me, b"\1" * 32, who=GUARDIAN)
+    if (start, end) in ALLOWED:
+        network.registry.set_status(end, who=me)
+        assert network.registry.status_of(me) == end
+    else:
+        with refused("WRONG_STATUS"):
+            network.registry.set_status(end, who=me)
+
+
+def test_the_guardian_suspends_and_reinstates(network: Network) -> None:
+    register(network)
+    with refused("NOT_GUARDIAN"):
+        network.registry.suspend(NEWCOMER.address, b"\1" * 32, who=NEWCOMER.address)
+    network.registry.suspend(NEWCOMER.address, b"\1" * 32, who=GUARDIAN)
+    with refused("WRONG_STATUS"):
+        network.registry.suspend(NEWCOMER.address, b"\1" * 32, who=GUARDIAN)
+    with refused("NOT_GUARDIAN"):
+        network.registry.reinstate(NEWCOMER.address, who=NEWCOMER.address)
+    network.registry.reinstate(NEWCOMER.address, who=GUARDIAN)
+    with refused("WRONG_STATUS"):
+        network.registry.reinstate(NEWCOMER.address, who=GUARDIAN)
+
+
+def test_the_guardian_hands_over_in_two_steps(network: Network) -> None:
+    with refused("NOT_GUARDIAN"):
+        network.registry.propose_guardian(AUDITOR.address, who=AUDITOR.address)
+    network.registry.propose_guardian(AUDITOR.address, who=GUARDIAN)
+    with refused("NOT_GUARDIAN"):
+        network.registry.accept_guardian(who=NEWCOMER.address)
+    network.registry.accept_guardian(who=AUDITOR.address)
+    assert network.registry.guardian() == AUDITOR.address
+
+
+def test_an_auditor_attests_to_what_it_checked(network: Network) -> None:
+    register(network)
+    attest = (NEWCOMER.address, 0, b"\4" * 32, now() + 10)
+    with refused("NOT_AUDITOR"):
+        network.registry.attest(*attest, who=AUDITOR.address)
+    with refused("NOT_GUARDIAN"):
+        network.registry.set_auditor(AUDITOR.address, True, who=AUDITOR.address)
+    network.registry.set_auditor(AUDITOR.address, True, who=GUARDIAN)
+    network.registry.attest(*attest, who=AUDITOR.address)
+    assert network.registry.attestation_of(NEWCOMER.address, AUDITOR.address, 0) == attest[2:]
+    with refused("UNKNOWN_TOPIC"):
+        network.registry.attest(NEWCOMER.address, 3, b"\4" * 32, 0, who=AUDITOR.address)
+    with refused("NOT_REGISTERED"):
+        network.registry.attest(NODE.address, 0, b"\4" * 32, 0, who=AUDITOR.address)
+
+
+def test_a_new_node_key_counts_for_orders_opened_after_it(network: Network) -> None:
+    register(network)
+    wait(ATTEMPT_S + 1)
+    new = key(34)
+    network.registry.set_node_key(*proof(network, NEWCOMER.address, new), who=NEWCOMER.address)
+    assert network.registry.node_key_at(NEWCOMER.address, now()) == NODE.address
+    assert network.registry.node_key_at(NEWCOMER.address, now() + 1) == new.address
+
+
+def test_a_node_key_changes_once_per_attempt(network: Network) -> None:
+    register(network)
+    wait(ATTEMPT_S)
+    with refused("CHANGED_TOO_RECENTLY"):
+        network.registry.set_node_key(*proof(network, NEWCOMER.address, key(34)), who=NEWCOMER.address)
+
+
+def test_a_registry_needs_a_guardian() -> None:
+    with refused("ZERO_ADDRESS"):
+        deploy("provider_registry", "0x" + "0" * 40, 60)

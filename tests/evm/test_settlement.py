@@ -1,0 +1,195 @@
+"""Credits in, earnings out: roots within the funds, claims once, an exit for everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.signing import SigningKey
+from tests.evm.machine import refused, wait
+from tests.evm.network import EXIT_S, OPERATOR, Network, key
+
+CREDITS, REWARDS = 0, 1
+PEOPLE = sorted((key(n) for n in range(21, 26)), key=lambda k: k.address)
+ALICE, BOB, CAROL = PEOPLE[:3]
+
+
+class Settlement:
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.contract = network.settlement
+        for person in PEOPLE:
+            network.fund(person.address, 1000)
+
+    def post(
+        self, amounts: dict[SigningKey, tuple[int, int]], *, pool: int = CREDITS, promised: int | None = None
+    ) -> int:
+        self.entries = [Entry(k.address, *amounts[k]) for k in PEOPLE if k in amounts]
+        self.tree = settlement_tree(self.entries)
+        epoch = int(self.contract.pools(pool)[3]) + 1
+        total = sum(entry.earned for entry in self.entries) if promised is None else promised
+        self.contract.post_root(pool, epoch, self.tree.root, len(self.entries), total, who=OPERATOR)
+        return epoch
+
+    def proof(self, who: SigningKey) -> tuple[Any, ...]:
+        index = next(i for i, entry in enumerate(self.entries) if entry.account == who.address)
+        return self.entries[index].values(), index, self.tree.path(index)
+
+
+@pytest.fixture
+def settlement(network: Network) -> Settlement:
+    return Settlement(network)
+
+
+def test_an_account_claims_what_it_earned_once(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({ALICE: (0, 100), BOB: (70, 0), CAROL: (30, 0)})
+    settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+    assert settlement.network.token.balanceOf(BOB.address) == 1070
+    with refused("NOTHING_TO_CLAIM"):
+        settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+
+
+def test_a_later_root_pays_the_difference(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    first = settlement.post({BOB: (40, 0)})
+    settlement.contract.claim(CREDITS, first, *settlement.proof(BOB))
+    second = settlement.post({BOB: (60, 0)})
+    settlement.contract.claim(CREDITS, second, *settlement.proof(BOB))
+    assert settlement.network.token.balanceOf(BOB.address) == 1060
+
+
+def test_a_root_that_leaves_an_account_out_does_not_take_its_money(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    first = settlement.post({CAROL: (10, 0)})
+    carol = settlement.proof(CAROL)
+    settlement.post({BOB: (60, 0)}, promised=70)
+    settlement.contract.claim(CREDITS, first, *carol)
+    assert settlement.network.token.balanceOf(CAROL.address) == 1010
+
+
+def test_a_root_promises_no_more_than_the_pool_holds_and_never_less_than_before(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    with refused("NOT_FUNDED"):
+        settlement.post({BOB: (101, 0)})
+    settlement.post({BOB: (50, 0)})
+    with refused("LOWERS_AMOUNTS"):
+        settlement.post({BOB: (49, 0)})
+
+
+def test_leaves_that_exceed_the_promised_total_are_not_paid(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({BOB: (60, 0), CAROL: (60, 0)}, promised=100)
+    settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+    with refused("ROOT_EXCEEDS_ITS_TOTAL"):
+        settlement.contract.claim(CREDITS, epoch, *settlement.proof(CAROL))
+
+
+def test_pools_do_not_mix(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    with refused("NOT_FUNDED"):
+        settlement.post({BOB: (1, 0)}, pool=REWARDS)
+    settlement.contract.fund(REWARDS, 5, who=ALICE.address)
+    epoch = settlement.post({BOB: (5, 0)}, pool=REWARDS)
+    with refused("NOT_IN_ROOT"):
+        settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+    settlement.contract.claim(REWARDS, epoch, *settlement.proof(BOB))
+    assert settlement.network.token.balanceOf(BOB.address) == 1005
+
+
+def test_only_the_operator_posts_and_only_well_formed_roots(settlement: Settlement) -> None:
+    contract = settlement.contract
+    with refused("NOT_OPERATOR"):
+        contract.post_root(CREDITS, 1, b"\1" * 32, 1, 0, who=ALICE.address)
+    with refused("UNKNOWN_POOL"):
+        contract.post_root(2, 1, b"\1" * 32, 1, 0, who=OPERATOR)
+    with refused("WRONG_EPOCH"):
+        contract.post_root(CREDITS, 2, b"\1" * 32, 1, 0, who=OPERATOR)
+    for root, count in ((bytes(32), 1), (b"\1" * 32, 0), (b"\1" * 32, 2**20 + 1)):
+        with refused("BAD_ROOT"):
+            contract.post_root(CREDITS, 1, root, count, 0, who=OPERATOR)
+    with refused("UNKNOWN_POOL"):
+        contract.fund(2, 1, who=ALICE.address)
+
+
+@pytest.mark.parametrize("bend", ["amount", "index", "path", "short"])
+def test_a_bent_proof_is_refused(settlement: Settlement, bend: str) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({ALICE: (1, 0), BOB: (2, 0), CAROL: (3, 0)})
+    (account, earned, spent), index, path = settlement.proof(BOB)
+    bent = {
+        "amount": ((account, earned + 1, spent), index, path),
+        "index": ((account, earned, spent), index ^ 1, path),
+        "path": ((account, earned, spent), index, [path[0], bytes(32)]),
+        "short": ((account, earned, spent), index, path[:1]),
+    }[bend]
+    with refused("NOT_IN_ROOT"):
+        settlement.contract.claim(CREDITS, epoch, *bent)
+
+
+def test_a_depositor_leaves_without_the_operator(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    settlement.contract.request_exit(100, who=ALICE.address)
+    with refused("TOO_EARLY"):
+        settlement.contract.exit(ALICE.address)
+    wait(EXIT_S)
+    settlement.contract.exit(ALICE.address)
+    assert settlement.network.token.balanceOf(ALICE.address) == 1000
+    with refused("NO_EXIT_REQUESTED"):
+        settlement.contract.exit(ALICE.address)
+
+
+def test_what_was_spent_or_promised_does_not_leave(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({ALICE: (0, 80), BOB: (60, 0)})
+    settlement.contract.request_exit(100, who=ALICE.address)
+    settlement.contract.record_spent(epoch, *settlement.proof(ALICE))
+    with refused("NOTHING_NEW"):
+        settlement.contract.record_spent(epoch, *settlement.proof(ALICE))
+    wait(EXIT_S)
+    settlement.contract.exit(ALICE.address)
+    assert settlement.network.token.balanceOf(ALICE.address) == 920
+    settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+    assert settlement.contract.solvent()
+
+
+def test_promised_money_stays_even_if_nobody_recorded_the_spending(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({BOB: (100, 0)})
+    settlement.contract.request_exit(100, who=ALICE.address)
+    wait(EXIT_S)
+    with refused("NOTHING_FREE"):
+        settlement.contract.exit(ALICE.address)
+    settlement.contract.claim(CREDITS, epoch, *settlement.proof(BOB))
+
+
+def test_earnings_become_a_bond_if_their_owner_says_so(settlement: Settlement) -> None:
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    epoch = settlement.post({BOB: (70, 0)})
+    with refused("NOT_ACCOUNT"):
+        settlement.contract.claim_to_bond(CREDITS, epoch, *settlement.proof(BOB), who=ALICE.address)
+    settlement.contract.claim_to_bond(CREDITS, epoch, *settlement.proof(BOB), who=BOB.address)
+    assert settlement.network.stakes.free_bond(BOB.address) == 70
+    assert settlement.contract.held() == 30
+
+
+def test_zero_is_no_amount_and_nobody_no_account(settlement: Settlement) -> None:
+    with refused("ZERO_AMOUNT"):
+        settlement.contract.deposit(ALICE.address, 0, who=ALICE.address)
+    with refused("ZERO_AMOUNT"):
+        settlement.contract.request_exit(0, who=ALICE.address)
+    with refused("ZERO_ADDRESS"):
+        settlement.contract.deposit("0x" + "0" * 40, 1, who=ALICE.address)
+
+
+def test_the_operator_hands_over_in_two_steps(settlement: Settlement) -> None:
+    with refused("NOT_OPERATOR"):
+        settlement.contract.propose_operator(ALICE.address, who=ALICE.address)
+    settlement.contract.propose_operator(ALICE.address, who=OPERATOR)
+    with refused("NOT_OPERATOR"):
+        settlement.contract.accept_operator(who=BOB.address)
+    settlement.contract.accept_operator(who=ALICE.address)
+    with refused("NOT_OPERATOR"):
+        settlement.post({BOB: (0, 0)})

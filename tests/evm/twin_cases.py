@@ -1,0 +1,263 @@
+"""Every `…_with_signature` function with a valid call: what single-bit mutation, replay and deadlines are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sparewatt.protocol import twins
+from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.protocol.twins import NodeKey
+from sparewatt.protocol.typed import Message, struct_hash
+from tests.evm.auction import RENTER, place_order, policy_of
+from tests.evm.machine import Contract, now, wait
+from tests.evm.network import OPERATOR, USD, Network, key
+
+PRICES = {0: 2 * USD, 1: USD}
+CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
+OWNER, NODE, HEIR = key(81), key(82), key(83)
+SPEC = b"\6" * 32
+
+
+@dataclass
+class Twin:
+    """A call that a relayer could bring: the last two arguments are the deadline and the signature."""
+
+    contract: Contract
+    function: str
+    signer: SigningKey
+    arguments: tuple[Any, ...]
+    unsigned: tuple[int, ...] = ()
+    """Places of arguments that are checked by other means than this signature."""
+
+
+def twin(
+    network: Network,
+    contract: Contract,
+    function: str,
+    signer: SigningKey,
+    message: Callable[[int, int], Message],
+    *arguments: Any,
+    unsigned: tuple[int, ...] = (),
+) -> Twin:
+    """`message` makes the typed message from nonce and deadline."""
+    deadline = now() + 100
+    signature = network.signed(signer, contract, message(contract.nonces(signer.address), deadline))
+    return Twin(contract, function, signer, (*arguments, deadline, signature), unsigned)
+
+
+def settlement_twins(n: Network) -> list[Twin]:
+    n.fund(OWNER.address)
+    me = OWNER.address
+    n.settlement.deposit(me, USD, who=me)
+    entry = Entry(me, 7, 0)
+    tree = settlement_tree([entry])
+    n.settlement.post_root(0, 1, tree.root, 1, 7, who=OPERATOR)
+    return [
+        twin(
+            n,
+            n.settlement,
+            "deposit_with_signature",
+            OWNER,
+            lambda nonce, by: twins.Deposit(me, HEIR.address, 5, nonce, by),
+            me,
+            HEIR.address,
+            5,
+        ),
+        twin(
+            n,
+            n.settlement,
+            "claim_to_bond_with_signature",
+            OWNER,
+            lambda nonce, by: twins.ClaimToBond(me, 0, 7, nonce, by),
+            0,
+            1,
+            entry.values(),
+            0,
+            (),
+            unsigned=(1, 3, 4),
+        ),
+        twin(
+            n,
+            n.settlement,
+            "request_exit_with_signature",
+            OWNER,
+            lambda nonce, by: twins.RequestExit(me, 5, nonce, by),
+            me,
+            5,
+        ),
+    ]
+
+
+def money_twins(n: Network) -> list[Twin]:
+    order = place_order(n)
+    provider = n.providers[0]
+    renter = RENTER.address
+    other = place_order(n)
+    n.orders.cancel_order(other.order_id, who=renter)
+    return [
+        twin(
+            n,
+            n.escrow,
+            "top_up_with_signature",
+            RENTER,
+            lambda nonce, by: twins.TopUp(renter, order.order_id, 5, nonce, by),
+            renter,
+            order.order_id,
+            5,
+        ),
+        twin(
+            n,
+            n.escrow,
+            "withdraw_with_signature",
+            RENTER,
+            lambda nonce, by: twins.Withdraw(renter, HEIR.address, nonce, by),
+            renter,
+            HEIR.address,
+        ),
+        twin(
+            n,
+            n.stakes,
+            "deposit_bond_with_signature",
+            provider.owner,
+            lambda nonce, by: twins.DepositBond(provider.address, HEIR.address, 5, nonce, by),
+            provider.address,
+            HEIR.address,
+            5,
+        ),
+        twin(
+            n,
+            n.stakes,
+            "unbond_bond_with_signature",
+            provider.owner,
+            lambda nonce, by: twins.UnbondBond(provider.address, 5, nonce, by),
+            provider.address,
+            5,
+        ),
+    ]
+
+
+def registry_twins(n: Network) -> list[Twin]:
+    me, registry = OWNER.address, n.registry
+    proof = n.signed(NODE, registry, NodeKey(me, NODE.address))
+    known = n.providers[0]
+    renewed = n.signed(NODE, registry, NodeKey(known.address, NODE.address))
+    wait(61)
+    return [
+        twin(
+            n,
+            registry,
+            "register_with_signature",
+            OWNER,
+            lambda nonce, by: twins.Register(me, *CLAIMS, NODE.address, nonce, by),
+            me,
+            CLAIMS,
+            NODE.address,
+            proof,
+        ),
+        twin(
+            n,
+            registry,
+            "set_claims_with_signature",
+            known.owner,
+            lambda nonce, by: twins.SetClaims(known.address, *CLAIMS, nonce, by),
+            known.address,
+            CLAIMS,
+        ),
+        twin(
+            n,
+            registry,
+            "set_status_with_signature",
+            known.owner,
+            lambda nonce, by: twins.SetStatus(known.address, 3, nonce, by),
+            known.address,
+            3,
+        ),
+        twin(
+            n,
+            registry,
+            "set_node_key_with_signature",
+            known.owner,
+            lambda nonce, by: twins.SetNodeKey(known.address, NODE.address, nonce, by),
+            known.address,
+            NODE.address,
+            renewed,
+        ),
+    ]
+
+
+def order_twins(n: Network) -> list[Twin]:
+    order = place_order(n)
+    policy, renter = policy_of(), RENTER.address
+    expires = now() + 500
+    return [
+        twin(
+            n,
+            n.orders,
+            "create_order_with_signature",
+            RENTER,
+            lambda nonce, by: twins.CreateOrder(renter, struct_hash(policy), SPEC, USD, expires, 1, nonce, by),
+            renter,
+            policy.values(),
+            SPEC,
+            USD,
+            expires,
+            1,
+        ),
+        twin(
+            n,
+            n.orders,
+            "cancel_order_with_signature",
+            RENTER,
+            lambda nonce, by: twins.CancelOrder(renter, order.order_id, nonce, by),
+            renter,
+            order.order_id,
+        ),
+    ]
+
+
+def lease_twins(n: Network) -> list[Twin]:
+    """Of a lease that waits for its start, of one that runs, and of one that is paused."""
+    pending, running, paused = (place_order(n) for _ in range(3))
+    pending.match(PRICES)
+    running.started(PRICES)
+    paused.started(PRICES)
+    n.orders.pause(paused.order_id, who=RENTER.address)
+    proposed = place_order(n)
+    proposed.started(PRICES)
+    n.orders.propose_update(proposed.order_id, SPEC, USD, 1, who=RENTER.address)
+    node = pending.provider.node_key
+    orders, renter = n.orders, RENTER.address
+
+    def simple(function: str, shape: Any, signer: SigningKey, lease: bytes, *extra: Any) -> Twin:
+        return twin(
+            n,
+            orders,
+            function,
+            signer,
+            lambda nonce, by: shape(signer.address, lease, *extra, nonce, by),
+            signer.address,
+            lease,
+            *extra,
+        )
+
+    assert renter != node.address
+    return [
+        simple("confirm_start_with_signature", twins.ConfirmStart, node, pending.order_id, SPEC),
+        simple("propose_update_with_signature", twins.ProposeUpdate, RENTER, running.order_id, SPEC, USD, 3),
+        simple("accept_update_with_signature", twins.AcceptUpdate, node, proposed.order_id, SPEC, USD, 1),
+        simple("pause_with_signature", twins.Pause, RENTER, running.order_id),
+        simple("resume_with_signature", twins.Resume, RENTER, paused.order_id),
+        simple("give_notice_with_signature", twins.GiveNotice, node, running.order_id),
+        simple("close_with_signature", twins.Close, RENTER, running.order_id, 1),
+    ]
+
+
+def all_twins(network: Network) -> list[Twin]:
+    return [
+        case
+        for group in (registry_twins, settlement_twins, money_twins, order_twins, lease_twins)
+        for case in group(network)
+    ]
