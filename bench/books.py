@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.closed_loop import Loop, run_loop
+from bench.realtime import prefer_realtime
 
 from tests.integration.asking import ask
 from tests.integration.bookkeeping import audit, dsn_of, rows
@@ -195,7 +196,7 @@ def check_books(network: Network, served: int) -> None:
 
 REPORT = """# What accounts and books cost
 
-Made by `make bench-books` on {cores} cores, Python {python}; the machine had other work to do.
+Made by `make bench-books` on {cores} cores, Python {python}; the machine had other work to do{ahead}.
 
 Two gateways on one database, one with its books (holds, journal, postings, receipts), one with `billing = false`; keys
 and rate limits work on both. Each has a node and an engine of unlimited speed to itself. {connections} keep-alive
@@ -228,13 +229,14 @@ def summary(rounds: Sequence[Round]) -> dict[str, tuple[float, float]]:
     return {name: (median_of(rounds, "on", how), median_of(rounds, "off", how)) for name, how in figures.items()}
 
 
-def report(rounds: Sequence[Round], options: argparse.Namespace) -> str:
+def report(rounds: Sequence[Round], options: argparse.Namespace, *, ahead: bool) -> str:
     lines = [
         f"| {name} | {on:.0f} | {off:.0f} | {on / off:.2f} |\n" for name, (on, off) in summary(rounds).items() if off
     ]
     low, _, high = statistics.quantiles(pair_ratios(rounds), n=4)
     return REPORT.format(
         cores=os.cpu_count(),
+        ahead=", which had to wait (real-time priority)" if ahead else "",
         python=platform.python_version(),
         connections=options.connections,
         tokens=ANSWER_TOKENS,
@@ -256,8 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
+    ahead = prefer_realtime()
     rounds = measure(rounds=options.rounds, seconds=options.seconds, connections=options.connections)
-    text = report(rounds, options)
+    text = report(rounds, options, ahead=ahead)
     print(text)
     if options.report is not None:
         options.report.write_text(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from coincurve import PrivateKey, PublicKey
@@ -21,6 +22,8 @@ from sparewatt.core.rng import Rng
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _SECRET_BYTES = 32
+_TEXTS_HASHED_MAX = 1_024
+"""Texts whose hash is remembered: types and names of models, which every receipt repeats."""
 
 
 class BadSignature(SparewattError):
@@ -34,6 +37,11 @@ def keccak256(data: bytes) -> bytes:
     return keccak.new(digest_bits=256, data=data).digest()
 
 
+@lru_cache(maxsize=_TEXTS_HASHED_MAX)
+def _hash_text(text: str) -> bytes:
+    return keccak256(text.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """What a signature is for, so that it means nothing anywhere else."""
@@ -43,6 +51,7 @@ class Domain:
     chain_id: int | None = None
     verifying_contract: str | None = None
 
+    @lru_cache(maxsize=_TEXTS_HASHED_MAX)  # noqa: B019 (a value, not a thing: what is kept is small and bounded)
     def separator(self) -> bytes:
         fields: list[Field] = [Field("string", "name", self.name), Field("string", "version", self.version)]
         if self.chain_id is not None:
@@ -64,7 +73,7 @@ class Field:
 def _encode_value(field: Field) -> bytes:
     match field.type, field.value:
         case "string", str(text):
-            return keccak256(text.encode())
+            return _hash_text(text)
         case "bytes", bytes(data):
             return keccak256(data)
         case "bytes32", bytes(data) if len(data) == 32:
@@ -78,7 +87,7 @@ def _encode_value(field: Field) -> bytes:
 
 def hash_struct(name: str, fields: Sequence[Field]) -> bytes:
     type_text = f"{name}({','.join(f'{field.type} {field.name}' for field in fields)})"
-    return keccak256(keccak256(type_text.encode()) + b"".join(_encode_value(field) for field in fields))
+    return keccak256(_hash_text(type_text) + b"".join(_encode_value(field) for field in fields))
 
 
 def typed_digest(domain: Domain, name: str, fields: Sequence[Field]) -> bytes:
