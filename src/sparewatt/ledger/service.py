@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
@@ -29,6 +30,13 @@ _log = Log("sparewatt.ledger")
 RETRY_AFTER_S = 5.0
 
 
+class Settled(NamedTuple):
+    """A job that waits to be posted."""
+
+    closed: ClosedJob
+    billed: Bill
+
+
 class Ledger:
     def __init__(self, books: Books, journal: Journal, *, instance: str, clock: Clock) -> None:
         self._books = books
@@ -39,8 +47,8 @@ class Ledger:
         self._filling: dict[AccountId, asyncio.Lock] = {}
         self._open: dict[MatchId, OpenedJob] = {}
         self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
-        self._closed: deque[ClosedJob] = deque()
-        self._posting: list[ClosedJob] = []
+        self._closed: deque[Settled] = deque()
+        self._posting: list[Settled] = []
         self._flushing = asyncio.Lock()
         self._broken: str | None = None
 
@@ -110,7 +118,7 @@ class Ledger:
             return billed
         self._delivered.pop(closed.job.id, None)
         hold.settle(billed.cost)
-        self._closed.append(closed)
+        self._closed.append(Settled(closed, billed))
         try:
             self._journal.append(closed)
         except OSError as error:  # it is settled in memory; a crash now would settle it at its last known count
@@ -142,20 +150,21 @@ class Ledger:
 
     async def _post(self) -> None:
         try:
-            rows = [job_row(closed) for closed in self._posting]
+            rows = [job_row(closed, billed) for closed, billed in self._posting]
         except UnbalancedEntry:
             self._broken = "unbalanced"
-            _log.crash("books_stopped", jobs=[closed.job.id for closed in self._posting])
+            _log.crash("books_stopped", jobs=[closed.job.id for closed, _ in self._posting])
             raise
         await self._books.post_jobs(rows, instance=self._instance)
-        for closed, row in zip(self._posting, rows, strict=True):
+        for closed, billed in self._posting:
             purse = self._purses.get(closed.job.account)
             if purse is not None:
-                purse.posted(Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)))
+                purse.posted(billed.cost)
         self._posting.clear()
 
     def _worth_keeping(self) -> list[JournalRecord]:
-        kept: list[JournalRecord] = [*self._open.values(), *self._posting, *self._closed]
+        settled = (closed for closed, _ in (*self._posting, *self._closed))
+        kept: list[JournalRecord] = [*self._open.values(), *settled]
         return [*kept, Progress(dict(self._delivered))] if self._delivered else kept
 
     async def tend_purses(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from coincurve import PrivateKey, PublicKey
 from Crypto.Hash import keccak
@@ -61,8 +62,7 @@ class Domain:
         return hash_struct("EIP712Domain", fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One member of a flat EIP-712 struct."""
 
     type: str

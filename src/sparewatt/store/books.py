@@ -6,7 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
@@ -19,8 +19,7 @@ Line = tuple[str, int]
 """An account of the ledger and what it gains."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(NamedTuple):
     node_id: NodeId
     owner_id: AccountId
     outcome: str
@@ -36,8 +35,7 @@ class AttemptRow:
     duration_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
+class JobRow(NamedTuple):
     """A settled job with all its lines."""
 
     id: MatchId
@@ -61,8 +59,7 @@ class JobRow:
         return f"job:{self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptRow:
+class ReceiptRow(NamedTuple):
     job_id: MatchId
     node_id: NodeId
     unix_s: float
