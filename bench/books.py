@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.closed_loop import Loop, run_loop
+from bench.realtime import prefer_realtime
 
 from tests.integration.asking import ask
 from tests.integration.bookkeeping import audit, dsn_of, rows
@@ -34,9 +35,11 @@ from tests.processes import descendants_of, end_process, start_process, wait_unt
 
 MODEL = "swift"
 SLOTS = 64
-ANSWER_TOKENS = 4
-ROUND_S = 4.0
-ROUNDS = 9
+ANSWER_TOKENS = "4,32"
+NATURAL_TOKENS = 1_000
+"""How long answers would be, if nobody set a limit."""
+ROUND_S = 2.0
+ROUNDS = 7
 CONNECTIONS = 32
 GOAL = 0.9
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -54,6 +57,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Round:
+    answer_tokens: int
     side: str
     requests: int
     failed: int
@@ -131,22 +135,22 @@ def _gateway_env(*, billing: bool) -> dict[str, str]:
 def _engine_argv() -> list[str]:
     return [
         *(sys.executable, "-m", "sparewatt.testing", f"--model={MODEL}"),
-        *(f"--slots={SLOTS}", f"--answer-tokens={ANSWER_TOKENS}"),
+        *(f"--slots={SLOTS}", f"--answer-tokens={NATURAL_TOKENS}"),
     ]
 
 
 # rounds
 
 
-def run_round(network: Network, side: Side, *, seconds: float, connections: int) -> Round:
-    loop = Loop(side.root_url, side.api_key, MODEL, connections=connections, answer_tokens=ANSWER_TOKENS)
+def run_round(network: Network, side: Side, *, answer_tokens: int, seconds: float, connections: int) -> Round:
+    loop = Loop(side.root_url, side.api_key, MODEL, connections=connections, answer_tokens=answer_tokens)
     before = _cpu_s(network, side)
     began_s = time.monotonic()
     counts = asyncio.run(run_loop(loop, seconds=seconds))
     elapsed_s = time.monotonic() - began_s
     after = _cpu_s(network, side)
     spent = {name: round(after[name] - before[name], 3) for name in before}
-    return Round(side.name, counts.answered, counts.failed, elapsed_s, spent)
+    return Round(answer_tokens, side.name, counts.answered, counts.failed, elapsed_s, spent)
 
 
 def _cpu_s(network: Network, side: Side) -> dict[str, float]:
@@ -163,21 +167,32 @@ def _is_postgres(pid: int) -> bool:
     return Path(f"/proc/{pid}/comm").read_text().strip() == "postgres"
 
 
-def measure(*, rounds: int, seconds: float, connections: int) -> list[Round]:
-    """A first round on each side warms up and does not count; then in turns, each side first in every other pair."""
+def measure(options: argparse.Namespace) -> list[Round]:
+    """Every size of answer by itself, on both sides."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-books-")))
         network = stack.enter_context(start_network(folder / "network", "--engine=deterministic", "--nodes=0"))
         sides = [stack.enter_context(side(network, folder, name, billing=name == "on")) for name in ("on", "off")]
-        go: Callable[[Side], Round] = partial(run_round, network, seconds=seconds, connections=connections)
-        warm = [go(each) for each in sides]
-        found = []
-        for number in range(rounds):
-            for each in sides if number % 2 == 0 else reversed(sides):
-                found.append(go(each))
-                print(f"{each.name:>3}: {found[-1].per_s:.0f} requests/s", flush=True)
-        check_books(network, sum(each.requests for each in [*warm, *found] if each.side == "on"))
-        return found
+        go = partial(run_round, network, seconds=options.seconds, connections=options.connections)
+        every, counted = [], []
+        for tokens in map(int, options.answer_tokens.split(",")):
+            found = in_turns(sides, partial(go, answer_tokens=tokens), rounds=options.rounds)
+            every += found
+            counted += found[len(sides) :]
+        check_books(network, sum(each.requests for each in every if each.side == "on"))
+        return counted
+
+
+def in_turns(sides: Sequence[Side], go: Callable[[Side], Round], *, rounds: int) -> list[Round]:
+    """A first round on each side, to warm up; then pairs, in which each side is first every other time."""
+    found = []
+    for number in range(rounds + 1):
+        for each in sides if number % 2 == 0 else reversed(sides):
+            found.append(go(each))
+            print(
+                f"{found[-1].answer_tokens} tokens, books {each.name:>3}: {found[-1].per_s:.0f} requests/s", flush=True
+            )
+    return found
 
 
 def check_books(network: Network, served: int) -> None:
@@ -193,21 +208,25 @@ def check_books(network: Network, served: int) -> None:
 
 # report
 
-REPORT = """# What accounts and books cost
+HEAD = """# What accounts and books cost
 
-Made by `make bench-books` on {cores} cores, Python {python}; the machine had other work to do.
+Made by `make bench-books` on {cores} cores, Python {python}; the machine had other work to do{ahead}.
 
 Two gateways on one database, one with its books (holds, journal, postings, receipts), one with `billing = false`; keys
-and rate limits work on both. Each has a node and an engine of unlimited speed to itself. {connections} keep-alive
-connections in a closed loop, answers of {tokens} tokens, half of them streamed, on one side at a time: {rounds} rounds
-of {seconds:.0f} s for each side, in turns. Everything, the generator included, shares the cores. Medians; afterwards
-every answer was found in the books, which were in order.
+and rate limits work on both, and nodes sign receipts for both. Each has a node and an engine of unlimited speed to
+itself. {connections} keep-alive connections in a closed loop, half of them streaming, on one side at a time: {rounds}
+rounds of {seconds:.0f} s for each side, in turns. Everything, the generator included, shares the cores. Medians;
+afterwards every answer was found in the books, which were in order.
+
+Goal: requests per second with the books on at least {goal} of those with them off. Failed requests: {failed}.
+"""
+SECTION = """
+## Answers of {tokens} tokens
 
 | | books on | books off | on / off |
 | --- | --- | --- | --- |
 {lines}
-Goal: requests per second with the books on at least {goal} of those with them off.
-The middle half of the ratios of neighbouring rounds: {low:.2f} to {high:.2f}. Failed requests: {failed}.
+The middle half of the ratios of neighbouring rounds: {low:.2f} to {high:.2f}.
 """
 
 
@@ -228,24 +247,30 @@ def summary(rounds: Sequence[Round]) -> dict[str, tuple[float, float]]:
     return {name: (median_of(rounds, "on", how), median_of(rounds, "off", how)) for name, how in figures.items()}
 
 
-def report(rounds: Sequence[Round], options: argparse.Namespace) -> str:
-    lines = [
-        f"| {name} | {on:.0f} | {off:.0f} | {on / off:.2f} |\n" for name, (on, off) in summary(rounds).items() if off
-    ]
-    low, _, high = statistics.quantiles(pair_ratios(rounds), n=4)
-    return REPORT.format(
+def report(rounds: Sequence[Round], options: argparse.Namespace, *, ahead: bool) -> str:
+    head = HEAD.format(
         cores=os.cpu_count(),
         python=platform.python_version(),
+        ahead=", which had to wait (real-time priority)" if ahead else "",
         connections=options.connections,
-        tokens=ANSWER_TOKENS,
         rounds=options.rounds,
         seconds=options.seconds,
-        lines="".join(lines),
         goal=GOAL,
-        low=low,
-        high=high,
         failed=sum(each.failed for each in rounds),
     )
+    return head + "".join(map(section, by_tokens(rounds).values()))
+
+
+def section(rounds: Sequence[Round]) -> str:
+    figures = summary(rounds).items()
+    lines = [f"| {name} | {on:.0f} | {off:.0f} | {on / off:.2f} |\n" for name, (on, off) in figures if off]
+    low, _, high = statistics.quantiles(pair_ratios(rounds), n=4)
+    return SECTION.format(tokens=rounds[0].answer_tokens, lines="".join(lines), low=low, high=high)
+
+
+def by_tokens(rounds: Sequence[Round]) -> dict[int, list[Round]]:
+    sizes = sorted({each.answer_tokens for each in rounds})
+    return {size: [each for each in rounds if each.answer_tokens == size] for size in sizes}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -253,16 +278,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=ROUND_S)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--answer-tokens", default=ANSWER_TOKENS)
     parser.add_argument("--report", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    rounds = measure(rounds=options.rounds, seconds=options.seconds, connections=options.connections)
-    text = report(rounds, options)
+    ahead = prefer_realtime()
+    rounds = measure(options)
+    text = report(rounds, options, ahead=ahead)
     print(text)
     if options.report is not None:
         options.report.write_text(text)
     if options.json is not None:
-        found = {"summary": summary(rounds), "pair_ratios": pair_ratios(rounds), "rounds": list(map(asdict, rounds))}
+        medians = {size: summary(found) for size, found in by_tokens(rounds).items()}
+        found = {"medians_on_off": medians, "rounds": list(map(asdict, rounds))}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

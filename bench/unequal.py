@@ -27,6 +27,7 @@ from pathlib import Path
 import aiohttp
 from bench import replay
 from bench.peers import PEERS, POLICIES, Peer, install, running_peer
+from bench.realtime import prefer_realtime
 from bench.replay import Observed, Replayed, compare, percentile, replay_section
 
 from tests.integration.cascade import nodes as nodes_of
@@ -56,7 +57,6 @@ FLOOR = "fast node alone"
 OURS = "Sparewatt"
 WARM_UP = 8
 READY_S = 60.0
-REALTIME_PRIORITY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +307,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="Write every time of every run here.")
     parser.add_argument("--report", type=Path, metavar="FILE", help="Write the tables here, as Markdown.")
     return parser.parse_args(argv)
-
-
-def prefer_realtime() -> bool:
-    """Ahead of whatever else this machine does, where that is allowed. Everything started from here inherits it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(REALTIME_PRIORITY))
-    except (OSError, AttributeError):
-        return False
-    return True
 
 
 def main(argv: Sequence[str]) -> None:

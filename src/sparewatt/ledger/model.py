@@ -1,7 +1,7 @@
 """What the books are made of: jobs as they open and close, and postings that sum to zero.
 
 Structs here are also the records of the journal, so they hold what is needed to settle a job after a crash, and never a
-prompt, a key or an answer.
+prompt, a key or an answer. None can be part of a cycle, so the garbage collector need not look at them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class JobState(enum.Enum):
     CANCELLED = "cancelled"
 
 
-class Amount(msgspec.Struct, frozen=True, array_like=True):
+class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Money of both classes: free credits, which are spent first, and paid ones."""
 
     promo: Nano = Nano(0)
@@ -49,14 +49,14 @@ class Amount(msgspec.Struct, frozen=True, array_like=True):
 NOTHING = Amount()
 
 
-class TokenPrice(msgspec.Struct, frozen=True, array_like=True):
+class TokenPrice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Nano-USD per million tokens."""
 
     prompt: Nano
     completion: Nano
 
 
-class Delivery(msgspec.Struct, frozen=True, array_like=True):
+class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One node's part of an answer: what it was seen to deliver, and at which price."""
 
     node_id: NodeId
@@ -71,7 +71,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     duration_ms: float = 0.0
 
 
-class OpenedJob(msgspec.Struct, frozen=True, tag="opened"):
+class OpenedJob(msgspec.Struct, frozen=True, tag="opened", gc=False):
     """A job that may be sent to a node from now on, and what is held for it."""
 
     id: MatchId
@@ -83,7 +83,7 @@ class OpenedJob(msgspec.Struct, frozen=True, tag="opened"):
     stream: bool = False
 
 
-class ClosedJob(msgspec.Struct, frozen=True, tag="closed"):
+class ClosedJob(msgspec.Struct, frozen=True, tag="closed", gc=False):
     """A job that is over, and all that is needed to settle it."""
 
     job: OpenedJob
@@ -93,7 +93,7 @@ class ClosedJob(msgspec.Struct, frozen=True, tag="closed"):
     reason: str | None = None
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class Progress(msgspec.Struct, frozen=True, tag="progress", gc=False):
     """What running jobs have delivered so far, for the case that they never close."""
 
     deliveries: dict[MatchId, tuple[Delivery, ...]]

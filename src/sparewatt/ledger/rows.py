@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sparewatt.ledger.model import ClosedJob, Delivery, Part
+from sparewatt.ledger.model import Bill, ClosedJob, Delivery, Part
 from sparewatt.ledger.rules import bill, postings_of
 from sparewatt.store.books import AttemptRow, JobRow
 
 
-def job_row(closed: ClosedJob) -> JobRow:
-    """Raises UnbalancedEntry."""
-    job, billed = closed.job, bill(closed.deliveries, closed.job.hold)
+def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
+    """Raises UnbalancedEntry. `billed` is its bill, where that is known already."""
+    job, billed = closed.job, billed or bill(closed.deliveries, closed.job.hold)
     return JobRow(
         id=job.id,
         opened_unix_s=job.opened_unix_s,

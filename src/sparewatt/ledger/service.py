@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
@@ -31,6 +32,13 @@ FILLING_LOCKS = 256
 """Accounts share them, so that none has to be made or thrown away; two that wait for each other lose a millisecond."""
 
 
+class Settled(NamedTuple):
+    """A job that waits to be posted."""
+
+    closed: ClosedJob
+    billed: Bill
+
+
 class Ledger:
     def __init__(self, books: Books, journal: Journal, *, instance: str, clock: Clock) -> None:
         self._books = books
@@ -41,8 +49,8 @@ class Ledger:
         self._filling = tuple(asyncio.Lock() for _ in range(FILLING_LOCKS))
         self._open: dict[MatchId, OpenedJob] = {}
         self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
-        self._closed: deque[ClosedJob] = deque()
-        self._posting: list[ClosedJob] = []
+        self._closed: deque[Settled] = deque()
+        self._posting: list[Settled] = []
         self._flushing = asyncio.Lock()
         self._broken: str | None = None
 
@@ -119,7 +127,7 @@ class Ledger:
         hold.settle(billed.cost)
         del self._open[closed.job.id]
         self._delivered.pop(closed.job.id, None)
-        self._closed.append(closed)
+        self._closed.append(Settled(closed, billed))
         try:
             self._journal.append(closed)
         except OSError as error:  # it is settled in memory; a crash now would settle it at its last known count
@@ -152,16 +160,16 @@ class Ledger:
 
     async def _post(self) -> None:
         try:
-            rows = [job_row(closed) for closed in self._posting]
+            rows = [job_row(closed, billed) for closed, billed in self._posting]
         except UnbalancedEntry:
             self._broken = "unbalanced"
-            _log.crash("books_stopped", jobs=[closed.job.id for closed in self._posting])
+            _log.crash("books_stopped", jobs=[closed.job.id for closed, _ in self._posting])
             raise
         await self._books.post_jobs(rows, instance=self._instance)
-        for closed, row in zip(self._posting, rows, strict=True):
+        for closed, billed in self._posting:
             purse = self._purses.get(closed.job.account)
             if purse is not None:
-                purse.posted(Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)))
+                purse.posted(billed.cost)
         self._posting.clear()
 
     def _shorten_journal(self) -> None:
@@ -174,7 +182,8 @@ class Ledger:
             _log.warning("journal_unwritable", error=error.strerror)
 
     def _worth_keeping(self) -> list[JournalRecord]:
-        kept: list[JournalRecord] = [*self._open.values(), *self._posting, *self._closed]
+        settled = (closed for closed, _ in (*self._posting, *self._closed))
+        kept: list[JournalRecord] = [*self._open.values(), *settled]
         return [*kept, Progress(dict(self._delivered))] if self._delivered else kept
 
     async def tend_purses(self) -> None:

@@ -23,7 +23,7 @@ Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
 BATCH_MAX = 1_000
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What a node says that it delivered of one job."""
 
     job: ShortText
@@ -52,7 +52,7 @@ class Receipt(msgspec.Struct, frozen=True):
         )
 
 
-class SignedReceipt(msgspec.Struct, frozen=True):
+class SignedReceipt(msgspec.Struct, frozen=True, gc=False):
     receipt: Receipt
     signature: Signature
 

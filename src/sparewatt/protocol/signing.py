@@ -11,7 +11,9 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from coincurve import PrivateKey, PublicKey
 from Crypto.Hash import keccak
@@ -24,6 +26,8 @@ _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD036414
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _UINT = re.compile(r"uint(8|16|32|64|128|160|256)")
 _SECRET_BYTES = 32
+_TEXTS_HASHED_MAX = 1_024
+"""Texts whose hash is remembered: types and names of models, which every receipt repeats."""
 
 Value = str | int | bytes | Sequence[str] | Sequence[int] | Sequence[bytes]
 
@@ -39,6 +43,11 @@ def keccak256(data: bytes) -> bytes:
     return keccak.new(digest_bits=256, data=data).digest()
 
 
+@lru_cache(maxsize=_TEXTS_HASHED_MAX)
+def _hash_text(text: str) -> bytes:
+    return keccak256(text.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """What a signature is for, so that it means nothing anywhere else."""
@@ -48,6 +57,7 @@ class Domain:
     chain_id: int | None = None
     verifying_contract: str | None = None
 
+    @lru_cache(maxsize=_TEXTS_HASHED_MAX)  # noqa: B019 (a value, not a thing: what is kept is small and bounded)
     def separator(self) -> bytes:
         fields: list[Field] = [Field("string", "name", self.name), Field("string", "version", self.version)]
         if self.chain_id is not None:
@@ -57,8 +67,7 @@ class Domain:
         return hash_struct("EIP712Domain", fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One member of an EIP-712 struct."""
 
     type: str
@@ -69,7 +78,7 @@ class Field:
 def _encode_value(field: Field) -> bytes:
     match field.type, field.value:
         case "string", str(text):
-            return keccak256(text.encode())
+            return _hash_text(text)
         case "bytes", bytes(data):
             return keccak256(data)
         case "bytes32", bytes(data) if len(data) == 32:
@@ -85,13 +94,7 @@ def _encode_value(field: Field) -> bytes:
 
 def hash_struct(name: str, fields: Sequence[Field]) -> bytes:
     type_text = f"{name}({','.join([f'{field.type} {field.name}' for field in fields])})"
-    return keccak256(_type_hash(type_text) + b"".join([_encode_value(field) for field in fields]))
-
-
-@functools.lru_cache(maxsize=64)
-def _type_hash(type_text: str) -> bytes:
-    """The types of a program are few, and hashing them is half the work of a digest."""
-    return keccak256(type_text.encode())
+    return keccak256(_hash_text(type_text) + b"".join([_encode_value(field) for field in fields]))
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -63,8 +63,7 @@ class JobRow(msgspec.Struct, frozen=True):
         return f"job:{self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptRow:
+class ReceiptRow(NamedTuple):
     job_id: MatchId
     node_id: NodeId
     unix_s: float

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sparewatt.cli.earnings import NodeTime, electricity
-from sparewatt.protocol.merkle import MerkleTree
-from sparewatt.protocol.payouts import leaf_hash
+from sparewatt.protocol.payouts import Entry, settlement_tree
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -203,7 +202,7 @@ def batch(root: bytes, **changes: object) -> dict[str, Any]:
     return given | changes
 
 
-RIGHT = MerkleTree([leaf_hash(address, earned_micro=5, spent_micro=1) for address in ADDRESSES]).root
+RIGHT = settlement_tree([Entry(address, 5, 1) for address in ADDRESSES]).root
 
 
 def test_a_batch_whose_leaves_make_its_root_holds(network: FakeNetwork, run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
@@ -19,15 +19,13 @@ from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED, affordable_output, bil
 from sparewatt.ledger.service import Ledger
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
+class Payer(NamedTuple):
     account: AccountId
     key: KeyId
     budget: KeyBudget | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A request as the cashier sees it."""
 
     id: MatchId
