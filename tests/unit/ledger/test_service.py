@@ -239,7 +239,7 @@ async def test_no_job_is_started_while_the_books_are_far_behind(
 async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_posted(
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unbalanced(_closed: ClosedJob) -> None:
+    def unbalanced(*_: object) -> None:
         rules.balanced([Posting("a", 1)])
 
     end(ledger, *await start(ledger))
