@@ -13,6 +13,7 @@ import msgspec
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import KEYS_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
+from sparewatt.store.chain import ChainStore
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 
@@ -60,6 +61,10 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close()
+
+    @property
+    def chain(self) -> ChainStore:
+        return ChainStore(self._pool)
 
     # keys
 
