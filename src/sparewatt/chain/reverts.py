@@ -12,9 +12,11 @@ import aiohttp
 
 from sparewatt.chain.evm import (
     BadResponseFormat,
+    BlockNotFound,
     ContractLogicError,
     DecodingError,
     TooManyRequests,
+    TransactionNotFound,
     Web3RPCError,
     abi_decode,
 )
@@ -68,6 +70,8 @@ def asking() -> Iterator[None]:
         yield
     except ContractLogicError as error:
         raise reverted(error.data) from None
+    except (BlockNotFound, TransactionNotFound):
+        raise  # answers, not errors; whoever asked knows what they mean
     except Web3RPCError as error:
         raise ChainRefused(f"The chain's node refused this: {_node_says(error)}.") from None
     except (aiohttp.ClientError, TimeoutError, OSError, TooManyRequests, BadResponseFormat) as error:

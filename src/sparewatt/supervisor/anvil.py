@@ -8,8 +8,7 @@ for every transaction by itself, and knows no account: whoever sends has a key o
 from __future__ import annotations
 
 import asyncio
-import gzip
-import io
+import contextlib
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import CHAIN_STATE_BYTES_MAX
+from sparewatt.supervisor.anvil_state import loadable
 from sparewatt.supervisor.data_dir import make_private_dir, write_private
 from sparewatt.supervisor.logs import read_tail
 from sparewatt.supervisor.spawn import end, spawn
@@ -45,6 +44,7 @@ class Anvil:
         self._log_path = log_path
         self._process: Process | None = None
         self._saver: asyncio.Task[None] | None = None
+        self._saver_stopped = asyncio.Event()
         self._saved_block: str | None = None
 
     @property
@@ -62,7 +62,10 @@ class Anvil:
         argv, death = self._argv(), signal.SIGKILL
         self._process = await spawn(argv, env=env, log_path=self._log_path, death_signal=death)
         await self._wait_until_ready(self._process)
-        self._saver = asyncio.create_task(self._keep_saving(), name="save chain")
+        self._saved_block = None
+        await self.save()  # its first block is what tells this chain from others
+        self._saver_stopped = asyncio.Event()
+        self._saver = asyncio.create_task(self._keep_saving(self._saver_stopped), name="save chain")
 
     async def wait(self) -> int:
         """Until the process ends by itself."""
@@ -126,24 +129,30 @@ class Anvil:
         except (OSError, ValueError):
             return False
 
-    async def _keep_saving(self) -> None:
-        while True:
-            await asyncio.sleep(SAVE_S)
+    async def _keep_saving(self, stopped: asyncio.Event) -> None:
+        while not stopped.is_set():
             await self.save()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_S):
+                    await stopped.wait()
 
     async def _stop_saving(self) -> None:
+        """A write that has begun ends first, or it would come after what the next start reads."""
         if self._saver is not None:
-            self._saver.cancel()
+            self._saver_stopped.set()
             await asyncio.wait([self._saver])
             self._saver = None
 
     def _save(self) -> bool:
-        newest = self._rpc("eth_getBlockByNumber", "latest", False)["hash"]
+        newest = self._header("latest")["hash"]
         if newest != self._saved_block:
             packed = bytes.fromhex(str(self._rpc("anvil_dumpState"))[2:])
-            write_private(self._folder / STATE_FILE, _unpack(packed))
+            write_private(self._folder / STATE_FILE, loadable(packed, self._header))
             self._saved_block = newest
         return True
+
+    def _header(self, number: str) -> Any:
+        return self._rpc("eth_getBlockByNumber", number, False)
 
     def _rpc(self, method: str, *params: object) -> Any:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
@@ -153,12 +162,3 @@ class Anvil:
         if "result" not in found:
             raise ValueError(f"{method} gave no result")
         return found["result"]
-
-
-def _unpack(packed: bytes) -> bytes:
-    """The dump is gzipped JSON; one that is too large is an error, not a full disk."""
-    with gzip.open(io.BytesIO(packed)) as file:
-        text = file.read(CHAIN_STATE_BYTES_MAX + 1)
-    if len(text) > CHAIN_STATE_BYTES_MAX:
-        raise ValueError("the local chain has grown too large to be kept")
-    return text

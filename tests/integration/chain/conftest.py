@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,13 +10,15 @@ import asyncpg
 import pytest
 
 from sparewatt.core.errors import StartupError
+from sparewatt.store.database import Database
 from sparewatt.supervisor.anvil import Anvil
 from sparewatt.supervisor.anvil_binary import find_anvil
 from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
 from tests.integration.chain.setting import Setting, open_setting
 
-_numbers = itertools.count()
+EMPTY = """TRUNCATE chain_index, chain_blocks, chain_events, chain_readers, chain_senders, chain_outbox, chain_signed
+RESTART IDENTITY"""
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def anvil_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all tests of the chain; each makes its own database in it."""
+    """One server for all tests of the chain; each finds its tables empty."""
     with asyncio.Runner() as runner:
         server = EmbeddedPostgres(tmp_path_factory.mktemp("chain") / "pg")
         runner.run(server.start())
@@ -40,11 +41,11 @@ def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def dsn(postgres_dsn: str) -> str:
-    name = f"chain_{next(_numbers)}"
+    await (await Database.connect(postgres_dsn)).close()
     connection = await asyncpg.connect(postgres_dsn)
-    await connection.execute(f'CREATE DATABASE "{name}"')
+    await connection.execute(EMPTY)
     await connection.close()
-    return postgres_dsn.replace("/sparewatt?", f"/{name}?")
+    return postgres_dsn
 
 
 @pytest.fixture

@@ -44,9 +44,11 @@ async def test_a_restarted_follower_goes_on_where_it_stopped(setting: Setting) -
     assert await setting.noted_in_index() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("depth", [1, 6, 20])
+@pytest.mark.parametrize("depth", [6, 20])
 async def test_a_reorganisation_is_rolled_back_and_what_it_lost_is_sent_again(setting: Setting, depth: int) -> None:
     ids = await fill(setting, 8)
+    while (await setting.client.head()).number <= depth:
+        await setting.round()
     stable = await setting.index_rows()
     await setting.client.ask("anvil_reorg", depth, [])
     await setting.follower.catch_up()
@@ -64,6 +66,7 @@ async def test_a_reorganisation_is_rolled_back_and_what_it_lost_is_sent_again(se
 async def test_a_chain_that_only_became_shorter_is_noticed(setting: Setting) -> None:
     ids = await fill(setting, 5)
     await setting.client.ask("anvil_rollback", 6)
+    await setting.follower.catch_up()
     await setting.until_final(*ids)
     assert sorted(await setting.noted_on_chain()) == sorted(await setting.noted_in_index()) == list(range(5))
 
@@ -156,9 +159,11 @@ async def test_an_event_is_not_delivered_before_its_depth(setting: Setting) -> N
 
 async def test_a_database_of_another_chain_is_refused(setting: Setting, anvil: Anvil) -> None:
     await fill(setting, 1)
-    await anvil.stop()
-    (anvil._folder / "state.json").unlink()
-    await anvil.start()
+    before = await setting.client.identity()
+    while await setting.client.identity() == before:  # a new chain, and not one made in the very same second
+        await anvil.stop()
+        (anvil._folder / "state.json").unlink()
+        await anvil.start()
     await setting.deployment.ensure()
     with pytest.raises(WrongChain, match="another chain"):
         await setting.follower.begin()
