@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from sparewatt.chain.evm import Account
 from sparewatt.chain.model import Call, Fees, bytes_of
 from sparewatt.core.errors import StartupError
+from sparewatt.core.rng import Rng
 from sparewatt.protocol.chain import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.supervisor.data_dir import write_private
+
+DEPLOYER_KEY, OPERATOR_KEY = "deployer.key", "operator.key"
 
 
 class Keys:
@@ -39,6 +44,15 @@ class Keys:
         }
         signed = Account.sign_transaction(transaction, self._by_address[sender].secret_hex())
         return SignedTransaction(bytes(signed.hash), bytes(signed.raw_transaction), fees.max_wei, fees.tip_wei)
+
+
+def load_or_make_key(path: Path, *, rng: Rng) -> SigningKey:
+    """The key in a private file; the first time, a new one. Raises StartupError."""
+    if not path.exists():
+        write_private(path, SigningKey.generate(rng=rng).secret_hex().encode())
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise StartupError(f"A key can be read by others. Run: chmod 600 {path}")
+    return read_key(path)
 
 
 def read_key(path: Path) -> SigningKey:

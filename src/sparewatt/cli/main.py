@@ -39,6 +39,7 @@ SECTIONS = {
         "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
+        "chain": Lazy("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
     },
     "Study a network": {
         "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from sparewatt.gateway import chain
 from sparewatt.gateway.accounts import keys, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_request_id, answer_errors
@@ -15,6 +16,7 @@ from sparewatt.protocol.link import LINK_PATH
 def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[SERVICES] = services
+    app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app.on_response_prepare.append(add_request_id)
     app.add_routes(
         [
@@ -30,6 +32,8 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/keys", keys.list_keys),
             web.delete("/v1/keys/{key_id}", keys.revoke_key),
             web.post("/v1/join-tokens", tokens.create_token),
+            web.get("/v1/chain", chain.show_chain),
+            web.post("/v1/chain/rpc", chain.pass_on),
             web.get("/", status.show_status),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
