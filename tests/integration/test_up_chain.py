@@ -157,9 +157,8 @@ def test_without_a_chain_to_be_had_answers_work_and_the_lack_is_said(tmp_path: P
         assert ask(network, "POST", "/v1/chain/rpc", {"method": "eth_chainId"}).status == 503
 
 
-def test_a_network_that_wants_no_chain_has_none(tmp_path: Path) -> None:
-    with start_network(tmp_path, *FLAGS) as network:
-        reply = ask(network, "GET", "/v1/chain").json()
-        assert (reply["rpc"], reply["chain_id"]) == (None, None)
-        assert "--no-chain" in reply["note"]
-        assert not (network.data / "chain").exists()
+def test_a_network_that_wants_no_chain_has_none(shared_network: Network) -> None:
+    reply = ask(shared_network, "GET", "/v1/chain").json()
+    assert (reply["rpc"], reply["chain_id"]) == (None, None)
+    assert "--no-chain" in reply["note"]
+    assert not (shared_network.data / "chain").exists()

@@ -12,7 +12,8 @@ from sparewatt.chain.client import ChainClient
 from sparewatt.chain.delivery import Delivery, business_id
 from sparewatt.chain.follower import Follower
 from sparewatt.chain.model import Log
-from sparewatt.core.errors import ChainUnavailable, WrongChain
+from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
+from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_BLOCKS_KEPT
 from sparewatt.protocol.chain import ChainEvent
 from sparewatt.supervisor.anvil import Anvil
 from tests.integration.chain.setting import Setting, open_setting
@@ -102,6 +103,29 @@ async def test_logs_that_are_reported_twice_are_indexed_once(setting: Setting, a
     await follower.catch_up()
     await client.close()
     assert await setting.index_rows() == before
+
+
+class NarrowClient(ChainClient):
+    """A node that refuses to look through more than 100 blocks at once, as public ones do."""
+
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[Log]:
+        if last - first >= 100:
+            raise ChainRefused("range too large")
+        return await super().logs(first, last, addresses)
+
+
+async def test_a_long_history_is_read_in_batches_that_the_node_allows(setting: Setting, anvil: Anvil) -> None:
+    await fill(setting, 2)
+    await setting.client.ask("anvil_mine", hex(2 * CHAIN_BLOCKS_AT_ONCE))
+    await fill(setting, 2, first=2)
+    before = await setting.index_rows()
+    client = NarrowClient(anvil.url)
+    follower = Follower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    await follower.begin(rebuild=True)
+    await follower.catch_up()
+    await client.close()
+    assert await setting.index_rows() == before
+    assert len(await setting.store.recent_blocks()) <= CHAIN_BLOCKS_KEPT + 1
 
 
 class TurningClient(ChainClient):
