@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, Record, read_record, shipped_artifacts, shipped_plan
+from sparewatt.chain.contracts import Contracts, Record, read_plan, read_record, shipped_artifacts, shipped_plan
 from sparewatt.chain.deploy import Deployment
 from sparewatt.chain.follower import Follower
 from sparewatt.chain.keys import DEPLOYER_KEY, OPERATOR_KEY, Keys, load_or_make_key
@@ -25,13 +25,13 @@ NANO_PER_UNIT = 1_000
 """The token has six decimals, the ledger nine."""
 
 
-async def deploy(client: ChainClient, folder: Path) -> Record:
+async def deploy(client: ChainClient, folder: Path, *, plan: Path | None = None) -> Record:
     make_private_dir(folder)
     rng = SystemRng()
     deployment = Deployment(
         client,
         folder,
-        plan=shipped_plan(),
+        plan=read_plan(plan) if plan else shipped_plan(),
         artifacts=shipped_artifacts(),
         deployer=load_or_make_key(folder / DEPLOYER_KEY, rng=rng),
         operator=load_or_make_key(folder / OPERATOR_KEY, rng=rng).address,

@@ -21,13 +21,14 @@ PLAN_FILE = "plan.json"
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One transaction of the deployment: make a contract, or introduce two to each other.
 
-    An argument `$name` stands for the address of that contract, of `$deployer` or of `$operator`.
+    An argument `$name` stands for the address of that contract, of `$deployer` or of `$operator`. Times are in seconds,
+    amounts in the token's smallest unit, fees in hundredths of a percent.
     """
 
     create: str = ""
     call: str = ""
     """`contract.function`."""
-    args: tuple[str | int | bool, ...] = ()
+    args: tuple[str | int | bool | list[str], ...] = ()
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -85,18 +86,23 @@ class Contracts:
 
 def shipped_artifacts() -> dict[str, Artifact]:
     """What is compiled into this release."""
-    files = resources.files(__package__).joinpath("artifacts").iterdir()
-    return {
-        file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact)
-        for file in sorted(files, key=lambda file: file.name)
-        if file.name.endswith(".json") and file.name != PLAN_FILE
-    }
+    folder = resources.files(__package__).joinpath("artifacts")
+    files = [file for file in folder.iterdir() if file.name.endswith(".json")] if folder.is_dir() else []
+    return {file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact) for file in files}
 
 
 def shipped_plan() -> list[Step]:
-    """The steps of the deployment in order; none in a release without contracts."""
-    file = resources.files(__package__).joinpath("artifacts").joinpath(PLAN_FILE)
-    return msgspec.json.decode(file.read_bytes(), type=list[Step]) if file.is_file() else []
+    """The steps of the deployment in order, with times and stakes for trying things out; none without contracts."""
+    text = resources.files(__package__).joinpath(PLAN_FILE).read_bytes()
+    return msgspec.json.decode(text, type=list[Step]) if shipped_artifacts() else []
+
+
+def read_plan(path: Path) -> list[Step]:
+    """An operator's own plan. Raises StartupError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Step])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StartupError(f"{path} is no plan of a deployment: {error}.") from None
 
 
 def read_record(folder: Path) -> Record | None:

@@ -19,7 +19,7 @@ from sparewatt.chain.keys import Keys
 from sparewatt.chain.model import Call, bytes_of, hex_of
 from sparewatt.chain.waiting import wait_for_receipt
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainReverted, ContractsMissing
+from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
 from sparewatt.core.log import Log
 from sparewatt.protocol.signing import SigningKey, keccak256
 from sparewatt.supervisor.data_dir import make_private_dir, write_private
@@ -103,7 +103,7 @@ class Deployment:
 
     def _call(self, step: Step, addresses: Mapping[str, str]) -> Call:
         names = {**addresses, "deployer": self._deployer, "operator": self._operator}
-        args = [names[arg[1:]] if isinstance(arg, str) and arg.startswith("$") else arg for arg in step.args]
+        args = [_resolved(arg, names) for arg in step.args]
         if step.create:
             return Call("", self._artifacts[step.create].creation(args))
         contract, _, function = step.call.partition(".")
@@ -128,6 +128,19 @@ class Deployment:
     def _write(self, record: Record) -> None:
         make_private_dir(self._folder)
         write_private(self._folder / RECORD_FILE, msgspec.json.format(msgspec.json.encode(record)))
+
+
+def _resolved(arg: object, names: Mapping[str, str]) -> object:
+    """`$name` is an address, also within a list."""
+    match arg:
+        case list():
+            return [_resolved(each, names) for each in arg]
+        case str() if arg.startswith("$"):
+            if arg[1:] not in names:
+                raise StartupError(f"The plan names {arg}, which is none of {', '.join(sorted(names))}.")
+            return names[arg[1:]]
+        case _:
+            return arg
 
 
 def contract_address(deployer: str, nonce: int) -> str:

@@ -86,10 +86,11 @@ def _print_status(found: Chain) -> None:
 
 
 @chain.command("deploy")
+@click.option("--plan", type=click.Path(path_type=Path), help="Own steps and values instead of those for trying out.")
 @url_option
 @data_option
 @json_option
-def deploy(*, chain_url: str | None, data: Path, as_json: bool) -> None:
+def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
     """Put the contracts on a chain, once; a second time it looks whether they are still there.
 
     The key in DATA/deployer.key pays for it and must do nothing else; it is made when it is not there.
@@ -100,7 +101,7 @@ def deploy(*, chain_url: str | None, data: Path, as_json: bool) -> None:
     """
     from sparewatt.chain.commands import deploy as do
 
-    record = _with_chain(chain_url, lambda client: do(client, data))
+    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan))
     addresses = {name: placed.address for name, placed in record.contracts.items()}
     if as_json:
         output.print_json({"chain_id": record.chain_id, "start_block": record.start_block, "contracts": addresses})
@@ -192,7 +193,7 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
 
     die_with_parent()
     if yield_to_others:
-        os.nice(5)  # before the imports, which are most of its work
+        os.nice(15)  # before the imports, which are most of its work
     from sparewatt.chain.process import run_chain
     from sparewatt.chain.settings import ChainSettings
 

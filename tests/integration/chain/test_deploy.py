@@ -8,13 +8,14 @@ import pytest
 
 from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import RECORD_FILE, Step, read_record
+from sparewatt.chain.contracts import RECORD_FILE, Step, read_record, shipped_artifacts, shipped_plan
 from sparewatt.chain.deploy import Deployment
 from sparewatt.chain.keys import Keys
 from sparewatt.chain.model import Call
 from sparewatt.chain.waiting import wait_for_receipt
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
+from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deployment_of
 
@@ -92,6 +93,28 @@ async def test_a_key_that_did_other_things_is_refused(setting: Setting, tmp_path
     with pytest.raises(ContractsMissing, match="key of its own"):
         await used.ensure()
     assert not (other / RECORD_FILE).exists()
+
+
+async def test_what_this_release_ships_is_deployed_whole(setting: Setting, tmp_path: Path) -> None:
+    keys = {"deployer": SigningKey(bytes(31) + b"\x0f"), "operator": OPERATOR.address}
+    shipped = Deployment(
+        setting.client,
+        tmp_path / "shipped",
+        plan=shipped_plan(),
+        artifacts=shipped_artifacts(),
+        clock=SystemClock(),
+        **keys,  # type: ignore[arg-type]
+    )
+    record = await shipped.ensure()
+    assert set(record.contracts) == set(shipped_artifacts())
+    assert await shipped.ensure() == record
+
+
+async def test_a_plan_with_an_unknown_name_is_refused(setting: Setting, tmp_path: Path) -> None:
+    plan = [*PLAN, Step(create="echo2", args=("$nobody",))]
+    artifacts = {**ARTIFACTS, "echo2": ARTIFACTS["echo"]}
+    with pytest.raises(StartupError, match=r"\$nobody"):
+        await deployment(setting.client, tmp_path / "chain", plan=plan, artifacts=artifacts).ensure()
 
 
 async def test_a_step_that_a_contract_refuses_is_told(setting: Setting, tmp_path: Path) -> None:
