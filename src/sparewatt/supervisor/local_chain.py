@@ -6,7 +6,11 @@ With CHAIN_URL it is somebody else's chain, and only our process that follows it
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
+import os
+import shlex
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,12 +24,16 @@ from sparewatt.supervisor.anvil import Anvil
 from sparewatt.supervisor.anvil_binary import find_anvil
 from sparewatt.supervisor.children import Child, Supervisor
 from sparewatt.supervisor.data_dir import make_private_dir
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.supervisor.logs import read_tail
+from sparewatt.supervisor.spawn import exits_within, free_port, kill_group, spawn
 from sparewatt.supervisor.timing import Backoff, pause
 
 Tell = Callable[[str], None]
 READY_S = 120.0
 """From a started chain to one that is deployed to and followed: a second or two, more on a busy small machine."""
+
+SETUP_S = 900.0
+"""90 MB at a megabit per second, and unpacking them."""
 
 LOCAL_DEPTH = 2
 STOP_S = 5.0
@@ -57,11 +65,22 @@ def plan_chain(*, chain_url: str | None, no_chain: bool) -> ChainPlan | None:
 
 @asynccontextmanager
 async def chain_beside(
-    plan: ChainPlan | None, data: Path, dsn: str, children: Supervisor, *, clock: Clock, rng: Rng, tell: Tell
+    plan: ChainPlan | None,
+    data: Path,
+    dsn: str,
+    children: Supervisor,
+    *,
+    setup: str | None = None,
+    clock: Clock,
+    rng: Rng,
+    tell: Tell,
 ) -> AsyncIterator[asyncio.Task[ChainReady | None]]:
-    """The start of the chain as a task that others need not wait for; at the end the chain is stopped."""
+    """The start of the chain as a task that others need not wait for; at the end the chain is stopped.
+
+    `setup` is a command that installs its packages.
+    """
     async with AsyncExitStack() as stack:
-        keeper = _Chain(data, dsn, children, clock=clock, rng=rng, tell=tell)
+        keeper = _Chain(data, dsn, children, setup=setup, clock=clock, rng=rng, tell=tell)
         stack.push_async_callback(keeper.stop)
         task = asyncio.create_task(keeper.bring_up(plan), name="bring up the chain")
         try:
@@ -71,8 +90,35 @@ async def chain_beside(
             await asyncio.wait([task])
 
 
+def _is_installed() -> bool:
+    importlib.invalidate_caches()
+    return importlib.util.find_spec("web3") is not None
+
+
+async def _run_setup(command: str, *, log_path: Path) -> None:
+    process = await spawn(shlex.split(command), env=os.environ, log_path=log_path, death_signal=signal.SIGKILL)
+    try:
+        if not await exits_within(process, SETUP_S):
+            raise StartupError(f"Installing the chain's packages took more than {SETUP_S:.0f} s.")
+    finally:
+        kill_group(process)
+    if process.returncode != 0:
+        raise StartupError(f"The chain's packages cannot be installed. The end of the log:\n{read_tail(log_path)}")
+
+
 class _Chain:
-    def __init__(self, data: Path, dsn: str, children: Supervisor, *, clock: Clock, rng: Rng, tell: Tell) -> None:
+    def __init__(
+        self,
+        data: Path,
+        dsn: str,
+        children: Supervisor,
+        *,
+        setup: str | None,
+        clock: Clock,
+        rng: Rng,
+        tell: Tell,
+    ) -> None:
+        self._setup = setup
         self._folder = data / "chain"
         self._logs = data / "logs"
         self._dsn = dsn
@@ -88,6 +134,7 @@ class _Chain:
         if plan is None:
             return None
         try:
+            await self._have_packages()
             make_private_dir(self._folder)
             if plan.port is not None:
                 await self._start_anvil(plan.port)
@@ -105,6 +152,15 @@ class _Chain:
             await asyncio.wait([self._keeping])
         if self._anvil is not None:
             await self._anvil.stop()
+
+    async def _have_packages(self) -> None:
+        """Run the command that installs them, if there is one; it does nothing when they are there."""
+        if self._setup is not None:
+            if not _is_installed():
+                self._tell("Installing what the chain needs (about 90 MB, once) …")
+            await _run_setup(self._setup, log_path=self._logs / "chain-setup.log")
+        if not _is_installed():
+            raise StartupError("The chain's packages are not installed: pip install 'sparewatt[chain]'.")
 
     async def _start_anvil(self, port: int) -> None:
         binary = await find_anvil(tell=self._tell)

@@ -56,6 +56,8 @@ class UpSettings:
     database_url: str | None = None
     chain_url: str | None = None
     no_chain: bool = False
+    chain_setup: str | None = None
+    """A command that installs the chain's packages, run beside everything else; it must be harmless to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ async def _network(
     async with (
         _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
         Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
-        chain_beside(plan, data, dsn, children, clock=clock, rng=rng, tell=tell) as chain,
+        chain_beside(plan, data, dsn, children, setup=settings.chain_setup, clock=clock, rng=rng, tell=tell) as chain,
     ):
         chain_url = plan.url if plan else None
         yield _start(data, settings, dsn, children, chain_url=chain_url, clock=clock, rng=rng, tell=tell), chain
