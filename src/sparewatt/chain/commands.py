@@ -68,11 +68,9 @@ async def sync(
     record = _record(folder)
     database = await Database.connect(dsn)
     try:
-        if rebuild and another_chain:
-            await database.chain.leave_chain()
         contracts = Contracts(shipped_artifacts(), {name: at.address for name, at in record.contracts.items()})
         follower = Follower(client, database.chain, contracts, start_block=record.start_block)
-        await follower.begin(rebuild=rebuild)
+        await follower.begin(rebuild=rebuild, another_chain=another_chain)
         return await follower.catch_up(), await database.chain.count_events()
     finally:
         await database.close()

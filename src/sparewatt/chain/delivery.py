@@ -22,7 +22,7 @@ def business_id(event: ChainEvent) -> str:
 
 
 class Delivery:
-    """One reader of some events, with its own place in the index."""
+    """One reader of some events, named `contract.event`, with its own place in the index."""
 
     def __init__(self, store: ChainStore, *, reader: str, names: Sequence[str], depth: int, handle: Handler) -> None:
         self._store = store

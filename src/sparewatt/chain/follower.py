@@ -34,14 +34,16 @@ class Follower:
         self._blocks_at_once = CHAIN_BLOCKS_AT_ONCE
         self.rollbacks = 0
 
-    async def begin(self, *, rebuild: bool = False) -> None:
+    async def begin(self, *, rebuild: bool = False, another_chain: bool = False) -> None:
         """Go on where the index stands, or start it: the first time, for other contracts, or because it was asked.
 
-        Raises WrongChain when the database follows another chain.
+        Raises WrongChain when the database follows another chain, unless this one is to take its place.
         """
         identity, index = await self._client.identity(), await self._store.index()
-        if index is not None and not rebuild:
+        if index is not None and not (rebuild and another_chain):
             refuse_other_chain(index, identity)
+        elif index is not None and not is_same_chain(index, identity):
+            await self._store.leave_chain()
         same = index is not None and dict(index.contracts) == self._contracts.addresses
         if rebuild or not same:
             await self._start_anew(identity)
@@ -164,9 +166,13 @@ def _follow(index: IndexRow, headers: Sequence[Header]) -> bool:
     return all(number + 1 != next_number or hashed == parent for ((number, hashed), (next_number, _)), parent in links)
 
 
+def is_same_chain(index: IndexRow, identity: Identity) -> bool:
+    return (index.chain_id, index.genesis_hash) == (identity.chain_id, identity.genesis_hash)
+
+
 def refuse_other_chain(index: IndexRow, identity: Identity) -> None:
-    if (index.chain_id, index.genesis_hash) != (identity.chain_id, identity.genesis_hash):
+    if not is_same_chain(index, identity):
         raise WrongChain(
             f"This database follows another chain (id {index.chain_id}). Give the right CHAIN_URL, or start over on "
-            "this one with 'sparewatt chain sync --rebuild'."
+            "this one with 'sparewatt chain sync --rebuild --another-chain'."
         )

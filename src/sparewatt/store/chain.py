@@ -149,7 +149,10 @@ class ChainStore:
     async def events_after(
         self, place: Place, *, up_to_block: int, names: Sequence[str], limit: int
     ) -> list[ChainEvent]:
-        rows = await self._pool.rows("chain_events_after", *place, up_to_block, list(names), limit)
+        """`names` are written `contract.event`."""
+        pairs = [name.partition(".") for name in names]
+        contracts, events = [contract for contract, _, _ in pairs], [event for _, _, event in pairs]
+        rows = await self._pool.rows("chain_events_after", *place, up_to_block, contracts, events, limit)
         return [ChainEvent(**(dict(row.items()) | {"args": json.loads(row["args"])})) for row in rows]
 
     async def move_reader(self, reader: str, *, seen: Place, to: Place) -> None:

@@ -81,7 +81,7 @@ class Setting:
         return [tuple(row.values()) for row in rows]
 
     async def noted_in_index(self) -> list[int]:
-        events = await self.store.events_after((-1, 0), up_to_block=10**9, names=["Noted"], limit=10_000)
+        events = await self.store.events_after((-1, 0), up_to_block=10**9, names=["echo.Noted"], limit=10_000)
         return [event.args["number"] for event in events]
 
 

@@ -157,7 +157,7 @@ async def test_final_events_are_delivered_in_order_and_each_deposit_counts_once(
     async def credit(event: ChainEvent) -> None:
         credited.setdefault(business_id(event), event.args["number"])
 
-    delivery = Delivery(setting.store, reader="ledger", names=["Noted"], depth=3, handle=credit)
+    delivery = Delivery(setting.store, reader="ledger", names=["echo.Noted"], depth=3, handle=credit)
     ids = await fill(setting, 5)
     while await delivery.step():
         pass
@@ -175,22 +175,31 @@ async def test_an_event_is_not_delivered_before_its_depth(setting: Setting) -> N
     async def see(event: ChainEvent) -> None:
         seen.append(event.block_number)
 
-    delivery = Delivery(setting.store, reader="late", names=["Noted"], depth=50, handle=see)
+    delivery = Delivery(setting.store, reader="late", names=["echo.Noted"], depth=50, handle=see)
     await fill(setting, 1)
     await delivery.step()
     assert seen == []
 
 
-async def test_a_database_of_another_chain_is_refused(setting: Setting, anvil: Anvil) -> None:
-    await fill(setting, 1)
+async def test_another_chain_is_refused_until_it_is_told_to_take_the_place(setting: Setting, anvil: Anvil) -> None:
+    """What had ended on the old chain stays there; what is open is signed anew for the new one."""
+    await fill(setting, 2)
+    waiting = await setting.decide(7)
     before = await setting.client.identity()
     while await setting.client.identity() == before:  # a new chain, and not one made in the very same second
         await anvil.stop()
         (anvil._folder / "state.json").unlink()
         await anvil.start()
     await setting.deployment.ensure()
-    with pytest.raises(WrongChain, match="another chain"):
-        await setting.follower.begin()
+    for rebuild in (False, True):
+        with pytest.raises(WrongChain, match="another chain"):
+            await setting.follower.begin(rebuild=rebuild)
+    await setting.follower.begin(rebuild=True, another_chain=True)
+    await setting.until_final(waiting)
+    assert await setting.noted_on_chain() == await setting.noted_in_index() == [7]
+    await setting.follower.begin(rebuild=True, another_chain=True)
+    await setting.until_final(waiting)
+    assert await setting.noted_on_chain() == [7], "the same chain again: nothing may be sent anew"
 
 
 async def test_a_chain_killed_in_the_middle_of_a_flow_comes_back_and_nothing_is_lost_or_doubled(

@@ -32,7 +32,7 @@ CREATE TABLE chain_events (
     args         jsonb NOT NULL,
     PRIMARY KEY (block_number, log_index)
 );
-CREATE INDEX chain_events_by_name ON chain_events (event, block_number, log_index);
+CREATE INDEX chain_events_by_name ON chain_events (contract, event, block_number, log_index);
 
 -- How far each reader of final events has come.
 CREATE TABLE chain_readers (

@@ -67,8 +67,9 @@ UPDATE chain_readers SET block_number = $1, log_index = 2147483647 WHERE block_n
 -- name: chain_events_after
 -- In the chain's order, up to a block.
 SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args FROM chain_events
-WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3 AND event = ANY ($4::text[])
-ORDER BY block_number, log_index LIMIT $5
+WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3
+    AND (contract, event) IN (SELECT * FROM unnest($4::text[], $5::text[]))
+ORDER BY block_number, log_index LIMIT $6
 
 -- name: read_chain_reader
 SELECT block_number, log_index FROM chain_readers WHERE name = $1
