@@ -119,7 +119,11 @@ class ChainClient:
         return estimate * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
 
     async def fees(self) -> Fees:
+        """What to offer now. Where there is no base fee, the node's own price is all there is."""
         base_fee_wei = (await self.head()).base_fee_wei
+        if base_fee_wei is None:
+            price_wei = int(await self._ask(self._web3.eth.gas_price))
+            return Fees(max_wei=price_wei, tip_wei=price_wei)
         tip_wei = int(await self._ask(self._web3.eth.max_priority_fee)) if base_fee_wei else 0
         return Fees(max_wei=BASE_FEE_ROOM * base_fee_wei + tip_wei, tip_wei=tip_wei)
 
@@ -167,7 +171,7 @@ def _header(block: Mapping[str, Any]) -> Header:
         hash=bytes(block["hash"]),
         parent_hash=bytes(block["parentHash"]),
         unix_s=int(block["timestamp"]),
-        base_fee_wei=int(block.get("baseFeePerGas") or 0),
+        base_fee_wei=None if block.get("baseFeePerGas") is None else int(block["baseFeePerGas"]),
     )
 
 

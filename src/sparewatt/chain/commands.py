@@ -11,7 +11,7 @@ from sparewatt.chain.deploy import Deployment
 from sparewatt.chain.follower import Follower
 from sparewatt.chain.keys import DEPLOYER_KEY, OPERATOR_KEY, Keys, load_or_make_key
 from sparewatt.chain.model import hex_of
-from sparewatt.chain.waiting import wait_for_receipt
+from sparewatt.chain.waiting import send_and_wait
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, InvalidField
 from sparewatt.core.money import Nano, parse_usd
@@ -54,8 +54,7 @@ async def fund(client: ChainClient, folder: Path, *, address: str, amount_usd: s
     sender, identity = key.address, await client.identity()
     gas_limit, fees = await client.gas_limit(call, sender=sender), await client.fees()
     signed = Keys([key]).sign(call, sender=sender, nonce=0, chain_id=identity.chain_id, gas_limit=gas_limit, fees=fees)
-    await client.send(signed.raw)
-    receipt = await wait_for_receipt(client, signed.tx_hash, clock=SystemClock())
+    receipt = await send_and_wait(client, signed, clock=SystemClock())
     if not receipt.succeeded:
         raise ChainReverted("the faucet gave nothing")
     return hex_of(receipt.tx_hash), units

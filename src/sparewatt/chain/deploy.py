@@ -17,7 +17,7 @@ from sparewatt.chain.contracts import RECORD_FILE, Contracts, Placed, Record, St
 from sparewatt.chain.evm import rlp_encode
 from sparewatt.chain.keys import Keys
 from sparewatt.chain.model import Call, bytes_of, hex_of
-from sparewatt.chain.waiting import wait_for_receipt
+from sparewatt.chain.waiting import send_and_wait
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
 from sparewatt.core.log import Log
@@ -95,8 +95,7 @@ class Deployment:
         signed = self._keys.sign(
             call, sender=self._deployer, nonce=number, chain_id=chain_id, gas_limit=gas_limit, fees=fees
         )
-        await self._client.send(signed.raw)
-        receipt = await wait_for_receipt(self._client, signed.tx_hash, clock=self._clock)
+        receipt = await send_and_wait(self._client, signed, clock=self._clock)
         if not receipt.succeeded:
             raise ChainReverted(f"step {number + 1} of the deployment ({step.create or step.call}) failed")
         _log.info("deployment_step_done", step=number, what=step.create or step.call, gas=receipt.gas_used)

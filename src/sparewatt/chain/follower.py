@@ -44,6 +44,8 @@ class Follower:
             refuse_other_chain(index, identity)
         elif index is not None and not is_same_chain(index, identity):
             await self._store.leave_chain()
+        if index is not None and is_same_chain(index, identity):
+            await self._step_back(index, await self._client.head())
         same = index is not None and dict(index.contracts) == self._contracts.addresses
         if rebuild or not same:
             await self._start_anew(identity)
@@ -52,8 +54,7 @@ class Follower:
         """One batch, or one step back. True when there is more to do."""
         index = await self._read_index()
         head = await self._client.head()
-        if not await self._still_has(index.block_number, index.block_hash):
-            await self._roll_back(index, head)
+        if await self._step_back(index, head):
             return True
         if head.number <= index.block_number:
             return False
@@ -138,11 +139,20 @@ class Follower:
 
     # backwards
 
+    async def _step_back(self, index: IndexRow, head: Header) -> bool:
+        """To the newest common block, if the chain no longer has the last one. True when it had not."""
+        if await self._still_has(index.block_number, index.block_hash):
+            return False
+        await self._roll_back(index, head)
+        return True
+
     async def _roll_back(self, index: IndexRow, head: Header) -> None:
         to = await self._common_block(index)
         if to is None:
-            refuse_other_chain(index, await self._client.identity())
-            await self._start_anew(await self._client.identity())
+            identity = await self._client.identity()
+            refuse_other_chain(index, identity)
+            await self._store.reopen_all()
+            await self._start_anew(identity)
             return
         if await self._store.roll_back_index(index.version, to=to, head=head.number):
             self.rollbacks += 1

@@ -19,7 +19,8 @@ class Header:
     hash: bytes
     parent_hash: bytes
     unix_s: int
-    base_fee_wei: int
+    base_fee_wei: int | None
+    """None on a chain without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class Sender:
         self._chain_id = chain_id
         self._depth = depth
         self._checkpoint = checkpoint
+        self._told: set[int] = set()
 
     async def step(self) -> bool:
         """One round for every key. True while something is under way."""
@@ -108,7 +109,7 @@ class Sender:
         async def look(row: OutboxRow) -> tuple[OutboxRow, Facts]:
             receipt = await self._receipt(row)
             is_known = receipt is not None or await self._client.knows(row.signed[-1].tx_hash)
-            return row, Facts(nonce, head.number, head.base_fee_wei, receipt, is_known)
+            return row, Facts(nonce, head.number, head.base_fee_wei or 0, receipt, is_known)
 
         return await asyncio.gather(*(look(row) for row in rows))
 
@@ -155,18 +156,24 @@ class Sender:
             self._checkpoint("nonce taken")
             return self._signed(row, nonce=nonce, gas_limit=gas_limit, fees=fees)
 
-        signed = await self._store.sign(row, nonce_min=nonce_min, sign=sign)
+        signed = await self._store.sign(row, nonce_min=nonce_min, gas_limit=gas_limit, sign=sign)
         self._checkpoint("signed")
         if signed is not None:
             await self._send(row, signed)
 
     async def _send(self, row: OutboxRow, signed: SignedTransaction) -> None:
         if not await self._client.send(signed.raw):
-            _log.warning("transaction_not_taken", sender=row.sender, row=row.id)
+            self._tell_not_taken(row)
             return  # what it means is seen at the next look at the chain
         self._checkpoint("sent")
         await self._store.note_sent(row)
         self._checkpoint("noted as sent")
+
+    def _tell_not_taken(self, row: OutboxRow) -> None:
+        """Once per row, though it is tried again every round."""
+        if row.id not in self._told:
+            self._told = {row.id} if len(self._told) >= OUTBOX_OPEN_MAX else self._told | {row.id}
+            _log.warning("transaction_not_taken", sender=row.sender, row=row.id)
 
     async def _raise_fee(self, row: OutboxRow) -> None:
         if row.nonce is None:

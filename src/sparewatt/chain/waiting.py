@@ -5,12 +5,20 @@ from __future__ import annotations
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.model import Receipt
 from sparewatt.core.clock import Clock, sleep_until
-from sparewatt.core.errors import ChainUnavailable
+from sparewatt.core.errors import ChainRefused, ChainUnavailable
+from sparewatt.protocol.chain import SignedTransaction
 
 POLL_S = 0.02
 POLL_S_MAX = 1.0
 WAIT_S = 120.0
 """Ten blocks of a slow chain."""
+
+
+async def send_and_wait(client: ChainClient, signed: SignedTransaction, *, clock: Clock) -> Receipt:
+    """Raises ChainRefused when the node neither takes the transaction nor has it already."""
+    if not await client.send(signed.raw) and not await client.knows(signed.tx_hash):
+        raise ChainRefused("The chain's node does not take the transaction. Does its sender have gas?")
+    return await wait_for_receipt(client, signed.tx_hash, clock=clock)
 
 
 async def wait_for_receipt(

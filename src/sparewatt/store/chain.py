@@ -84,15 +84,11 @@ class ChainStore:
     async def begin_index(
         self, *, chain_id: int, genesis_hash: bytes, contracts: Mapping[str, str], start: BlockHash
     ) -> None:
-        """Forget what was indexed and start behind `start`. Readers keep their place: what they did stays done.
-
-        What is final in the outbox is looked for again, and sent again if the chain has lost it.
-        """
+        """Forget what was indexed and start behind `start`. Readers keep their place: what they did stays done."""
         number, hashed = start
         async with self._pool.transaction() as connection:
             await connection.execute(sql("remove_chain_events_above"), -1)
             await connection.execute(sql("remove_chain_blocks_above"), -1)
-            await connection.execute(sql("reopen_outbox_above"), -1)
             values = (chain_id, genesis_hash, json.dumps(dict(contracts)), number + 1, number, hashed)
             await connection.execute(sql("begin_chain_index"), *values)
 
@@ -113,6 +109,7 @@ class ChainStore:
             if await connection.fetchrow(sql("move_chain_index"), version, *to, head) is None:
                 return False
             await connection.execute(sql("insert_chain_blocks"), [n for n, _ in blocks], [h for _, h in blocks])
+            await connection.execute(sql("reopen_outbox_moved"), blocks[0][0], head)
             await connection.execute(sql("forget_chain_blocks"), to[0] - CHAIN_BLOCKS_KEPT)
             await connection.execute(sql("insert_chain_events"), *_columns(events))
         return True
@@ -127,6 +124,10 @@ class ChainStore:
             await connection.execute(sql("reopen_outbox_above"), to[0])
             await connection.execute(sql("rewind_chain_readers"), to[0])
         return True
+
+    async def reopen_all(self) -> None:
+        """The chain went back further than anybody remembers: every transaction is looked for again."""
+        await self._pool.do("reopen_outbox_above", -1)
 
     async def recent_blocks(self) -> list[BlockHash]:
         """Newest first."""
@@ -189,7 +190,7 @@ class ChainStore:
         return await self._with_signed(await self._pool.rows("outbox_under_way", sender, limit))
 
     async def sign(
-        self, row: OutboxRow, *, nonce_min: int, sign: Callable[[int], SignedTransaction]
+        self, row: OutboxRow, *, nonce_min: int, gas_limit: int, sign: Callable[[int], SignedTransaction]
     ) -> SignedTransaction | None:
         """Give the row the sender's next nonce and store what `sign` makes of it, both or neither.
 
@@ -197,7 +198,7 @@ class ChainStore:
         """
         async with self._pool.transaction() as connection:
             nonce = int(await connection.fetchval(sql("take_nonce"), row.sender, nonce_min))
-            if await connection.fetchrow(sql("outbox_note_signed"), row.id, nonce, row.nonce) is None:
+            if await connection.fetchrow(sql("outbox_note_signed"), row.id, nonce, row.nonce, gas_limit) is None:
                 return None
             signed = sign(nonce)
             await connection.execute(sql("use_nonce"), row.sender, nonce)

@@ -14,7 +14,7 @@ from sparewatt.chain.keys import Keys
 from sparewatt.chain.model import Call
 from sparewatt.chain.waiting import wait_for_receipt
 from sparewatt.core.clock import SystemClock
-from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
+from sparewatt.core.errors import ChainRefused, ChainReverted, ContractsMissing, StartupError
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deployment_of
@@ -130,6 +130,15 @@ async def test_a_damaged_record_is_said_to_be_one(setting: Setting, tmp_path: Pa
     (tmp_path / "chain" / RECORD_FILE).write_text("{")
     with pytest.raises(StartupError, match="Move it away"):
         await deployment_of(setting.client, tmp_path / "chain").ensure()
+
+
+async def test_a_sender_without_gas_is_told_at_once(setting: Setting, tmp_path: Path) -> None:
+    await setting.client.ask("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    await setting.client.ask("evm_mine")
+    plan = [*PLAN, Step(create="again")]
+    artifacts = {**ARTIFACTS, "again": ARTIFACTS["echo"]}
+    with pytest.raises(ChainRefused):
+        await deployment(setting.client, tmp_path / "chain", plan=plan, artifacts=artifacts).ensure()
 
 
 async def test_a_receipt_is_awaited_to_its_depth(setting: Setting) -> None:

@@ -7,29 +7,28 @@ import sys
 
 import pytest
 
-LOADED = "import sys, {module}; print(any(name.partition('.')[0] == 'web3' for name in sys.modules))"
-PRINT_LIMIT = "import sys, {module}; print(sys.getrecursionlimit())"
+PRINT = """
+import sys, {module}
+print(sys.getrecursionlimit(), any(name.partition('.')[0] == 'web3' for name in sys.modules))
+"""
 
 
-def limit_after(module: str) -> str:
-    return printed_by(PRINT_LIMIT.format(module=module))
+def limit_and_web3_after(module: str) -> list[str]:
+    code = PRINT.format(module=module)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.split()
 
 
-def printed_by(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-@pytest.mark.parametrize("module", ["sparewatt.chain.process", "sparewatt.gateway.process", "sparewatt.node.process"])
-def test_nothing_that_a_process_imports_raises_the_recursion_limit(module: str) -> None:
-    assert limit_after(module) == limit_after("sys")
-
-
-def test_only_the_chains_own_process_loads_web3() -> None:
-    others = [
-        "sparewatt.gateway.process",
-        "sparewatt.node.process",
-        "sparewatt.supervisor.network",
-        "sparewatt.cli.main",
-    ]
-    assert {printed_by(LOADED.format(module=module)).strip() for module in others} == {"False"}
-    assert printed_by(LOADED.format(module="sparewatt.chain.process")).strip() == "True"
+@pytest.mark.parametrize(
+    ("module", "loads_web3"),
+    [
+        ("sparewatt.chain.process", True),
+        ("sparewatt.gateway.process", False),
+        ("sparewatt.node.process", False),
+        ("sparewatt.supervisor.network", False),
+    ],
+)
+def test_no_process_raises_the_recursion_limit_and_only_the_chains_loads_web3(module: str, *, loads_web3: bool) -> None:
+    limit, web3 = limit_and_web3_after(module)
+    assert int(limit) == int(limit_and_web3_after("sys")[0])
+    assert web3 == str(loads_web3)

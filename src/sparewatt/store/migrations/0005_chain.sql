@@ -70,6 +70,7 @@ CREATE TABLE chain_outbox (
     CHECK ((nonce IS NULL) = (state IN ('decided', 'refused')))
 );
 CREATE INDEX chain_outbox_open ON chain_outbox (sender, id) WHERE state IN ('decided', 'signed', 'sent', 'mined');
+CREATE INDEX chain_outbox_by_block ON chain_outbox (block_number) WHERE block_number IS NOT NULL;
 
 -- Every signed form of a transaction: the first, and those with a higher fee. All have the same nonce, so one at most
 -- is ever mined. Each is stored before it is sent.

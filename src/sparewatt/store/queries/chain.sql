@@ -45,6 +45,13 @@ UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, 
     reason = NULL, changed_at = now()
 WHERE block_number > $1 AND state IN ('mined', 'final', 'reverted')
 
+-- name: reopen_outbox_moved
+-- Of blocks that were just read: what is not in the block where it was, or was in one beyond the head.
+UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, tx_hash = NULL, succeeded = NULL,
+    reason = NULL, changed_at = now()
+WHERE state IN ('mined', 'final', 'reverted') AND (block_number > $2 OR block_number >= $1
+    AND EXISTS (SELECT FROM chain_blocks WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash))
+
 -- name: forget_signed
 DELETE FROM chain_signed
 
@@ -115,7 +122,8 @@ ON CONFLICT (address) DO UPDATE SET next_nonce = greatest(chain_senders.next_non
 UPDATE chain_senders SET next_nonce = $2 + 1 WHERE address = $1
 
 -- name: outbox_note_signed
-UPDATE chain_outbox SET state = 'signed', nonce = $2, lost_block = NULL, reason = NULL, changed_at = now()
+-- The gas limit stays from here on: another form of the transaction differs by its fee alone.
+UPDATE chain_outbox SET state = 'signed', nonce = $2, gas_limit = $4, lost_block = NULL, reason = NULL, changed_at = now()
 WHERE id = $1 AND nonce IS NOT DISTINCT FROM $3 AND state IN ('decided', 'signed', 'sent') RETURNING id
 
 -- name: insert_signed
