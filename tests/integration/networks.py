@@ -38,7 +38,7 @@ STOP_S = 60.0
 GONE_S = 20.0
 """How long what belonged to an ended network may take to be gone."""
 
-_STEERING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL")
+_STEERING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL", "CHAIN_URL")
 """How the names of variables begin that would make a network another one."""
 
 
@@ -81,17 +81,20 @@ def start_network(
     folder: Path,
     *flags: str,
     port: int | None = None,
+    chain: bool = False,
     env: Mapping[str, str] | None = None,
     ready_s: float = READY_S,
 ) -> Iterator[Network]:
     """Run `sparewatt up FLAGS` with all it writes under `folder`; a second start on one `folder` finds the same data.
 
+    Only with `chain` does it have one: most tests are not about it, and it costs a second of two cores.
     A test may end the process itself, with whatever signal; what it left running is looked for all the same.
     Call it from the main thread: the network ends when the thread that started it does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data, output = folder / "data", folder / "up.txt"
     argv = [sys.executable, "-m", "sparewatt", "up", f"--port={port or free_port()}", f"--data={data}", *flags]
+    argv += [] if chain else ["--no-chain"]
     process = start_process(argv, output=output, env=_environment(folder, env or {}))
     below: set[Identity] = set()
     try:
@@ -108,7 +111,10 @@ def start_network(
 def _environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Ours without what would steer the network, and with a home of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
-    return {**kept, "HOME": str(folder), "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), **given}
+    # What was fetched once is not fetched again.
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    homes = {"HOME": str(folder), "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    return {**kept, **homes, "XDG_CACHE_HOME": cache, **given}
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], data: Path, *, ready_s: float) -> dict[str, Any]:

@@ -88,6 +88,8 @@ MATRIX = {
     "POST /v1/treasury/fund": operators(body={"usd": "1"}),
     "GET /v1/ledger/audit": operators(),
     "POST /v1/ledger/rebuild": operators(body={}),
+    "GET /v1/chain": known(),
+    "POST /v1/chain/rpc": known((503,), body={"method": "eth_chainId"}),
     "GET /": everybody(),
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),

@@ -23,7 +23,20 @@ HIDDEN_COLUMNS = {("accounts", "chain_key")} | {
 }
 """Hashed or sealed: 32 bytes of SHA-256, or AES-GCM."""
 
-OPEN_COLUMNS = {("network_secret", "fingerprint"), ("receipts", "signature")}
+OPEN_COLUMNS = {
+    ("network_secret", "fingerprint"),
+    ("receipts", "signature"),
+    ("chain_index", "genesis_hash"),
+    ("chain_index", "block_hash"),
+    ("chain_blocks", "hash"),
+    ("chain_events", "block_hash"),
+    ("chain_events", "tx_hash"),
+    ("chain_outbox", "data"),
+    ("chain_outbox", "block_hash"),
+    ("chain_outbox", "tx_hash"),
+    ("chain_signed", "tx_hash"),
+    ("chain_signed", "raw"),
+}
 """Bytes that anybody may see: they prove something and give nothing away."""
 
 

@@ -194,6 +194,16 @@ def _remembered_networks(environ: Mapping[str, str]) -> Iterator[Network]:
             yield Network(_checked_url(base_url, insecure=True), _checked_key(api_key))
 
 
+def last_ready(environ: Mapping[str, str] | None = None) -> tuple[Path, Mapping[str, object]] | None:
+    """The file of the network last started here that is still there, and what it says."""
+    environ = os.environ if environ is None else environ
+    for ready_file in _ready_files(pointer_file(environ)):
+        ready = _read_object(ready_file)
+        if ready is not None:
+            return ready_file, ready
+    return None
+
+
 def _read_object(path: Path) -> dict[str, object] | None:
     try:
         value = json.loads(path.read_bytes())

@@ -27,6 +27,7 @@ def gateway() -> None:
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
 @click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
+@click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the network's chain.  [env: CHAIN_URL]")
 @click.option("--heartbeat-s", type=float, help="Seconds between a node's reports.")
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
@@ -58,6 +59,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
 
     die_with_parent()
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
     if not flags["database_url"] and "SPAREWATT_GATEWAY_DATABASE_URL" not in os.environ and config is None:
         raise StartupError("A gateway needs Postgres: set DATABASE_URL. 'sparewatt up' brings its own.")
     flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None

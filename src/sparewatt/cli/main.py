@@ -52,6 +52,7 @@ SECTIONS = {
         "accounts": Lazy("sparewatt.cli.accounts:accounts", "See and manage everybody's accounts."),
         "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
         "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),
+        "chain": Lazy("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
     },
     "Study a network": {
         "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 @click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")
 @click.option("--engine", type=click.Choice(["llama", "deterministic"]), help="A real model, or the test engine.")
 @click.option("--database-url", help="Use this Postgres instead of the embedded one.  [env: DATABASE_URL]")
+@click.option("--chain-url", help="Use this chain instead of a local one.  [env: CHAIN_URL]")
+@click.option("--no-chain", is_flag=True, default=None, help="Run without a chain: no leases, no payouts.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [up]).")
 @json_option
 def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
@@ -43,6 +45,7 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
 
     die_with_parent(signal.SIGTERM)  # of `make up`, which says so; a shell does not
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
 
     def on_ready(ready: Ready, ready_file: Path) -> None:

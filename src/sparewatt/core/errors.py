@@ -39,6 +39,13 @@ SparewattError                      code                     status  retry
 ├── StoreUnavailable                store_unavailable          503    yes
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
+├── ChainError                      (between us and the chain)
+│   ├── ChainReverted               chain_reverted             422    no     (a contract said no; `reason` says why)
+│   ├── ChainRateLimited            chain_rate_limited         429    yes    (the gateway's proxy to the chain)
+│   ├── ChainRefused                chain_refused              502    no     (the chain's own node will not do this)
+│   ├── ChainUnavailable            chain_unavailable          503    yes
+│   ├── ContractsMissing            contracts_missing          503    no     (nothing is deployed, or other code is)
+│   └── WrongChain                  wrong_chain                503    no     (not the chain that this database follows)
 ├── LinkError                       (between node and gateway; never shown to a client as it is)
 │   ├── ProtocolViolation           protocol_violation
 │   ├── JoinRefused                 join_refused
@@ -284,6 +291,51 @@ class FirstTokenTimeout(SparewattError):
     code = "first_token_timeout"
     status = 504
     retryable = True
+
+
+class ChainError(SparewattError):
+    code = "chain_error"
+
+
+class ChainReverted(ChainError):
+    """A contract undid the transaction. `reason` is the contract's own word for it, `data` what it returned."""
+
+    code = "chain_reverted"
+    status = 422
+    kind = "invalid_request_error"
+
+    def __init__(self, reason: str, *, data: bytes = b"") -> None:
+        super().__init__(f"The contract refused this: {reason}.")
+        self.reason = reason
+        self.data = data
+
+
+class ChainRateLimited(ChainError):
+    code = "chain_rate_limited"
+    status = 429
+    kind = "rate_limit_error"
+    retryable = True
+
+
+class ChainRefused(ChainError):
+    code = "chain_refused"
+    status = 502
+
+
+class ChainUnavailable(ChainError):
+    code = "chain_unavailable"
+    status = 503
+    retryable = True
+
+
+class ContractsMissing(ChainError):
+    code = "contracts_missing"
+    status = 503
+
+
+class WrongChain(ChainError):
+    code = "wrong_chain"
+    status = 503
 
 
 class LinkError(SparewattError):

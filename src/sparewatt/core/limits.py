@@ -247,3 +247,57 @@ PAYOUT_LEAVES_MAX = 1 << 20
 
 REFERENCE_CHARS_MAX = 100
 """Names that clients give to grants and deposits, so that asking twice does it once."""
+
+CHAIN_CALL_S = 10.0
+"""One question to a chain's node; a healthy one answers within a second."""
+
+CHAIN_BLOCKS_AT_ONCE = 500
+"""Blocks whose events are fetched in one go; public nodes refuse ranges of some thousands."""
+
+CHAIN_EVENTS_AT_ONCE = 20_000
+"""Events that one go may bring, about 20 MB; a range with more is halved."""
+
+CHAIN_BLOCKS_KEPT = 256
+"""Hashes of the last blocks, to find where a chain went another way; one that goes back further is read anew."""
+
+CHAIN_WINDOW_BLOCKS = 64
+"""Blocks behind the head whose hashes are noted one by one; no chain in use goes back further by itself."""
+
+CHAIN_DEPTH_MAX = 1_000
+"""Blocks one may want on top of a transaction; more is hours on any chain."""
+
+OUTBOX_SIGNED_AT_ONCE = 16
+"""Transactions that get a nonce in one round; each is a few questions to the chain."""
+
+OUTBOX_OPEN_MAX = 64
+"""Transactions of one key under way at once: nodes keep about as many of a sender in their pool."""
+
+OUTBOX_TRIES_MAX = 5
+"""How often a transaction that the contract would refuse is tried before that counts as its answer."""
+
+OUTBOX_CALL_BYTES_MAX = 128 * KIB
+"""What nodes take as one transaction."""
+
+OUTBOX_VERSIONS_MAX = 20
+"""Times that a transaction's fee is raised: by an eighth each, that is more than tenfold."""
+
+DELIVERED_AT_ONCE = 100
+"""Final events handed over in one go."""
+
+CHAIN_RPC_BODY_BYTES_MAX = 512 * KIB
+"""What the gateway passes on to the chain: one raw transaction is at most 256 kB of hex digits."""
+
+CHAIN_RPC_BATCH_MAX = 50
+"""Calls in one body; clients batch reads by the dozen."""
+
+CHAIN_RPC_REPLY_BYTES_MAX = 16 * MIB
+"""What the chain may answer through the gateway; a thousand events are about 1 MB."""
+
+CHAIN_RPC_PER_S = 20.0
+"""Calls a second that one key may make through the gateway, for as long as it likes: a follower needs two."""
+
+CHAIN_RPC_BURST = 200
+"""Calls that one key may make at once after a pause: a node that catches up."""
+
+CHAIN_STATE_BYTES_MAX = 512 * MIB
+"""A local chain's whole state: about 150,000 transactions. It is for trying things out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from sparewatt.gateway import chain
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
@@ -17,6 +18,7 @@ from sparewatt.protocol.link import LINK_PATH
 def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[SERVICES] = services
+    app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
@@ -64,6 +66,8 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/treasury/fund", credit.fund_treasury),
             web.get("/v1/ledger/audit", books.audit),
             web.post("/v1/ledger/rebuild", books.rebuild),
+            web.get("/v1/chain", chain.show_chain),
+            web.post("/v1/chain/rpc", chain.pass_on),
             web.get("/", status.show_status),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),

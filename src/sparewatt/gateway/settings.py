@@ -22,6 +22,8 @@ class GatewaySettings:
     port: Annotated[int, Meta(ge=0, le=65535)] = 8484
     public_url: str | None = None
     """The address that nodes and clients use, if it is not http://host:port."""
+    chain_url: str | None = None
+    """The JSON-RPC endpoint of the network's chain, passed on to nodes and validators in part."""
     heartbeat_s: Seconds = 5.0
     suspect_after_missed: Annotated[int, Meta(ge=1, le=100)] = 2
     offline_after_missed: Annotated[int, Meta(ge=1, le=100)] = 3

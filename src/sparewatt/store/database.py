@@ -14,6 +14,7 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED_DAYS, NODES_MAX
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.books import Books
+from sparewatt.store.chain import ChainStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
@@ -95,6 +96,10 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close()
+
+    @property
+    def chain(self) -> ChainStore:
+        return ChainStore(self._pool)
 
     # keys
 

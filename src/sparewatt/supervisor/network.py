@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,6 +36,7 @@ from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.people import NewAccount
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
+from sparewatt.supervisor.local_chain import ChainReady, chain_beside, plan_chain
 from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
 from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.signals import stop_event
@@ -62,6 +63,10 @@ class UpSettings:
     nodes: Annotated[int, Meta(ge=0, le=32)] = 3
     engine: Literal["llama", "deterministic"] = "llama"
     database_url: str | None = None
+    chain_url: str | None = None
+    no_chain: bool = False
+    chain_setup: str | None = None
+    """A command that installs the chain's packages, run beside everything else; it must be harmless to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,9 @@ class Ready:
     join_token: str
     pid: int
     model: str
+    chain_url: str | None = None
+    """None until the chain is up, and where there is none."""
+    contracts: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -102,11 +110,12 @@ async def run_network(
         ready_file = data.path / READY_FILE
         ready_file.unlink(missing_ok=True)
         make_private_dir(data.path / "logs")
-        async with _network(data.path, settings, clock=clock, rng=rng, tell=tell) as starting:
+        async with _network(data.path, settings, clock=clock, rng=rng, tell=tell) as (starting, chain):
             ready = await _unless_stopped(starting, stop)
             if ready is not None:
-                write_private(ready_file, json.dumps(ready.as_json(), indent=2).encode())
+                _write_ready(ready, ready_file)
                 on_ready(ready, ready_file)
+                await _add_chain(ready, ready_file, chain, stop)
                 await stop.wait()
             ready_file.unlink(missing_ok=True)
             tell("Stopping …")
@@ -124,26 +133,56 @@ async def _unless_stopped(starting: Coroutine[None, None, Ready], stop: asyncio.
     return None
 
 
+def _write_ready(ready: Ready, ready_file: Path) -> None:
+    write_private(ready_file, json.dumps(ready.as_json(), indent=2).encode())
+
+
+async def _add_chain(
+    ready: Ready, ready_file: Path, chain: asyncio.Task[ChainReady | None], stop: asyncio.Event
+) -> None:
+    """Write down where the chain is once it is up, or never."""
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([chain, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    found = chain.result() if chain.done() and not chain.cancelled() else None
+    if found is not None:
+        _write_ready(replace(ready, chain_url=found.chain_url, contracts=found.contracts), ready_file)
+
+
 @asynccontextmanager
 async def _network(
     data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell
-) -> AsyncIterator[Coroutine[None, None, Ready]]:
-    """Holds everything that runs; gives the start itself as something to wait for, or to break off."""
+) -> AsyncIterator[tuple[Coroutine[None, None, Ready], asyncio.Task[ChainReady | None]]]:
+    """Holds everything that runs; gives the start itself as something to wait for, or to break off.
+
+    The chain starts beside it: the first token does not wait for that.
+    """
+    plan = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain)
     async with (
         _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
         Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
+        chain_beside(plan, data, dsn, children, setup=settings.chain_setup, clock=clock, rng=rng, tell=tell) as chain,
     ):
-        yield _start(data, settings, dsn, children, clock=clock, rng=rng, tell=tell)
+        chain_url = plan.url if plan else None
+        yield _start(data, settings, dsn, children, chain_url=chain_url, clock=clock, rng=rng, tell=tell), chain
 
 
 async def _start(
-    data: Path, settings: UpSettings, dsn: str, children: Supervisor, *, clock: Clock, rng: Rng, tell: Tell
+    data: Path,
+    settings: UpSettings,
+    dsn: str,
+    children: Supervisor,
+    *,
+    chain_url: str | None,
+    clock: Clock,
+    rng: Rng,
+    tell: Tell,
 ) -> Ready:
     nodes = local_nodes(data, settings.nodes)
     bootstrap = await prepare(dsn, data, nodes, clock=clock, rng=rng)
     tell("Starting the gateway …")
     root_url = f"http://127.0.0.1:{settings.port}"
-    await children.start(_gateway_child(data, settings, dsn, root_url))
+    await children.start(_gateway_child(data, settings, dsn, root_url, chain_url=chain_url))
     tell(f"Starting {len(nodes)} nodes …")
     for node in nodes:
         await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
@@ -273,7 +312,7 @@ async def _is_registered(database: Database, node: LocalNode) -> bool:
 # processes
 
 
-def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) -> Child:
+def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *, chain_url: str | None) -> Child:
     port_file = data / "gateway.port"
     port_file.unlink(missing_ok=True)
     return Child(
@@ -285,7 +324,7 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str) ->
             f"--data={data / 'gateway'}",
             "--development",
         ),
-        env={"DATABASE_URL": dsn},
+        env={"DATABASE_URL": dsn, "CHAIN_URL": chain_url or ""},
         log_path=data / "logs" / "gateway.log",
         is_ready=lambda: _is_ready(root_url, port_file),
         drain_s=STOP_S,

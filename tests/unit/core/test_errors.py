@@ -15,7 +15,7 @@ _LEAF = re.compile(
 )
 DRAWN = {found["name"]: found for found in _LEAF.finditer(errors.__doc__ or "")}
 CLASSES = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SparewattError)}
-BRANCHES = {"SparewattError", "NoMatch", "LinkError", "StartupError"}
+BRANCHES = {"SparewattError", "ChainError", "NoMatch", "LinkError", "StartupError"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CLASSES) - BRANCHES))

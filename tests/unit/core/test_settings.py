@@ -120,5 +120,5 @@ def test_settings_cannot_be_changed_afterwards() -> None:
 def test_a_mistyped_table_in_the_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("[gatway]\nport = 3\n")
-    with pytest.raises(StartupError, match=r"gatway.*Known: gateway, node, up"):
+    with pytest.raises(StartupError, match=r"gatway.*Known: chain, gateway, node, up"):
         load(file=path)

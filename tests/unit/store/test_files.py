@@ -58,7 +58,8 @@ def test_placeholders_are_numbered_without_gaps() -> None:
 
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:
-    assert [m.version for m in shipped_migrations()] == list(range(1, len(shipped_migrations()) + 1))
+    numbers = [m.version for m in shipped_migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_migration_file_is_named_by_number_and_words() -> None:

@@ -1,0 +1,133 @@
+"""Contracts as their ABI describes them: calls become bytes, logs become named events. Pure; nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from sparewatt.chain.evm import DecodingError, EncodingError, abi_decode, abi_encode
+from sparewatt.chain.model import Call, Log, bytes_of, hex_of
+from sparewatt.protocol.chain import ChainEvent
+from sparewatt.protocol.signing import keccak256
+
+
+class Param(msgspec.Struct, frozen=True):
+    type: str
+    name: str = ""
+    components: tuple[Param, ...] = ()
+    indexed: bool = False
+
+    def canonical(self) -> str:
+        """A tuple's type is spelt out, its array brackets kept: `(address,uint256)[]`."""
+        if not self.type.startswith("tuple"):
+            return self.type
+        return f"({','.join(each.canonical() for each in self.components)}){self.type.removeprefix('tuple')}"
+
+    @property
+    def is_dynamic_topic(self) -> bool:
+        """An indexed value of such a type is in the log as its hash only."""
+        return self.type in {"string", "bytes"} or self.type.endswith("]") or self.type.startswith("tuple")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A function, an event or the constructor."""
+
+    type: str
+    name: str = ""
+    inputs: tuple[Param, ...] = ()
+    outputs: tuple[Param, ...] = ()
+
+    def signature(self) -> bytes:
+        return keccak256(f"{self.name}({','.join(each.canonical() for each in self.inputs)})".encode())
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """What the compiler made of one contract, as it is committed."""
+
+    abi: tuple[Entry, ...]
+    bytecode: str = "0x"
+
+    def creation(self, args: Sequence[object]) -> bytes:
+        """The data of the transaction that makes the contract."""
+        made = [entry for entry in self.abi if entry.type == "constructor"]
+        return bytes_of(self.bytecode) + _encode(made[0].inputs if made else (), args, of="constructor")
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A deployed contract."""
+
+    name: str
+    address: str
+    abi: tuple[Entry, ...]
+    _events: dict[bytes, Entry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        events = {entry.signature(): entry for entry in self.abi if entry.type == "event"}
+        object.__setattr__(self, "_events", events)
+
+    def call(self, function: str, *args: object, gas_limit: int | None = None) -> Call:
+        """Raises ValueError where the arguments do not fit: a mistake of ours, not of a user."""
+        entry = self._function(function, len(args))
+        return Call(self.address, entry.signature()[:4] + _encode(entry.inputs, args, of=function), gas_limit)
+
+    def answer(self, function: str, data: bytes, *, n_args: int = 0) -> Any:
+        """What a call returned: one value, or a tuple of them."""
+        outputs = self._function(function, n_args).outputs
+        values = abi_decode([each.canonical() for each in outputs], data)
+        return values[0] if len(values) == 1 else values
+
+    def read(self, log: Log, *, ordinal: int) -> ChainEvent | None:
+        """The event behind a log, or None if this contract's ABI knows none like it."""
+        entry = self._events.get(log.topics[0]) if log.topics else None
+        if entry is None:
+            return None
+        try:
+            args = _event_args(entry, log)
+        except DecodingError:
+            return None
+        place = (log.block_number, log.log_index, log.block_hash, log.tx_hash, ordinal)
+        return ChainEvent(*place, contract=self.name, event=entry.name, args=args)
+
+    def _function(self, name: str, n_args: int) -> Entry:
+        for entry in self.abi:
+            if entry.type == "function" and entry.name == name and len(entry.inputs) == n_args:
+                return entry
+        raise ValueError(f"{self.name} has no function {name} with {n_args} arguments")
+
+
+def _encode(params: Sequence[Param], args: Sequence[object], *, of: str) -> bytes:
+    try:
+        return bytes(abi_encode([each.canonical() for each in params], args))
+    except (EncodingError, TypeError, ValueError) as error:
+        raise ValueError(f"the arguments of {of} do not fit: {error}") from None
+
+
+def _event_args(entry: Entry, log: Log) -> dict[str, Any]:
+    plain = [each for each in entry.inputs if not each.indexed]
+    values = iter(abi_decode([each.canonical() for each in plain], log.data))
+    topics = iter(log.topics[1:])
+    return {
+        each.name: _topic(each, next(topics, b"")) if each.indexed else as_json(next(values)) for each in entry.inputs
+    }
+
+
+def _topic(param: Param, topic: bytes) -> Any:
+    if param.is_dynamic_topic:
+        return hex_of(topic)
+    (value,) = abi_decode([param.canonical()], topic)
+    return as_json(value)
+
+
+def as_json(value: Any) -> Any:
+    """Bytes in hex, tuples as lists; integers stay whole, whatever their size."""
+    match value:
+        case bytes():
+            return hex_of(value)
+        case tuple() | list():
+            return [as_json(each) for each in value]
+        case _:
+            return value

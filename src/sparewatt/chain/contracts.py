@@ -1,0 +1,115 @@
+"""Our contracts: what the compiler made of them, where they are, and the record of that in a data directory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from sparewatt.chain.abi import Artifact, Contract
+from sparewatt.chain.model import Log
+from sparewatt.core.errors import ContractsMissing, StartupError
+from sparewatt.protocol.chain import ChainEvent
+
+RECORD_FILE = "contracts.json"
+PLAN_FILE = "plan.json"
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One transaction of the deployment: make a contract, or introduce two to each other.
+
+    An argument `$name` stands for the address of that contract, of `$deployer` or of `$operator`. Times are in seconds,
+    amounts in the token's smallest unit, fees in hundredths of a percent.
+    """
+
+    create: str = ""
+    call: str = ""
+    """`contract.function`."""
+    args: tuple[str | int | bool | list[str], ...] = ()
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A contract on the chain. `code_hash` tells whether what stands there is still it, `made_of` which release's."""
+
+    address: str
+    code_hash: str
+    made_of: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What was deployed where. Kept as JSON beside the chain's data."""
+
+    chain_id: int
+    genesis_hash: str
+    start_block: int
+    contracts: dict[str, Placed]
+
+
+class Contracts:
+    """All our contracts on one chain, by name and by address."""
+
+    def __init__(self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str]) -> None:
+        self._by_name = {
+            name: Contract(name, addresses[name].lower(), artifacts[name].abi)
+            for name in artifacts
+            if name in addresses
+        }
+        self._by_address = {contract.address: contract for contract in self._by_name.values()}
+
+    def __getitem__(self, name: str) -> Contract:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise ContractsMissing(
+                f"The contract {name!r} is not deployed on this chain. 'sparewatt chain deploy' does it."
+            ) from None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return {name: contract.address for name, contract in sorted(self._by_name.items())}
+
+    def read(self, logs: Sequence[Log]) -> list[ChainEvent]:
+        """The events behind the logs of whole blocks, in the chain's order; what no ABI knows is left out."""
+        seen: Counter[bytes] = Counter()
+        events = []
+        for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
+            contract = self._by_address.get(log.address)
+            event = contract.read(log, ordinal=seen[log.tx_hash]) if contract else None
+            seen[log.tx_hash] += 1
+            if event is not None:
+                events.append(event)
+        return events
+
+
+def shipped_artifacts() -> dict[str, Artifact]:
+    """What is compiled into this release."""
+    folder = resources.files(__package__).joinpath("artifacts")
+    files = [file for file in folder.iterdir() if file.name.endswith(".json")] if folder.is_dir() else []
+    return {file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact) for file in files}
+
+
+def shipped_plan() -> list[Step]:
+    """The steps of the deployment in order, with times and stakes for trying things out; none without contracts."""
+    text = resources.files(__package__).joinpath(PLAN_FILE).read_bytes()
+    return msgspec.json.decode(text, type=list[Step]) if shipped_artifacts() else []
+
+
+def read_plan(path: Path) -> list[Step]:
+    """An operator's own plan. Raises StartupError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Step])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StartupError(f"{path} is no plan of a deployment: {error}.") from None
+
+
+def read_record(folder: Path) -> Record | None:
+    path = folder / RECORD_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise StartupError(f"Cannot read {path}: {error}. Move it away and run 'sparewatt chain deploy'.") from None

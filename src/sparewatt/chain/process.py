@@ -1,0 +1,121 @@
+"""The chain's process: deploys if asked, then follows, sends and delivers until it is stopped.
+
+It is the only one that holds the operator's key and the only one that loads web3. A chain or a database that is away is
+waited for; nothing is lost meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from sparewatt.chain.client import ChainClient
+from sparewatt.chain.contracts import Contracts, Record, read_record, shipped_artifacts, shipped_plan
+from sparewatt.chain.delivery import Delivery
+from sparewatt.chain.deploy import Deployment
+from sparewatt.chain.follower import Follower
+from sparewatt.chain.keys import DEPLOYER_KEY, OPERATOR_KEY, Keys, load_or_make_key
+from sparewatt.chain.outbox import Sender
+from sparewatt.chain.settings import ChainSettings, check_chain_url
+from sparewatt.core.clock import Clock, SystemClock
+from sparewatt.core.errors import ChainRefused, ChainUnavailable, ContractsMissing, StoreUnavailable
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.store.database import Database
+from sparewatt.supervisor.data_dir import make_private_dir, write_private
+from sparewatt.supervisor.signals import stop_event
+
+_log = Log("sparewatt.chain")
+BLOCK_S = 1.0
+RETRY_S = 1.0
+
+
+async def run_chain(settings: ChainSettings) -> None:
+    """Work until SIGTERM or SIGINT. Raises StartupError, WrongChain or ContractsMissing for what a person must mend."""
+    stop = stop_event()
+    clock, rng = SystemClock(), SystemRng()
+    make_private_dir(settings.data)
+    async with AsyncExitStack() as stack:
+        client = ChainClient(check_chain_url(settings.chain_url))
+        stack.push_async_callback(client.close)
+        database = await Database.connect(settings.database_url)
+        stack.push_async_callback(database.close)
+        worker = Worker(settings, client, database, clock=clock, rng=rng)
+        while not stop.is_set():
+            await worker.work(stop)
+            await _pause(stop, RETRY_S)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+
+
+class Worker:
+    """All that is done about one chain, in rounds."""
+
+    def __init__(
+        self, settings: ChainSettings, client: ChainClient, database: Database, *, clock: Clock, rng: Rng
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._database = database
+        self._clock = clock
+        self._operator = load_or_make_key(settings.data / OPERATOR_KEY, rng=rng)
+        self._deployment = self._plan(rng) if settings.deploy else None
+        self._next_block_s = clock.now_s()
+        self.deliveries: Sequence[Delivery] = ()
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Rounds until asked to stop, or until the chain or the database is away."""
+        try:
+            follower, sender = await self._begin()
+            while not stop.is_set():
+                seen = follower.rollbacks
+                more = await self._round(follower, sender)
+                if follower.rollbacks != seen:
+                    return  # it may have lost even our contracts: begin again
+                await _pause(stop, 0 if more else self._settings.poll_s)
+        except (ChainUnavailable, ChainRefused, StoreUnavailable) as error:
+            _log.warning("chain_work_postponed", why=error.code)
+
+    async def _begin(self) -> tuple[Follower, Sender]:
+        record = await self._deployment.ensure() if self._deployment else self._recorded()
+        contracts = Contracts(shipped_artifacts(), {name: at.address for name, at in record.contracts.items()})
+        store = self._database.chain
+        follower = Follower(self._client, store, contracts, start_block=record.start_block)
+        await follower.begin()
+        if self._settings.ready_file is not None:
+            await asyncio.to_thread(write_private, self._settings.ready_file, b"ready\n")
+        keys, depth = Keys([self._operator]), self._settings.depth
+        return follower, Sender(self._client, store, keys, chain_id=record.chain_id, depth=depth)
+
+    async def _round(self, follower: Follower, sender: Sender) -> bool:
+        more = await follower.step()
+        busy = await sender.step()
+        for delivery in self.deliveries:
+            more |= await delivery.step()
+        if self._settings.mine and busy and self._clock.now_s() >= self._next_block_s:
+            await self._client.ask("evm_mine")
+            self._next_block_s = self._clock.now_s() + BLOCK_S
+        return more
+
+    def _recorded(self) -> Record:
+        record = read_record(self._settings.data)
+        if record is None:
+            raise ContractsMissing("Nothing is deployed on this chain yet. 'sparewatt chain deploy' does it.")
+        return record
+
+    def _plan(self, rng: Rng) -> Deployment:
+        return Deployment(
+            self._client,
+            self._settings.data,
+            plan=shipped_plan(),
+            artifacts=shipped_artifacts(),
+            deployer=load_or_make_key(self._settings.data / DEPLOYER_KEY, rng=rng),
+            operator=self._operator.address,
+            clock=self._clock,
+        )

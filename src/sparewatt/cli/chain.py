@@ -1,0 +1,246 @@
+"""`sparewatt chain`: the network's chain, its contracts and its index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from sparewatt.cli import output
+from sparewatt.cli.client import Client
+from sparewatt.cli.context import json_option, last_ready, network_options
+from sparewatt.cli.groups import DefaultGroup
+
+if TYPE_CHECKING:
+    from sparewatt.chain.client import ChainClient
+
+T = TypeVar("T")
+
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    callback=lambda _ctx, _param, given: given or _default_data(),
+    help="Holds the keys and the record of what is deployed.  [default: chain/ in the network's data directory]",
+)
+url_option = click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the chain.  [env: CHAIN_URL]")
+database_option = click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
+
+
+class Chain(msgspec.Struct):
+    """As the network shows it."""
+
+    rpc: str | None = None
+    chain_id: int | None = None
+    contracts: dict[str, str] = {}
+    indexed_block: int | None = None
+    head_block: int | None = None
+    events: int = 0
+    outbox: dict[str, int] = {}
+    note: str | None = None
+
+
+@click.group(cls=DefaultGroup, default="status")
+def chain() -> None:
+    """Show the network's chain, put contracts on it, fund an address, rebuild its index.
+
+    \b
+    Example:
+      sparewatt chain status
+    """
+
+
+@chain.command("status")
+@json_option
+@network_options
+def status(client: Client, *, as_json: bool) -> None:
+    """Show the chain, the contracts, and how far index and outbox are.
+
+    \b
+    Example:
+      sparewatt chain status
+    """
+    reply = client.get("/chain")
+    if as_json:
+        output.print_json(reply.json())
+        return
+    found = reply.parse(Chain)
+    if found.note:
+        output.note(found.note)
+    _print_status(found)
+
+
+def _print_status(found: Chain) -> None:
+    behind = "" if found.head_block is None else f" of {output.format_count(found.head_block)}"
+    facts: list[tuple[str, output.Cell | str]] = [
+        ("Chain id", output.UNKNOWN if found.chain_id is None else str(found.chain_id)),
+        ("Indexed block", output.format_count(found.indexed_block) + behind),
+        ("Events", output.format_count(found.events)),
+        ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(found.outbox.items())) or "empty"),
+        *((f"Contract {name}", address) for name, address in sorted(found.contracts.items())),
+    ]
+    output.print_facts(facts)
+
+
+@chain.command("deploy")
+@click.option("--plan", type=click.Path(path_type=Path), help="Own steps and values instead of those for trying out.")
+@url_option
+@data_option
+@json_option
+def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
+    """Put the contracts on a chain, once; a second time it looks whether they are still there.
+
+    The key in DATA/deployer.key pays for it and must do nothing else; it is made when it is not there.
+
+    \b
+    Example:
+      CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain
+    """
+    from sparewatt.chain.commands import deploy as do
+
+    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan))
+    addresses = {name: placed.address for name, placed in record.contracts.items()}
+    if as_json:
+        output.print_json({"chain_id": record.chain_id, "start_block": record.start_block, "contracts": addresses})
+    elif addresses:
+        output.print_facts(sorted(addresses.items()))
+    else:
+        output.note("This release has no contracts to deploy.")
+
+
+@chain.command("fund")
+@click.argument("address")
+@click.option("--amount", default="100", show_default=True, help="In dollars of the test token.")
+@url_option
+@data_option
+@json_option
+def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_json: bool) -> None:
+    """Give an address test money on a development chain.
+
+    \b
+    Example:
+      sparewatt chain fund 0x4b31f0… --amount 25
+    """
+    from sparewatt.chain.commands import fund as do
+
+    tx_hash, units = _with_chain(chain_url, lambda client: do(client, data, address=address, amount_usd=amount))
+    if as_json:
+        output.print_json({"address": address, "amount_units": units, "tx_hash": tx_hash})
+    else:
+        output.print_lines([f"Gave {output.format_usd(amount)} of test money to {address} ({tx_hash})."])
+
+
+@chain.command("sync")
+@click.option("--rebuild", is_flag=True, help="Drop the index and read it anew from the chain.")
+@click.option("--another-chain", is_flag=True, help="With --rebuild: this chain replaces the one followed so far.")
+@url_option
+@database_option
+@data_option
+@json_option
+def sync(
+    *,
+    rebuild: bool,
+    another_chain: bool,
+    chain_url: str | None,
+    database_url: str | None,
+    data: Path,
+    as_json: bool,
+) -> None:
+    """Bring the index in Postgres up to the chain's head. Safe beside a running network.
+
+    \b
+    Example:
+      sparewatt chain sync --rebuild
+    """
+    from sparewatt.chain.commands import sync as do
+
+    dsn = database_url or os.environ.get("DATABASE_URL") or _embedded_dsn(data)
+    block, events = _with_chain(
+        chain_url, lambda client: do(client, data, dsn, rebuild=rebuild, another_chain=another_chain)
+    )
+    if as_json:
+        output.print_json({"indexed_block": block, "events": events})
+    else:
+        output.print_lines([f"The index is at block {block:,} with {events:,} events."])
+
+
+@chain.command("run")
+@url_option
+@database_option
+@data_option
+@click.option("--depth", type=int, help="Blocks after which a transaction is final.  [default: 6]")
+@click.option("--poll-s", type=float, help="Seconds between two looks at the chain.")
+@click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
+@click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
+@click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
+@click.option("--yield-to-others", is_flag=True, help="Run with low priority, so that answers go first.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
+def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
+    """Follow the chain and send what the network decided, until stopped.
+
+    \b
+    Example:
+      CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain
+    """
+    import asyncio
+
+    from sparewatt.core.log import log_to_stderr
+    from sparewatt.core.settings import load_settings
+    from sparewatt.supervisor.lifeline import die_with_parent
+
+    die_with_parent()
+    if yield_to_others:
+        os.nice(15)  # before the imports, which are most of its work
+    from sparewatt.chain.process import run_chain
+    from sparewatt.chain.settings import ChainSettings
+
+    flags["chain_url"] = _chain_url(flags["chain_url"])
+    flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    settings = load_settings(ChainSettings, section="chain", flags=flags, env=os.environ, file=config)
+    log_to_stderr(settings.log_level)
+    asyncio.run(run_chain(settings))
+
+
+def _with_chain(chain_url: str | None, work: Callable[[ChainClient], Awaitable[T]]) -> T:
+    import asyncio
+
+    from sparewatt.chain.client import ChainClient
+    from sparewatt.chain.settings import check_chain_url
+
+    async def do() -> T:
+        client = ChainClient(check_chain_url(_chain_url(chain_url)))
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(do())
+
+
+def _chain_url(given: str | None) -> str:
+    """The option, the environment, or the chain of the network last started here."""
+    from sparewatt.cli.errors import CliError
+
+    last = last_ready()
+    url = given or os.environ.get("CHAIN_URL") or (last[1].get("chain_url") if last else None)
+    if not isinstance(url, str) or not url:
+        raise CliError(
+            "No chain is known.",
+            next_step="Set CHAIN_URL, or start a network with 'sparewatt up' and wait until it says the chain is up.",
+        )
+    return url
+
+
+def _default_data() -> Path:
+    last = last_ready()
+    return (last[0].parent if last else Path(".sparewatt")) / "chain"
+
+
+def _embedded_dsn(data: Path) -> str:
+    """The database of the `up` whose data directory this lies in."""
+    from sparewatt.supervisor.postgres import EmbeddedPostgres
+
+    return EmbeddedPostgres(data.resolve().parent / "postgres").dsn

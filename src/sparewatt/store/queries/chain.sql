@@ -1,0 +1,164 @@
+-- name: read_chain_index
+SELECT chain_id, genesis_hash, contracts, start_block, block_number, block_hash, head_number, version FROM chain_index
+
+-- name: begin_chain_index
+-- Follow this chain and these contracts from here on.
+INSERT INTO chain_index (chain_id, genesis_hash, contracts, start_block, block_number, block_hash, head_number)
+VALUES ($1, $2, $3::jsonb, $4, $5, $6, $5)
+ON CONFLICT (id) DO UPDATE SET chain_id = $1, genesis_hash = $2, contracts = $3::jsonb, start_block = $4,
+    block_number = $5, block_hash = $6, head_number = $5, version = chain_index.version + 1, updated_at = now()
+
+-- name: move_chain_index
+-- Only for whoever saw the last version: of two followers, one moves it.
+UPDATE chain_index SET block_number = $2, block_hash = $3, head_number = $4, version = version + 1, updated_at = now()
+WHERE version = $1 RETURNING version
+
+-- name: recent_chain_blocks
+SELECT number, hash FROM chain_blocks ORDER BY number DESC LIMIT $1
+
+-- name: insert_chain_blocks
+INSERT INTO chain_blocks (number, hash) SELECT new.number, new.hash
+FROM unnest($1::bigint[], $2::bytea[]) AS new (number, hash)
+ON CONFLICT (number) DO UPDATE SET hash = excluded.hash
+
+-- name: forget_chain_blocks
+DELETE FROM chain_blocks WHERE number < $1
+
+-- name: insert_chain_events
+-- An event that is there already stays: it is the same one.
+INSERT INTO chain_events (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args)
+SELECT new.block_number, new.log_index, new.block_hash, new.tx_hash, new.ordinal, new.contract, new.event,
+    new.args::jsonb
+FROM unnest($1::bigint[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::text[], $7::text[], $8::text[])
+    AS new (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args)
+ON CONFLICT (block_number, log_index) DO NOTHING
+
+-- name: remove_chain_events_above
+DELETE FROM chain_events WHERE block_number > $1
+
+-- name: remove_chain_blocks_above
+DELETE FROM chain_blocks WHERE number > $1
+
+-- name: reopen_outbox_above
+-- What the chain forgot is under way again, with the same signed bytes.
+UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, tx_hash = NULL, succeeded = NULL,
+    reason = NULL, changed_at = now()
+WHERE block_number > $1 AND state IN ('mined', 'final', 'reverted')
+
+-- name: reopen_outbox_moved
+-- Of blocks that were just read: what is not in the block where it was, or was in one beyond the head.
+UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, tx_hash = NULL, succeeded = NULL,
+    reason = NULL, changed_at = now()
+WHERE state IN ('mined', 'final', 'reverted') AND (block_number > $2 OR block_number >= $1
+    AND EXISTS (SELECT FROM chain_blocks WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash))
+
+-- name: forget_signed
+DELETE FROM chain_signed
+
+-- name: forget_ended_outbox
+DELETE FROM chain_outbox WHERE state IN ('final', 'reverted', 'refused')
+
+-- name: decide_outbox_anew
+UPDATE chain_outbox SET state = 'decided', nonce = NULL, tries = 0, reason = NULL, block_number = NULL,
+    block_hash = NULL, tx_hash = NULL, succeeded = NULL, lost_block = NULL, changed_at = now()
+
+-- name: forget_senders
+DELETE FROM chain_senders
+
+-- name: forget_chain_readers
+DELETE FROM chain_readers
+
+-- name: rewind_chain_readers
+UPDATE chain_readers SET block_number = $1, log_index = 2147483647 WHERE block_number > $1
+
+-- name: chain_events_after
+-- In the chain's order, up to a block.
+SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args FROM chain_events
+WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3
+    AND (contract, event) IN (SELECT * FROM unnest($4::text[], $5::text[]))
+ORDER BY block_number, log_index LIMIT $6
+
+-- name: read_chain_reader
+SELECT block_number, log_index FROM chain_readers WHERE name = $1
+
+-- name: begin_chain_reader
+INSERT INTO chain_readers (name, block_number, log_index) VALUES ($1, $2, 2147483647) ON CONFLICT (name) DO NOTHING
+
+-- name: move_chain_reader
+-- Unless it was rewound meanwhile.
+UPDATE chain_readers SET block_number = $4, log_index = $5
+WHERE name = $1 AND block_number = $2 AND log_index = $3
+
+-- name: decide_outbox
+INSERT INTO chain_outbox (business_id, sender, recipient, data, gas_limit) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (business_id) DO NOTHING
+
+-- name: find_outbox
+SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
+    tx_hash, succeeded, lost_block
+FROM chain_outbox WHERE business_id = $1
+
+-- name: outbox_decided
+-- Whatever was tried less often goes first, so that one that is refused does not hold up the rest.
+SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
+    tx_hash, succeeded, lost_block
+FROM chain_outbox WHERE sender = $1 AND state = 'decided' ORDER BY tries, id LIMIT $2
+
+-- name: outbox_under_way
+SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
+    tx_hash, succeeded, lost_block
+FROM chain_outbox WHERE sender = $1 AND state IN ('signed', 'sent', 'mined') ORDER BY nonce LIMIT $2
+
+-- name: outbox_signed
+SELECT outbox_id, number, tx_hash, raw, fee_wei, tip_wei, extract(epoch FROM now() - signed_at)::float8 AS age_s
+FROM chain_signed WHERE outbox_id = ANY ($1::bigint[]) ORDER BY outbox_id, number
+
+-- name: take_nonce
+-- Locks the sender: whoever signs next waits until this one is stored.
+INSERT INTO chain_senders (address, next_nonce) VALUES ($1, $2)
+ON CONFLICT (address) DO UPDATE SET next_nonce = greatest(chain_senders.next_nonce, $2) RETURNING next_nonce
+
+-- name: use_nonce
+UPDATE chain_senders SET next_nonce = $2 + 1 WHERE address = $1
+
+-- name: outbox_note_signed
+-- The gas limit stays from here on: another form of the transaction differs by its fee alone.
+UPDATE chain_outbox SET state = 'signed', nonce = $2, gas_limit = $4, lost_block = NULL, reason = NULL, changed_at = now()
+WHERE id = $1 AND nonce IS NOT DISTINCT FROM $3 AND state IN ('decided', 'signed', 'sent') RETURNING id
+
+-- name: insert_signed
+INSERT INTO chain_signed (outbox_id, number, tx_hash, raw, fee_wei, tip_wei)
+SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM chain_signed WHERE outbox_id = $1
+
+-- name: outbox_note_sent
+UPDATE chain_outbox SET state = 'sent', lost_block = NULL, block_number = NULL, block_hash = NULL, tx_hash = NULL,
+    succeeded = NULL, changed_at = now()
+WHERE id = $1 AND state IN ('signed', 'sent', 'mined')
+
+-- name: outbox_note_mined
+UPDATE chain_outbox SET state = 'mined', block_number = $2, block_hash = $3, tx_hash = $4, succeeded = $5, reason = $6,
+    lost_block = NULL, changed_at = now()
+WHERE id = $1 AND state IN ('signed', 'sent', 'mined')
+
+-- name: outbox_note_lost
+UPDATE chain_outbox SET lost_block = $2, changed_at = now() WHERE id = $1 AND state IN ('signed', 'sent')
+
+-- name: outbox_note_refused
+-- One try more; after the last, the contract's no is the answer.
+UPDATE chain_outbox SET tries = tries + 1, reason = $2, changed_at = now(),
+    state = CASE WHEN tries + 1 >= $3 THEN 'refused' ELSE 'decided' END
+WHERE id = $1 AND state = 'decided'
+
+-- name: finish_outbox
+-- Final is what the index is far enough past, in the very block that the index knows.
+UPDATE chain_outbox SET state = CASE WHEN succeeded THEN 'final' ELSE 'reverted' END, changed_at = now()
+FROM chain_index
+WHERE state = 'mined' AND chain_outbox.block_number <= chain_index.block_number - $1 + 1
+    AND NOT EXISTS (SELECT FROM chain_blocks
+        WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash)
+
+-- name: count_outbox
+SELECT state, count(*) AS n FROM chain_outbox GROUP BY state
+
+-- name: count_chain_events
+SELECT count(*) FROM chain_events

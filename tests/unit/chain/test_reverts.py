@@ -1,0 +1,56 @@
+"""A contract's no, and a node's, as leaves of the error tree."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from eth_abi.abi import encode
+from web3.exceptions import BlockNotFound, ContractLogicError, Web3RPCError
+
+from sparewatt.chain.reverts import REASON_CHARS_MAX, asking, read_reason
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
+
+ERROR, PANIC = bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (ERROR + encode(["string"], ["NOT_OWNER"]), "NOT_OWNER"),
+        (ERROR + encode(["string"], ["x" * 500]), "x" * REASON_CHARS_MAX),
+        (PANIC + encode(["uint256"], [0x11]), "number out of range"),
+        (PANIC + encode(["uint256"], [0x99]), "panic 153"),
+        (b"", "no reason given"),
+        (bytes.fromhex("deadbeef"), "error 0xdeadbeef"),
+        (ERROR + b"\xff" * 7, "error 0x08c379a0"),
+        (ERROR + encode(["bytes"], [b"\xff\xfe"]), "error 0x08c379a0"),
+    ],
+)
+def test_the_reason_is_read_from_what_the_contract_returned(data: bytes, reason: str) -> None:
+    assert read_reason(data) == reason
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
+def test_a_revert_carries_the_contracts_own_word(wrap: object) -> None:
+    data = "0x" + (ERROR + encode(["string"], ["TOO_LATE"])).hex()
+    with pytest.raises(ChainReverted) as caught, asking():
+        raise ContractLogicError("execution reverted", data=wrap(data))  # type: ignore[operator]
+    assert caught.value.reason == "TOO_LATE"
+
+
+def test_a_nodes_refusal_is_told_on_one_short_line() -> None:
+    said = {"error": {"code": -32000, "message": "line one\nline two " + "x" * 1000}}
+    with pytest.raises(ChainRefused, match="line one line two") as caught, asking():
+        raise Web3RPCError("boom", rpc_response=said)  # type: ignore[arg-type]
+    assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionRefusedError(), aiohttp.ClientConnectionError()])
+def test_a_chain_that_is_away_is_unavailable(error: Exception) -> None:
+    with pytest.raises(ChainUnavailable), asking():
+        raise error
+
+
+def test_a_block_that_is_not_there_is_an_answer() -> None:
+    with pytest.raises(BlockNotFound), asking():
+        raise BlockNotFound("no")
