@@ -80,6 +80,7 @@ MATRIX = {
     "GET /v1/earnings": known(),
     "GET /v1/earnings/summary": known(),
     "GET /v1/payouts": known(),
+    "POST /v1/payouts/claim": known((503,), body={}),
     "GET /v1/payouts/batches": everybody(),
     "POST /v1/payouts/batches": operators(body={}),
     "GET /v1/payouts/batches/{epoch}": everybody(GONE),

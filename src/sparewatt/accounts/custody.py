@@ -6,6 +6,8 @@ to another account does not open. Who has both the secret and the database has t
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
 from typing import NamedTuple
 
 from Crypto.Cipher import AES
@@ -79,6 +81,19 @@ def read_secret(text: str) -> bytes:
         secret = b""
     if len(secret) != SECRET_BYTES:
         raise StartupError("SPAREWATT_SECRET is 64 hex digits. Make one with 'openssl rand -hex 32'.")
+    return secret
+
+
+def read_secret_file(path: Path) -> bytes:
+    """The network's secret as a gateway keeps it. Raises StartupError or OSError."""
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise StartupError(f"Others may read {path}. Run 'chmod 600 {path}'.")
+    try:
+        secret = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != SECRET_BYTES:
+        raise StartupError(f"{path} is damaged. Restore it from a backup: the accounts' chain keys need it.")
     return secret
 
 

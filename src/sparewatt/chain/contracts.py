@@ -67,6 +67,9 @@ class Contracts:
                 f"The contract {name!r} is not deployed on this chain. 'sparewatt chain deploy' does it."
             ) from None
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
     @property
     def addresses(self) -> dict[str, str]:
         return {name: contract.address for name, contract in sorted(self._by_name.items())}

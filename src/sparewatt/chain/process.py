@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts, Record, read_record, shipped_artifacts, shipped_plan
-from sparewatt.chain.delivery import Delivery
 from sparewatt.chain.deploy import Deployment
+from sparewatt.chain.desk import Desk, DeskTerms, open_desk
 from sparewatt.chain.follower import Follower
 from sparewatt.chain.keys import DEPLOYER_KEY, OPERATOR_KEY, Keys, load_or_make_key
 from sparewatt.chain.outbox import Sender
 from sparewatt.chain.settings import ChainSettings, check_chain_url
+from sparewatt.chain.settlement import SETTLEMENT
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, ContractsMissing, StoreUnavailable
 from sparewatt.core.log import Log
@@ -67,22 +68,22 @@ class Worker:
         self._operator = load_or_make_key(settings.data / OPERATOR_KEY, rng=rng)
         self._deployment = self._plan(rng) if settings.deploy else None
         self._next_block_s = clock.now_s()
-        self.deliveries: Sequence[Delivery] = ()
+        self._rng = rng
 
     async def work(self, stop: asyncio.Event) -> None:
         """Rounds until asked to stop, or until the chain or the database is away."""
         try:
-            follower, sender = await self._begin()
+            follower, sender, desk = await self._begin()
             while not stop.is_set():
                 seen = follower.rollbacks
-                more = await self._round(follower, sender)
+                more = await self._round(follower, sender, desk)
                 if follower.rollbacks != seen:
                     return  # it may have lost even our contracts: begin again
                 await _pause(stop, 0 if more else self._settings.poll_s)
         except (ChainUnavailable, ChainRefused, StoreUnavailable) as error:
             _log.warning("chain_work_postponed", why=error.code)
 
-    async def _begin(self) -> tuple[Follower, Sender]:
+    async def _begin(self) -> tuple[Follower, Sender, Desk | None]:
         record = await self._deployment.ensure() if self._deployment else self._recorded()
         contracts = Contracts(shipped_artifacts(), {name: at.address for name, at in record.contracts.items()})
         store = self._database.chain
@@ -91,17 +92,45 @@ class Worker:
         if self._settings.ready_file is not None:
             await asyncio.to_thread(write_private, self._settings.ready_file, b"ready\n")
         keys, depth = Keys([self._operator]), self._settings.depth
-        return follower, Sender(self._client, store, keys, chain_id=record.chain_id, depth=depth)
+        sender = Sender(self._client, store, keys, chain_id=record.chain_id, depth=depth)
+        return follower, sender, self._desk(contracts, chain_id=record.chain_id)
 
-    async def _round(self, follower: Follower, sender: Sender) -> bool:
+    async def _round(self, follower: Follower, sender: Sender, desk: Desk | None) -> bool:
         more = await follower.step()
         busy = await sender.step()
-        for delivery in self.deliveries:
-            more |= await delivery.step()
-        if self._settings.mine and busy and self._clock.now_s() >= self._next_block_s:
+        if desk is not None:
+            more |= await desk.step()
+        if self._settings.mine and self._clock.now_s() >= self._next_block_s:
+            await self._mine_if_due(busy=busy)
+        return more
+
+    async def _mine_if_due(self, *, busy: bool) -> None:
+        """A block where a transaction waits for one, or an event for those on top of it."""
+        if busy or await self._database.chain.has_fresh_events(depth=self._settings.depth):
             await self._client.ask("evm_mine")
             self._next_block_s = self._clock.now_s() + BLOCK_S
-        return more
+
+    def _desk(self, contracts: Contracts, *, chain_id: int) -> Desk | None:
+        """None where there is no settlement contract."""
+        if SETTLEMENT not in contracts:
+            return None
+        return open_desk(
+            self._client,
+            self._database,
+            contracts,
+            terms=DeskTerms(chain_id, self._operator.address, self._settings.depth, self._settings.test_money),
+            custody=self._custody,
+            clock=self._clock,
+        )
+
+    def _custody(self) -> Custody | None:
+        """None without the network's secret. Raises StartupError for one that is damaged."""
+        settings = self._settings
+        if settings.secret is not None:
+            return Custody(read_secret(settings.secret), rng=self._rng)
+        if settings.secret_file is not None and settings.secret_file.exists():
+            return Custody(read_secret_file(settings.secret_file), rng=self._rng)
+        return None
 
     def _recorded(self) -> Record:
         record = read_record(self._settings.data)

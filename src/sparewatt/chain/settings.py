@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -27,6 +27,12 @@ class ChainSettings:
     """Put the contracts there if they are not."""
     mine: bool = False
     """Have a local chain make a block every second while something waits for one."""
+    test_money: bool = False
+    """The chain's token is for trying out: its faucet gives what deposits and payouts lack."""
+    secret: str | None = field(default=None, repr=False)
+    """The network's: what accounts' chain keys are sealed under, 64 hex digits."""
+    secret_file: Path | None = None
+    """Where a gateway on this machine keeps it."""
     ready_file: Path | None = None
     """Written once the chain is followed; for supervisors."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

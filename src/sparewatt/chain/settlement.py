@@ -1,4 +1,4 @@
-"""The settlement contract as our own books see it: deposits that come in, earnings that are claimed.
+"""The settlement contract and its token as our own books see them: views, calls, and which events are handed to whom.
 
 What a deposit or a claim means for an account is the ledger's business.
 """
@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sparewatt.chain.contracts import Contracts
+from sparewatt.chain.abi import Contract
+from sparewatt.chain.client import ChainClient
+from sparewatt.chain.contracts import Contracts, shipped_artifacts
 from sparewatt.chain.delivery import Delivery, Handler
 from sparewatt.chain.model import Call
+from sparewatt.core.errors import ChainRefused
 from sparewatt.store.chain import ChainStore
 
-SETTLEMENT = "settlement"
+SETTLEMENT, TOKEN = "settlement", "token"
+CREDITS = 0
+"""The pool of deposits, which pays for inference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,18 @@ class Claim:
     path: Sequence[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """As the contract keeps it, in the token's unit: paid <= promised <= funded."""
+
+    funded: int
+    promised: int
+    paid: int
+    epoch: int
+
+
 def claim_call(contracts: Contracts, claim: Claim) -> Call:
-    """What the account's own key sends to be paid. Raises ContractsMissing."""
+    """What anybody may send: the money goes to the account that earned it. Raises ContractsMissing."""
     entry = (claim.account, claim.earned, claim.spent)
     return contracts[SETTLEMENT].call("claim", claim.pool, claim.epoch, entry, claim.index, list(claim.path))
 
@@ -38,3 +54,27 @@ def claim_call(contracts: Contracts, claim: Claim) -> Call:
 def deposits(store: ChainStore, *, depth: int, credit: Handler) -> Delivery:
     """Hands each final `Deposited` event to `credit`, at least once: it must act under `delivery.business_id`."""
     return Delivery(store, reader="deposits", names=[f"{SETTLEMENT}.Deposited"], depth=depth, handle=credit)
+
+
+def payouts(store: ChainStore, *, depth: int, note: Handler) -> Delivery:
+    """Hands each final `RootPosted` and `Claimed` event to `note`, at least once, in the chain's order."""
+    names = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
+    return Delivery(store, reader="payouts", names=names, depth=depth, handle=note)
+
+
+async def view(client: ChainClient, contract: Contract, function: str, *args: object) -> Any:
+    """What a contract answers now. Raises ChainRefused where none is: a local chain may have lost its last second."""
+    data = await client.call(contract.call(function, *args))
+    if not data:
+        raise ChainRefused(f"The chain has no contract {contract.name!r} at {contract.address} right now.")
+    return contract.answer(function, data, n_args=len(args))
+
+
+async def token_of(client: ChainClient, settlement: Contract) -> Contract:
+    """The token that this settlement takes, whoever deployed it."""
+    address = str(await view(client, settlement, TOKEN)).lower()
+    return Contract(TOKEN, address, shipped_artifacts()[TOKEN].abi)
+
+
+async def credit_pool(client: ChainClient, settlement: Contract) -> Pool:
+    return Pool(*await view(client, settlement, "pools", CREDITS))

@@ -175,6 +175,8 @@ def sync(
 @click.option("--poll-s", type=float, help="Seconds between two looks at the chain.")
 @click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
 @click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
+@click.option("--test-money", is_flag=True, default=None, help="The faucet gives what deposits and payouts lack.")
+@click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
 @click.option("--yield-to-others", is_flag=True, help="Run with low priority, so that answers go first.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
@@ -199,6 +201,7 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
 
     flags["chain_url"] = _chain_url(flags["chain_url"])
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None
     settings = load_settings(ChainSettings, section="chain", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
     asyncio.run(run_chain(settings))

@@ -107,9 +107,12 @@ def grant(
 def deposit(client: Client, *, usd: str, adapter: str, reference: str | None, as_json: bool) -> None:
     """Add paid credits to your account. On a network of your own, test money is enough.
 
+    With --by chain they come out of your account's address on the network's chain, into its settlement contract.
+
     \b
     Example:
       sparewatt credits deposit 5
+      sparewatt credits deposit 5 --by chain
     """
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
     _tell(client.post("/credits/deposit", body).json(), verb="Deposited", usd=usd, as_json=as_json)

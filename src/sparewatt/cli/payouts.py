@@ -1,4 +1,4 @@
-"""`sparewatt payouts`: what was put into batches for the chain, and whether a batch's root is what its leaves make."""
+"""`sparewatt payouts`: what was put into batches for the chain, how to fetch it, and whether a root holds."""
 
 from __future__ import annotations
 
@@ -44,13 +44,29 @@ class _Batches(msgspec.Struct):
     data: list[Batch]
 
 
+class Claim(msgspec.Struct):
+    address: str
+    amount_usd: str
+    state: str
+    reason: str | None = None
+    tx: str | None = None
+
+
+class _Claims(msgspec.Struct):
+    data: list[Claim]
+    claimed_usd: str
+    waiting_usd: str
+    waiting_micro: int
+
+
 @click.group(cls=DefaultGroup, default="list")
 def payouts() -> None:
-    """Show what you were paid, and check it.
+    """Show what you were paid, fetch it, and check it.
 
     \b
     Example:
       sparewatt payouts
+      sparewatt payouts claim
       sparewatt payouts verify 3
     """
 
@@ -132,6 +148,39 @@ def make_batch(client: Client, *, as_json: bool) -> None:
         output.print_lines([f"Batch {batch.epoch}: {output.format_usd(batch.added_usd)} more, root {batch.root}."])
     else:
         output.note("Nothing new was earned or spent since the last batch.")
+
+
+@payouts.command("claim")
+@click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
+@json_option
+@network_options
+def claim(client: Client, *, account: str | None, as_json: bool) -> None:
+    """Fetch what you earned, as far as its batches are on the chain. It goes to your account's address there.
+
+    \b
+    Example:
+      sparewatt payouts claim
+    """
+    reply = client.post(path_with("/payouts/claim", {"account": account}), {})
+    if as_json:
+        output.print_json(reply.json())
+        return
+    told = reply.parse(_Claims)
+    output.print_lines([_claim_line(each) for each in told.data])
+    if not told.data:
+        output.note(_nothing_to_claim(told))
+
+
+def _claim_line(told: Claim) -> str:
+    amount = output.format_usd(told.amount_usd)
+    if told.state == "claimed":
+        return f"Claimed {amount} to {told.address} ({told.tx})."
+    return f"Not claimed: {amount} to {told.address}; {told.reason}"
+
+
+def _nothing_to_claim(told: _Claims) -> str:
+    waits = f" {output.format_usd(told.waiting_usd)} wait for their batch to be posted." if told.waiting_micro else ""
+    return f"Nothing to claim now; {output.format_usd(told.claimed_usd)} were claimed so far.{waits}"
 
 
 @payouts.command("verify")

@@ -301,3 +301,15 @@ CHAIN_RPC_BURST = 200
 
 CHAIN_STATE_BYTES_MAX = 512 * MIB
 """A local chain's whole state: about 150,000 transactions. It is for trying things out."""
+
+CHAIN_REQUESTS_OPEN_MAX = 20
+"""Deposits and claims of one account that wait for the chain; each takes seconds, and more is a loop."""
+
+CHAIN_REQUESTS_AT_ONCE = 16
+"""Deposits and claims that become transactions in one round; each is a few questions to the chain."""
+
+CHAIN_REQUEST_WAIT_S = 20.0
+"""How long an HTTP request waits for a deposit or claim to be final: seconds on a local chain. It goes on after."""
+
+CLAIM_ADDRESSES_MAX = 20
+"""Addresses of one account whose earnings are claimed in one go; nearly all have one."""

@@ -58,6 +58,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/earnings", earnings.show_earnings),
             web.get("/v1/earnings/summary", earnings.show_summary),
             web.get("/v1/payouts", payouts.list_payouts),
+            web.post("/v1/payouts/claim", payouts.claim),
             web.get("/v1/payouts/batches", payouts.list_batches),
             web.post("/v1/payouts/batches", payouts.make_batch),
             web.get("/v1/payouts/batches/{epoch}", payouts.show_batch),

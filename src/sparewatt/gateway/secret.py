@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
-from sparewatt.accounts.custody import SECRET_BYTES, read_secret
+from sparewatt.accounts.custody import SECRET_BYTES, read_secret, read_secret_file
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.settings import GatewaySettings
@@ -22,7 +21,7 @@ def network_secret(settings: GatewaySettings, rng: Rng) -> bytes:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_unless_there(path, rng.randbytes(SECRET_BYTES).hex())
-        return _read(path)
+        return read_secret_file(path)
     except OSError as error:
         raise StartupError(f"Cannot keep the network's secret in {path}: {error.strerror}. Set --data.") from None
 
@@ -46,15 +45,3 @@ def _link_unless_there(fresh: Path, path: Path) -> None:
         os.link(fresh, path)
     except FileExistsError:
         return
-
-
-def _read(path: Path) -> bytes:
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise StartupError(f"Others may read {path}. Run 'chmod 600 {path}'.")
-    try:
-        secret = bytes.fromhex(path.read_text().strip())
-    except ValueError:
-        secret = b""
-    if len(secret) != SECRET_BYTES:
-        raise StartupError(f"{path} is damaged. Restore it from a backup: the accounts' chain keys need it.")
-    return secret

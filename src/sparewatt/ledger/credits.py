@@ -76,6 +76,12 @@ def checked_transfer(nano: int) -> Nano:
     return Nano(nano)
 
 
+def deposit_transfer(account_id: AccountId, arrival: Arrival, *, adapter: str, unix_s: float) -> Transfer:
+    """What came in, under the name that lets it happen once. Raises InvalidField for what cannot be moved at once."""
+    lines = tuple(rules.deposit(account_id, checked_transfer(arrival.nano)))
+    return Transfer(f"deposit:{adapter}:{arrival.reference}", "deposit", account_id, arrival.nano, lines, unix_s)
+
+
 class Credits:
     def __init__(self, books: Books, *, rules: CreditRules, clock: Clock) -> None:
         self._books = books
@@ -102,9 +108,9 @@ class Credits:
 
     async def deposit(self, account_id: AccountId, arrival: Arrival, *, adapter: str) -> bool:
         """What came in by an adapter. False if it is in the books already."""
-        lines = rules.deposit(account_id, checked_transfer(arrival.nano))
-        cause = f"deposit:{adapter}:{arrival.reference}"
-        return await self._books.post_transfer(self._transfer(cause, "deposit", account_id, arrival.nano, lines))
+        return await self._books.post_transfer(
+            deposit_transfer(account_id, arrival, adapter=adapter, unix_s=self._clock.unix_s())
+        )
 
     async def fund_treasury(self, nano: Nano, *, reference: str) -> bool:
         """The operator's word that so much is there for those who served free credits."""

@@ -15,6 +15,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 
 TEST = "test"
+CHAIN = "chain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Arrival:
 
     reference: str
     nano: Nano
+    posted: bool | None = None
+    """By a rail that posts what arrives by itself, as the chain's does: whether it is news. None: post it."""
 
 
 class DepositAdapter(Protocol):
@@ -42,8 +45,9 @@ class TestMoney:
         return Arrival(f"{account}:{reference}", nano)
 
 
-def adapters_for(*, development: bool) -> dict[str, DepositAdapter]:
-    return {TEST: TestMoney()} if development else {}
+def adapters_for(*, development: bool, chain: DepositAdapter | None = None) -> dict[str, DepositAdapter]:
+    test: dict[str, DepositAdapter] = {TEST: TestMoney()} if development else {}
+    return test | ({CHAIN: chain} if chain is not None else {})
 
 
 def adapter_named(name: str, adapters: Mapping[str, DepositAdapter]) -> DepositAdapter:

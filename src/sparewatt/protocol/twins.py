@@ -10,6 +10,18 @@ from dataclasses import dataclass
 
 from sparewatt.protocol.typed import Address, Bytes32, Message, Uint8, Uint16, Uint32, Uint64, Uint256
 
+# any ERC-20 with permits, under its own domain
+
+
+@dataclass(frozen=True, slots=True)
+class Permit(Message):
+    owner: Address
+    spender: Address
+    value: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
 # settlement
 
 

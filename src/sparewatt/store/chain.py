@@ -137,6 +137,10 @@ class ChainStore:
     async def count_events(self) -> int:
         return int(await self._pool.value("count_chain_events"))
 
+    async def has_fresh_events(self, *, depth: int) -> bool:
+        """Whether an event still lacks blocks on top of it."""
+        return bool(await self._pool.value("has_fresh_events", depth))
+
     # readers
 
     async def place_of(self, reader: str, *, start_block: int) -> Place:
@@ -227,6 +231,10 @@ class ChainStore:
     async def finish(self, *, depth: int) -> None:
         """Make final what has `depth` blocks, its own included, in the index."""
         await self._pool.do("finish_outbox", depth)
+
+    async def is_under_way(self, prefix: str) -> bool:
+        """Whether a decision whose business id begins so has not ended yet."""
+        return bool(await self._pool.value("outbox_has_open", prefix))
 
     async def count_outbox(self) -> dict[str, int]:
         return {row["state"]: row["n"] for row in await self._pool.rows("count_outbox")}

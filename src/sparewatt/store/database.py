@@ -19,6 +19,7 @@ from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
+from sparewatt.store.requests import RequestStore
 from sparewatt.store.statements import Statements
 
 TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
@@ -100,6 +101,10 @@ class Database:
     @property
     def chain(self) -> ChainStore:
         return ChainStore(self._pool)
+
+    @property
+    def requests(self) -> RequestStore:
+        return RequestStore(self._pool)
 
     # keys
 

@@ -74,6 +74,16 @@ class PaidRow:
     claimed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimableRow:
+    """An address's last line that is on the chain, the batch to prove it by, and what was fetched of it."""
+
+    address: str
+    epoch: int
+    earned_micro: int
+    claimed_micro: int
+
+
 Draw = Callable[[int, list[LeafRow], list[Standing]], Draft | None]
 """From the number of the next batch, the leaves so far and how accounts stand: the next batch, if there is news."""
 
@@ -128,6 +138,15 @@ class PayoutStore:
         """In micro-USD: in batches that wait, in batches that are posted, claimed of those."""
         row = await self._pool.row("settled", account_id)
         return (row["waiting"], row["posted"], row["claimed"]) if row else (0, 0, 0)
+
+    async def first_unposted(self) -> BatchRow | None:
+        """The next that the chain has to take: it takes them in order."""
+        row = await self._pool.row("first_unposted_batch")
+        return _batch_row(row) if row else None
+
+    async def claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimableRow]:
+        """What each address of an account has in the newest posted batch, beyond what it fetched."""
+        return [ClaimableRow(**dict(row.items())) for row in await self._pool.rows("claimable", account_id, limit)]
 
     async def mark_posted(self, epoch: int, *, tx: str, unix_s: float) -> bool:
         """False if it was marked before, or is not there."""

@@ -127,6 +127,11 @@ class PeopleStore:
     async def set_chain_key(self, account_id: AccountId, *, address: str, sealed: bytes) -> None:
         await self._pool.do("set_chain_key", account_id, address, sealed)
 
+    async def account_at(self, address: str) -> AccountId | None:
+        """Whose chain address this is."""
+        found = await self._pool.value("account_at", address)
+        return None if found is None else AccountId(found)
+
     async def find_chain_key(self, account_id: AccountId) -> bytes | None:
         sealed: bytes | None = await self._pool.value("find_chain_key", account_id)
         return sealed

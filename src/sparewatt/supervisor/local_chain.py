@@ -120,6 +120,7 @@ class _Chain:
     ) -> None:
         self._setup = setup
         self._folder = data / "chain"
+        self._secret_file = data / "gateway" / "secret"
         self._logs = data / "logs"
         self._dsn = dsn
         self._children = children
@@ -185,12 +186,13 @@ class _Chain:
     def _child(self, plan: ChainPlan) -> Child:
         ready_file = self._folder / "ready"
         ready_file.unlink(missing_ok=True)
-        own = ("--deploy", "--mine", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
+        own = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
         return Child(
             name="chain",
             argv=(
                 *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others", *own),
                 f"--data={self._folder}",
+                f"--secret-file={self._secret_file}",
                 f"--ready-file={ready_file}",
             ),
             env={"DATABASE_URL": self._dsn, "CHAIN_URL": plan.url},

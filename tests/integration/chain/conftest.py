@@ -17,7 +17,8 @@ from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
 from tests.integration.chain.setting import Setting, open_setting
 
-EMPTY = """TRUNCATE chain_index, chain_blocks, chain_events, chain_readers, chain_senders, chain_outbox, chain_signed
+EMPTY = """TRUNCATE chain_index, chain_blocks, chain_events, chain_readers, chain_senders, chain_outbox, chain_signed,
+chain_requests
 RESTART IDENTITY"""
 
 

@@ -83,7 +83,9 @@ async def deposit_credits(request: web.Request) -> web.StreamResponse:
     adapter = adapter_named(wanted.adapter, services.money.adapters)
     nano, reference = amount_in(wanted), reference_in(wanted, rng=services.rng)
     arrival = await adapter.confirm(who.account_id, reference=reference, nano=nano)
-    posted = await services.money.credits.deposit(who.account_id, arrival, adapter=wanted.adapter)
+    posted = arrival.posted
+    if posted is None:
+        posted = await services.money.credits.deposit(who.account_id, arrival, adapter=wanted.adapter)
     return await _told(services, who.account_id, reference=reference, posted=posted)
 
 

@@ -12,6 +12,7 @@ from sparewatt.core.money import NANO_PER_USD, Nano, format_usd, parse_usd
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.ledger.credits import CreditRules, Credits
 from sparewatt.ledger.deposits import DepositAdapter, adapters_for
+from sparewatt.ledger.on_chain import OnChain
 from sparewatt.ledger.settlement import Settlement
 from sparewatt.store.database import Database
 
@@ -26,6 +27,8 @@ class MoneyDesk:
     credits: Credits
     settlement: Settlement
     adapters: Mapping[str, DepositAdapter]
+    on_chain: OnChain | None
+    """None where the network has no chain."""
     database: Database
     payout_s: float
 
@@ -51,10 +54,12 @@ def make_desk(settings: GatewaySettings, database: Database, *, clock: Clock) ->
         grants_per_address_day=settings.grants_per_address_day,
         treasury_daily=daily or (DEVELOPMENT_DAILY if settings.development else daily),
     )
+    on_chain = OnChain(database, clock) if settings.chain_url else None
     return MoneyDesk(
         credits=Credits(database.books, rules=rules, clock=clock),
         settlement=Settlement(database.payouts, clock=clock),
-        adapters=adapters_for(development=settings.development),
+        adapters=adapters_for(development=settings.development, chain=on_chain),
+        on_chain=on_chain,
         database=database,
         payout_s=settings.payout_hours * _HOUR_S,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from sparewatt.core.errors import InvalidField, NotFound
+from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
 from sparewatt.core.money import format_usd
 from sparewatt.gateway.http import address_of, authenticate, authenticate_operator, json_reply, listing
 from sparewatt.gateway.money.credits import account_asked
@@ -15,6 +15,7 @@ from sparewatt.gateway.money.pages import read_page
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.ledger.settlement import NANO_PER_MICRO
 from sparewatt.store.payouts import BatchRow, LeafRow, PaidRow
+from sparewatt.store.requests import RequestRow, RequestState
 
 _EPOCH = re.compile(r"[1-9]\d{0,17}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
@@ -46,6 +47,18 @@ async def make_batch(request: web.Request) -> web.StreamResponse:
     batch = await services.money.settlement.make_batch()
     told = {"made": batch is not None, "batch": describe_batch(batch) if batch else None}
     return json_reply(told, status=201 if batch else 200)
+
+
+async def claim(request: web.Request) -> web.StreamResponse:
+    """Fetch what the account earned, as far as it is on the chain: to its own address, whoever asks."""
+    services = services_of(request)
+    account = await account_asked(request, await authenticate(request, "node"))
+    if services.money.on_chain is None:
+        raise ChainUnavailable("This network has no chain: what was earned stays in its books.")
+    ended = await services.money.on_chain.claim(account)
+    waiting, _, claimed = await services.database.payouts.settled(account)
+    told = {**_micro("claimed", claimed), **_micro("waiting", waiting)}
+    return json_reply(listing([_describe_claim(row) for row in ended]) | {"account": account, **told})
 
 
 async def show_batch(request: web.Request) -> web.StreamResponse:
@@ -128,6 +141,21 @@ def _describe_payment(row: PaidRow) -> dict[str, Any]:
         "state": state,
         "posted_at": row.posted_unix_s,
     }
+
+
+def _describe_claim(row: RequestRow) -> dict[str, Any]:
+    return {
+        "address": row.address,
+        "epoch": row.epoch,
+        **_micro("amount", row.micro),
+        "state": "claimed" if row.state is RequestState.DONE else "failed",
+        "reason": row.reason,
+        "tx": row.tx,
+    }
+
+
+def _micro(name: str, micro: int) -> dict[str, Any]:
+    return {f"{name}_micro": micro, f"{name}_usd": _usd(micro)}
 
 
 def _usd(micro: int) -> str:

@@ -157,6 +157,13 @@ WHERE state = 'mined' AND chain_outbox.block_number <= chain_index.block_number 
     AND NOT EXISTS (SELECT FROM chain_blocks
         WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash)
 
+-- name: outbox_has_open
+SELECT EXISTS (SELECT FROM chain_outbox
+WHERE starts_with(business_id, $1) AND state IN ('decided', 'signed', 'sent', 'mined'))
+
+-- name: has_fresh_events
+SELECT EXISTS (SELECT FROM chain_events e, chain_index i WHERE e.block_number > i.block_number - $1::int + 1)
+
 -- name: count_outbox
 SELECT state, count(*) AS n FROM chain_outbox GROUP BY state
 

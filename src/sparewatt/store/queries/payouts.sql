@@ -52,6 +52,21 @@ SELECT coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NULL), 0)::bigin
         SELECT address FROM payout_leaves WHERE account_id = $1))::bigint AS claimed
 FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_id = $1
 
+-- name: first_unposted_batch
+SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches
+WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
+
+-- name: claimable
+-- Of the newest batch on the chain: the tree of a batch holds the last line of every address up to it.
+SELECT l.address, p.epoch, l.earned_micro, coalesce(c.claimed_micro, 0) AS claimed_micro
+FROM (SELECT max(epoch) AS epoch FROM payout_batches WHERE posted_at IS NOT NULL) AS p
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (address) address, account_id, earned_micro FROM payout_leaves
+    WHERE epoch <= p.epoch AND address IN (SELECT address FROM payout_leaves WHERE account_id = $1)
+    ORDER BY address, epoch DESC) AS l
+LEFT JOIN payout_claims c ON c.address = l.address
+WHERE l.account_id = $1 AND l.earned_micro > coalesce(c.claimed_micro, 0) ORDER BY l.address LIMIT $2
+
 -- name: mark_posted
 UPDATE payout_batches SET posted_tx = $2, posted_at = to_timestamp($3::float8)
 WHERE epoch = $1 AND posted_at IS NULL RETURNING epoch

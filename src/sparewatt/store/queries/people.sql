@@ -32,6 +32,9 @@ SELECT id FROM accounts WHERE chain_key IS NULL ORDER BY id LIMIT $1
 -- Never over another one: that would lose what it holds.
 UPDATE accounts SET chain_address = $2, chain_key = $3 WHERE id = $1 AND chain_key IS NULL
 
+-- name: account_at
+SELECT id FROM accounts WHERE chain_address = $1
+
 -- name: find_chain_key
 SELECT chain_key FROM accounts WHERE id = $1
 
