@@ -1,0 +1,44 @@
+"""What is asked of the chain: amounts that it can hold, under names that make asking twice asking once."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.core.errors import InvalidField
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.ledger.deposits import CHAIN, TEST, TestMoney, adapters_for
+from sparewatt.ledger.on_chain import claim_request, deposit_request
+from sparewatt.store.payouts import ClaimableRow
+
+ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40
+
+
+def test_a_deposit_is_asked_in_the_tokens_unit() -> None:
+    asked = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
+    assert (asked.micro, asked.address, asked.epoch) == (5_000_001, HERS, None)
+
+
+def test_a_deposit_below_the_tokens_unit_is_refused() -> None:
+    with pytest.raises(InvalidField, match="six decimals"):
+        deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_000_999))
+
+
+def test_a_deposit_of_one_account_is_never_that_of_another() -> None:
+    names = {deposit_request(AccountId(a), address=HERS, reference="r", nano=Nano(1_000)).id for a in ("a", "b")}
+    assert len(names) == 2
+
+
+def test_a_claim_is_for_what_was_not_fetched_and_named_by_the_whole() -> None:
+    first = claim_request(ANN, ClaimableRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
+    again = claim_request(ANN, ClaimableRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
+    later = claim_request(ANN, ClaimableRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))
+    assert (first.micro, first.epoch) == (200, 2)
+    assert first.id == again.id != later.id
+
+
+def test_a_network_takes_deposits_by_the_rails_that_it_has() -> None:
+    rail = TestMoney()
+    assert set(adapters_for(development=True, chain=rail)) == {TEST, CHAIN}
+    assert set(adapters_for(development=False, chain=rail)) == {CHAIN}
+    assert adapters_for(development=False) == {}
