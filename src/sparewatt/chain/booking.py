@@ -10,7 +10,7 @@ from sparewatt.chain.delivery import business_id
 from sparewatt.chain.model import hex_of
 from sparewatt.chain.settlement import CREDITS
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import InvalidField
+from sparewatt.core.limits import DEPOSIT_PARTS_MAX, TRANSFER_NANO_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.money import Nano
 from sparewatt.ledger.credits import deposit_transfer
@@ -22,25 +22,31 @@ from sparewatt.store.database import Database
 _log = Log("sparewatt.chain")
 
 
+def parts_of(event_id: str, nano: int) -> list[Arrival]:
+    """A deposit as sums that may be moved at once, each under a name of its own; nearly always it is one."""
+    starts = range(0, nano, TRANSFER_NANO_MAX)
+    return [
+        Arrival(f"{event_id}/{number}" if number else event_id, Nano(min(TRANSFER_NANO_MAX, nano - start)))
+        for number, start in enumerate(starts)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Booking:
     database: Database
     clock: Clock
 
     async def credit(self, event: ChainEvent) -> None:
-        """A deposit for an address that is nobody's stays where it is: whoever made it can take it back there."""
+        """What is not posted (for nobody's address, or too much) stays in the contract, for its depositor to take back."""
+        event_id, nano = business_id(event), event.args["amount"] * NANO_PER_MICRO
         account_id = await self.database.people.account_at(event.args["account"])
-        arrival = Arrival(business_id(event), Nano(event.args["amount"] * NANO_PER_MICRO))
-        if account_id is None:
-            _log.warning("deposit_of_nobody", event_id=arrival.reference)
+        if account_id is None or nano > DEPOSIT_PARTS_MAX * TRANSFER_NANO_MAX:
+            _log.warning("deposit_not_posted", event_id=event_id, account=account_id)
             return
-        try:
+        for arrival in parts_of(event_id, nano):
             transfer = deposit_transfer(account_id, arrival, adapter=CHAIN, unix_s=self.clock.unix_s())
-        except InvalidField:
-            _log.warning("deposit_too_large", event_id=arrival.reference, account=account_id)
-            return
-        if await self.database.books.post_transfer(transfer):
-            _log.info("deposit_posted", event_id=arrival.reference, account=account_id)
+            if await self.database.books.post_transfer(transfer):
+                _log.info("deposit_posted", event_id=arrival.reference, account=account_id)
 
     async def note(self, event: ChainEvent) -> None:
         if event.args["pool"] != CREDITS:

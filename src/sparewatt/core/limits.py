@@ -313,3 +313,6 @@ CHAIN_REQUEST_WAIT_S = 20.0
 
 CLAIM_ADDRESSES_MAX = 20
 """Addresses of one account whose earnings are claimed in one go; nearly all have one."""
+
+DEPOSIT_PARTS_MAX = 1_000
+"""Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
