@@ -37,7 +37,7 @@ class Booking:
     clock: Clock
 
     async def credit(self, event: ChainEvent) -> None:
-        """What is not posted (for nobody's address, or too much) stays in the contract, for its depositor to take back."""
+        """What is not posted (nobody's address, or too much) stays in the contract, for its depositor to take back."""
         event_id, nano = business_id(event), event.args["amount"] * NANO_PER_MICRO
         account_id = await self.database.people.account_at(event.args["account"])
         if account_id is None or nano > DEPOSIT_PARTS_MAX * TRANSFER_NANO_MAX:
