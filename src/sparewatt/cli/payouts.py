@@ -162,20 +162,19 @@ def claim(client: Client, *, account: str | None, as_json: bool) -> None:
       sparewatt payouts claim
     """
     reply = client.post(path_with("/payouts/claim", {"account": account}), {})
+    told = reply.parse(_Claims)
+    claimed = [each for each in told.data if each.state == "claimed"]
     if as_json:
         output.print_json(reply.json())
-        return
-    told = reply.parse(_Claims)
-    output.print_lines([_claim_line(each) for each in told.data])
-    if not told.data:
+    elif told.data:
+        output.print_lines(
+            [f"Claimed {output.format_usd(each.amount_usd)} to {each.address} ({each.tx})." for each in claimed]
+        )
+    else:
         output.note(_nothing_to_claim(told))
-
-
-def _claim_line(told: Claim) -> str:
-    amount = output.format_usd(told.amount_usd)
-    if told.state == "claimed":
-        return f"Claimed {amount} to {told.address} ({told.tx})."
-    return f"Not claimed: {amount} to {told.address}; {told.reason}"
+    for failed in [each for each in told.data if each not in claimed]:
+        amount = output.format_usd(failed.amount_usd)
+        raise CliError(f"{amount} for {failed.address} could not be claimed: {failed.reason}")
 
 
 def _nothing_to_claim(told: _Claims) -> str:

@@ -224,6 +224,47 @@ def test_a_batch_that_does_not_hold_is_a_failure(
     assert "evidence" in result.stderr
 
 
+CLAIMED = {
+    "address": "0x" + "a" * 40,
+    "epoch": 3,
+    "amount_usd": "0.25",
+    "state": "claimed",
+    "reason": None,
+    "tx": "0xfe",
+}
+REFUSED = CLAIMED | {"state": "failed", "reason": "the contract says NOT_IN_ROOT.", "tx": None}
+
+
+def claims(*lines: object, waiting_micro: int = 0) -> dict[str, Any]:
+    return page(*lines) | {"claimed_usd": "1", "waiting_usd": "0.5", "waiting_micro": waiting_micro}
+
+
+def test_a_claim_tells_what_went_where(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/payouts/claim", claims(CLAIMED))
+    result = run("payouts", "claim")
+    assert result.exit_code == 0
+    assert f"Claimed $0.25 to {CLAIMED['address']} (0xfe)." in result.stdout
+
+
+def test_a_claim_that_the_contract_refused_is_an_error_beside_those_that_worked(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/payouts/claim?account=acc_ann", claims(CLAIMED, REFUSED))
+    result = run("payouts", "claim", "--account", "acc_ann")
+    assert result.exit_code == 1
+    assert "Claimed $0.25" in result.stdout
+    assert "NOT_IN_ROOT" in result.stderr
+
+
+@pytest.mark.parametrize(("waiting_micro", "said"), [(500_000, True), (0, False)])
+def test_with_nothing_to_claim_it_says_what_waits(
+    network: FakeNetwork, run: Run, waiting_micro: int, *, said: bool
+) -> None:
+    network.on("POST /v1/payouts/claim", claims(waiting_micro=waiting_micro))
+    result = run("payouts", "claim")
+    assert result.exit_code == 0
+    assert "$1.00 were claimed so far" in result.stderr
+    assert ("wait for their batch" in result.stderr) is said
+
+
 def test_without_payouts_the_next_command_is_earnings(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/payouts?limit=1000", EMPTY)
     assert "sparewatt node earnings" in run("payouts").stderr
