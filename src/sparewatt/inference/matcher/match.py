@@ -21,14 +21,13 @@ from sparewatt.inference.matcher.hashing import hash_text, start_of
 from sparewatt.inference.matcher.kept import Ranked, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.question import NO_RANKING, NOBODY, Places, Question, Ranking
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 
 OWN_NODE = "own_node"
 """The filter that keeps a job paid with free credits off its payer's own nodes."""
-
 
 LARGE_SHARE = 0.75
 """A policy that leaves this much of a model's nodes leaves enough of its shortlist; a stricter one has all it leaves
@@ -53,9 +52,10 @@ def match(
     named, unlisted = everybody, 0
     if len(entries) > SCAN_MAX and (left is None or left.size > LARGE_SHARE * len(entries)):
         listed = shortlisted(asked, entries, table.shortlists_of(job.model), compiled=is_compiled)
-        named = listed if left is None else _both(listed, left)
-        unlisted = (len(entries) if left is None else left.size) - named.size
-    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT) if named.size or not unlisted else NO_RANKING
+        listed = listed if left is None else _both(listed, left)
+        if listed.size:
+            named, unlisted = listed, (everybody.size or len(entries)) - listed.size
+    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
     if unlisted and not ranking.places.size and table.room.free(job.model):
         named, unlisted = everybody, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)

@@ -48,7 +48,3 @@ class Ranking(NamedTuple):
     """How many each of `filters.REASONS` stopped."""
     stops: NDArray[np.int8]
     """By place looked at: the number of what stopped it, or -1."""
-
-
-NO_RANKING = Ranking(NOBODY, np.empty((0, 0)), [], np.empty(0, np.int8))
-"""Of nobody at all."""
