@@ -10,7 +10,7 @@ from tests.integration.networks import Network, start_network
 
 
 @pytest.fixture(scope="session")
-def shared_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def deployed_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Three nodes on the deterministic engine; for tests that only ask."""
     with start_network(tmp_path_factory.mktemp("shared"), "--engine=deterministic") as network:
         yield network

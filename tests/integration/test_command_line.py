@@ -23,8 +23,8 @@ def run(network: Network, *words: str, key: str | None = None, stdin: str = "") 
     return subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_chat_answers_and_tells_who_did(shared_network: Network) -> None:
-    ended = run(shared_network, "chat", shared_network.model, "what is the time")
+def test_chat_answers_and_tells_who_did(deployed_network: Network) -> None:
+    ended = run(deployed_network, "chat", deployed_network.model, "what is the time")
     assert ended.returncode == 0, ended.stderr
     rendered = render_chat([{"role": "user", "content": "what is the time"}])
     assert ended.stdout.strip() == expected_text(rendered).strip()
@@ -32,32 +32,32 @@ def test_chat_answers_and_tells_who_did(shared_network: Network) -> None:
         assert word in ended.stderr
 
 
-def test_the_network_last_started_is_found_without_any_setting(shared_network: Network) -> None:
-    ended = run(shared_network, "models", "--json")
+def test_the_network_last_started_is_found_without_any_setting(deployed_network: Network) -> None:
+    ended = run(deployed_network, "models", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert [model["id"] for model in json.loads(ended.stdout)["data"]] == [shared_network.model]
+    assert [model["id"] for model in json.loads(ended.stdout)["data"]] == [deployed_network.model]
 
 
-def test_nodes_shows_three(shared_network: Network) -> None:
-    ended = run(shared_network, "nodes")
+def test_nodes_shows_three(deployed_network: Network) -> None:
+    ended = run(deployed_network, "nodes")
     assert ended.returncode == 0, ended.stderr
     assert all(name in ended.stdout for name in ("node-1", "node-2", "node-3"))
 
 
-def test_a_match_is_explained_by_its_id(shared_network: Network) -> None:
-    told = run(shared_network, "chat", shared_network.model, "explain me").stderr
+def test_a_match_is_explained_by_its_id(deployed_network: Network) -> None:
+    told = run(deployed_network, "chat", deployed_network.model, "explain me").stderr
     match_id = next(word for word in told.split() if word.startswith("match_"))
-    ended = run(shared_network, "match", "explain", match_id)
+    ended = run(deployed_network, "match", "explain", match_id)
     assert ended.returncode == 0, ended.stderr
     assert "node-1" in ended.stdout
 
 
-def test_a_created_key_works_until_it_is_revoked(shared_network: Network) -> None:
-    made = run(shared_network, "keys", "create", "cli-test", "--json")
+def test_a_created_key_works_until_it_is_revoked(deployed_network: Network) -> None:
+    made = run(deployed_network, "keys", "create", "cli-test", "--json")
     key = json.loads(made.stdout)
-    assert run(shared_network, "models", key=key["key"]).returncode == 0
-    assert run(shared_network, "keys", "revoke", key["id"]).returncode == 0
-    ended = run(shared_network, "models", key=key["key"])
+    assert run(deployed_network, "models", key=key["key"]).returncode == 0
+    assert run(deployed_network, "keys", "revoke", key["id"]).returncode == 0
+    ended = run(deployed_network, "models", key=key["key"])
     assert ended.returncode == 3
     assert key["key"] not in ended.stderr + ended.stdout
 
@@ -67,10 +67,10 @@ def test_a_created_key_works_until_it_is_revoked(shared_network: Network) -> Non
     [(("keys",), "admin"), (("keys", "revoke", "key_1"), "admin"), (("node", "token"), "node")],
 )
 def test_a_key_without_the_scope_is_told_which_to_ask_for(
-    shared_network: Network, words: tuple[str, ...], scope: str
+    deployed_network: Network, words: tuple[str, ...], scope: str
 ) -> None:
-    key = run(shared_network, "keys", "create", "cli-scope-test").stdout.strip()
-    ended = run(shared_network, *words, key=key)
+    key = run(deployed_network, "keys", "create", "cli-scope-test").stdout.strip()
+    ended = run(deployed_network, *words, key=key)
     assert ended.returncode == 3
     assert f"needs the scope '{scope}'" in ended.stderr
     assert f"Ask the operator for a key with the scope '{scope}'." in ended.stderr
@@ -78,15 +78,15 @@ def test_a_key_without_the_scope_is_told_which_to_ask_for(
     assert key not in ended.stderr
 
 
-def test_json_of_an_answer_tells_who_gave_it(shared_network: Network) -> None:
-    told = json.loads(run(shared_network, "chat", shared_network.model, "hello", "--json").stdout)["sparewatt"]
+def test_json_of_an_answer_tells_who_gave_it(deployed_network: Network) -> None:
+    told = json.loads(run(deployed_network, "chat", deployed_network.model, "hello", "--json").stdout)["sparewatt"]
     assert told["match_id"].startswith("match_")
     assert told["node"].startswith("0x")
     assert told["attempts"] == 1
 
 
-def test_a_join_token_is_printed_alone(shared_network: Network) -> None:
-    ended = run(shared_network, "node", "token")
+def test_a_join_token_is_printed_alone(deployed_network: Network) -> None:
+    ended = run(deployed_network, "node", "token")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip().startswith("join-sw-")
     assert len(ended.stdout.split()) == 1
@@ -104,13 +104,13 @@ def test_a_join_token_is_printed_alone(shared_network: Network) -> None:
         (("nonsense",), 2),
     ],
 )
-def test_the_status_says_what_went_wrong(shared_network: Network, words: tuple[str, ...], status: int) -> None:
-    ended = run(shared_network, *words)
+def test_the_status_says_what_went_wrong(deployed_network: Network, words: tuple[str, ...], status: int) -> None:
+    ended = run(deployed_network, *words)
     assert ended.returncode == status, ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_a_wrong_key_ends_with_3(shared_network: Network) -> None:
-    ended = run(shared_network, "models", key="sk-sw-wrong")
+def test_a_wrong_key_ends_with_3(deployed_network: Network) -> None:
+    ended = run(deployed_network, "models", key="sk-sw-wrong")
     assert ended.returncode == 3
     assert "sk-sw-wrong" not in ended.stderr
