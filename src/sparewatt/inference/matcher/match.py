@@ -6,7 +6,7 @@ nodes drawn by chance. With numba the scan is compiled; the answers are the same
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
-from sparewatt.inference.matcher import kernel, scan
+from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries
 from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.hashing import hash_text, start_of
-from sparewatt.inference.matcher.kept import Ranked, Stopped
+from sparewatt.inference.matcher.kept import NOTHING_CACHED, Ranked, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
@@ -55,8 +55,31 @@ def match(
     if unlisted and not ranking.places.size and table.room.free(job.model):
         named, unlisted = NOBODY, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted)
+    cached = NOTHING_CACHED
+    if at.held and policy.usd_weight is not None:
+        cached, ranking = _with_holders(job, table, entries, ranking, at, asked=asked, tried=tried)
+    decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, cached=cached)
     return _with_barred(decided, at, own=own.size) if at.allowed is not None or own.size else decided
+
+
+def _with_holders(
+    job: MatchJob,
+    table: NodeTable,
+    entries: Entries,
+    ranking: Ranking,
+    at: Situation,
+    *,
+    asked: Question,
+    tried: Places,
+) -> tuple[Mapping[NodeId, int], Ranking]:
+    """Prefix affinity: who may have the job and holds some of its prompt already, and the ranking that follows."""
+    may = at.allowed.nodes if at.allowed is not None else None
+    held = {node_id: tokens for node_id, tokens in (at.held or {}).items() if may is None or node_id in may}
+    cached = affinity.cached_tokens(job, held, table)
+    places = _places_of(cached, job, table)
+    is_new = ~np.isin(places, tried)
+    tokens = np.array(list(cached.values()), np.float64)
+    return cached, affinity.merged(asked, entries, ranking, places[is_new], tokens[is_new], k=CANDIDATES_KEPT)
 
 
 def _nobody(job: MatchJob, table: NodeTable, entries: Entries, allowed: Allowed, *, policy: Policy) -> Decision:
@@ -112,6 +135,7 @@ def _decision(
     policy: Policy,
     named: Places,
     unlisted: int,
+    cached: Mapping[NodeId, int],
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
@@ -121,7 +145,7 @@ def _decision(
         dropped[Rejection.NOT_SHORTLISTED] = unlisted
     if len(table) > len(entries):
         dropped[Rejection.NO_MODEL] = len(table) - len(entries)
-    ranked = Ranked(entries, ranking.places, ranking.lines)
+    ranked = Ranked(entries, ranking.places, ranking.lines, cached)
     return Decision(job, policy.name, len(table), ranked, rejected, dropped)
 
 
