@@ -176,8 +176,8 @@ def _describe(model: _Model, *, loaded: bool) -> BackendModel:
 def _prefix_cache_tokens(meta: _Meta) -> int:
     """What the server says in its list of models, in a field of ours: no server in use has one yet.
 
-    llama.cpp as we start it keeps none (`llama_server.py`). vLLM tells in `/metrics` (`cache_config_info`) and SGLang in
-    `/get_server_info`; an adapter for them fills this in.
+    llama.cpp as we start it keeps none (`llama_server.py`). vLLM tells in `/metrics` (`cache_config_info`), SGLang
+    in `/get_server_info`; an adapter for them fills this in.
     """
     return meta.prefix_cache_tokens
 
