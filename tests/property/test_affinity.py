@@ -18,7 +18,7 @@ from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
 
 HOLDER = node_id(1)
 holdings = st.dictionaries(st.integers(1, 6).map(node_id), st.integers(0, 1 << 25))
-nobody = st.sampled_from([None, {}])
+nobody: st.SearchStrategy[dict[NodeId, int] | None] = st.sampled_from([None, {}])
 
 
 def decide(job: MatchJob, nodes: Any, held: dict[NodeId, int] | None, policy: Policy = BALANCED) -> Decision:

@@ -6,8 +6,9 @@ conversation go to the same model and come from the same place.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sparewatt.sim.physics import SimJob
@@ -19,47 +20,51 @@ OPENING = 2
 """Blocks that tell conversations apart: the first is often a system prompt that many share."""
 
 
-class Talk(NamedTuple):
-    """One copy of one conversation."""
+class Turn(NamedTuple):
+    """One request of one copy of a conversation."""
 
+    at_s: float
+    copy: int
     model: Model
     region: int
+    request: Request
 
 
 def repeated(
     window: Sequence[Request], scenario: Scenario, *, copies: float, start_s: float, seed: int
 ) -> list[SimJob]:
-    n_copies = int(copies) + (copies % 1 > 0)
-    found = []
-    for request in window:
-        for copy in range(n_copies):
-            rng = random.Random(f"talk {seed} {copy} {request.prefix_blocks[:OPENING]}")
-            if copy < int(copies) or rng.random() < copies % 1:
-                talk = Talk(*_drawn(scenario, rng))
-                found.append((request.at_s - start_s, copy, talk, request))
+    """About `copies` of every conversation; of the last one only some."""
+    turns = list(_turns(window, scenario, copies=copies, seed=seed))
     rng = random.Random(f"jobs {seed}")
-    timed = sorted(((at_s + rng.random() * JITTER_S, *rest) for at_s, *rest in found), key=lambda item: item[0])
-    n_names = n_copies * len(scenario.models)
+    turns = [turn._replace(at_s=turn.at_s - start_s + rng.random() * JITTER_S) for turn in turns]
+    turns.sort(key=lambda turn: turn.at_s)
     return [
         SimJob(
             number=number,
-            model=talk.model,
-            arrived_s=at_s,
-            prompt_tokens=request.input_tokens,
-            output_tokens=max(1, request.output_tokens),
-            region=talk.region,
+            model=turn.model,
+            arrived_s=turn.at_s,
+            prompt_tokens=turn.request.input_tokens,
+            output_tokens=max(1, turn.request.output_tokens),
+            region=turn.region,
             fails=rng.random() < JOB_FAILS,
-            prefix=_named(request, copy * len(scenario.models) + talk.model.number, n_names),
+            prefix=_named(turn, n_models=len(scenario.models), n_copies=math.ceil(copies)),
         )
-        for number, (at_s, copy, talk, request) in enumerate(timed)
+        for number, turn in enumerate(turns)
     ]
 
 
-def _drawn(scenario: Scenario, rng: random.Random) -> tuple[Model, int]:
-    model = rng.choices(scenario.models, [model.popularity for model in scenario.models])[0]
-    return model, rng.choices(range(len(scenario.regions)), scenario.user_shares)[0]
+def _turns(window: Sequence[Request], scenario: Scenario, *, copies: float, seed: int) -> Iterator[Turn]:
+    popularity = [model.popularity for model in scenario.models]
+    for request in window:
+        for copy in range(math.ceil(copies)):
+            rng = random.Random(f"talk {seed} {copy} {request.prefix_blocks[:OPENING]}")
+            if copy < int(copies) or rng.random() < copies % 1:
+                model = rng.choices(scenario.models, popularity)[0]
+                region = rng.choices(range(len(scenario.regions)), scenario.user_shares)[0]
+                yield Turn(request.at_s, copy, model, region, request)
 
 
-def _named(request: Request, name: int, n_names: int) -> tuple[int, ...]:
+def _named(turn: Turn, *, n_models: int, n_copies: int) -> tuple[int, ...]:
     """The trace's blocks with a name of their own for every copy and model."""
-    return tuple(block * n_names + name for block in request.prefix_blocks)
+    name, names = turn.copy * n_models + turn.model.number, n_copies * n_models
+    return tuple(block * names + name for block in turn.request.prefix_blocks)

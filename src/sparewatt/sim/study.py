@@ -14,9 +14,10 @@ from sparewatt.sim.baselines import COSTS, Baseline
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.oracle import Oracle
 from sparewatt.sim.physics import SimJob
+from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import Faults, Scenario, make_scenario
 from sparewatt.sim.summary import TIMEOUT_S, Numbers, Outcome, bound_of, mean_of, outcome_of, summarise
-from sparewatt.sim.workload import Request, generate, make_jobs
+from sparewatt.sim.workload import generate, make_jobs
 from sparewatt.sim.world import Chooser, World
 
 NAMES = (*POLICIES, *COSTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sparewatt.core.ids import NodeId
@@ -132,7 +133,7 @@ def test_a_holder_that_cannot_have_the_job_stays_out() -> None:
 
 def test_a_holder_that_was_not_shortlisted_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "SCAN_MAX", 2)
-    monkeypatch.setattr(matching, "shortlisted", lambda *_, **__: matching.np.array([0, 1]))
+    monkeypatch.setattr(matching, "shortlisted", lambda *_, **__: np.array([0, 1]))
     table = a_table(5, KEEPING)
     decided = decide(table, {node_id(5): 3584})
     assert decided.ranked[0].node_id == node_id(5)

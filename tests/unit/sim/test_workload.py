@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import InvalidField
+from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.workload import Request, generate, make_jobs, read_trace
+from sparewatt.sim.workload import generate, make_jobs, read_trace
 
 
 def write(path: Path, text: str) -> Path:
@@ -18,13 +19,15 @@ def write(path: Path, text: str) -> Path:
 
 def test_both_kinds_of_trace_are_read(tmp_path: Path) -> None:
     wanted = [Request(0.0, 10, 5), Request(1.5, 20, 0)]
+    with_blocks = [Request(0.0, 10, 5, (1, 2)), Request(1.5, 20, 0)]
     table = write(tmp_path / "a.csv.gz", "t_ms,input_tokens,output_tokens\n1500,20,0\n0,10,5\n")
     lines = write(
         tmp_path / "a.jsonl.gz",
         '{"t_ms":0,"input_tokens":10,"output_tokens":5,"prefix_blocks":[1,2]}\n'
         '{"t_ms":1500,"input_tokens":20,"output_tokens":0}\n',
     )
-    assert read_trace(table) == read_trace(lines) == wanted
+    assert read_trace(table) == wanted
+    assert read_trace(lines) == with_blocks
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeVar, overload
 
 import numpy as np
@@ -23,7 +22,6 @@ from sparewatt.inference.matcher.question import Places
 NANO = 1e9
 HALF_A_STEP = 5e-7
 """Prices per million tokens come in millionths of a nano: rounding down must not slip below a whole one."""
-NOTHING_CACHED: Mapping[NodeId, int] = MappingProxyType({})
 _T = TypeVar("_T")
 _TOLD = (
     Field.CONTEXT_TOKENS,
@@ -72,20 +70,26 @@ class Kept(Sequence[_T]):
 class Ranked(Kept[Candidate]):
     """The best nodes in order. Numbers: a line of `formula.SUMMARY`, the parts, and the jitter."""
 
-    __slots__ = ("_cached",)
-
-    def __init__(
-        self, entries: Entries, places: Places, numbers: Floats, cached: Mapping[NodeId, int] = NOTHING_CACHED
-    ) -> None:
-        super().__init__(entries, places, numbers)
-        self._cached = cached
+    __slots__ = ()
 
     def _made(self, index: int) -> Candidate:
         cost, first_token_s, finish_s, usd, *parts = self._numbers[index].tolist()
         price_nano = int(usd * NANO + HALF_A_STEP)
-        node_id = self._nodes[index]
-        cached_tokens = self._cached.get(node_id, 0)
-        return Candidate(node_id, cost, tuple(parts), first_token_s, finish_s, price_nano, cached_tokens)
+        return Candidate(self._nodes[index], cost, tuple(parts), first_token_s, finish_s, price_nano)
+
+
+class RankedHolders(Ranked):
+    """The same, where some hold a part of the prompt."""
+
+    __slots__ = ("_cached",)
+
+    def __init__(self, entries: Entries, places: Places, numbers: Floats, cached: Mapping[NodeId, int]) -> None:
+        super().__init__(entries, places, numbers)
+        self._cached = cached
+
+    def _made(self, index: int) -> Candidate:
+        found = super()._made(index)
+        return found._replace(cached_tokens=self._cached.get(found.node_id, 0))
 
 
 class Stopped(Kept[Rejected]):

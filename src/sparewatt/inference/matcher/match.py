@@ -19,7 +19,7 @@ from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries
 from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.hashing import hash_text, start_of
-from sparewatt.inference.matcher.kept import NOTHING_CACHED, Ranked, Stopped
+from sparewatt.inference.matcher.kept import Ranked, RankedHolders, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
@@ -55,7 +55,7 @@ def match(
     if unlisted and not ranking.places.size and table.room.free(job.model):
         named, unlisted = NOBODY, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    cached = NOTHING_CACHED
+    cached = None
     if at.held and policy.usd_weight is not None:
         cached, ranking = _with_holders(job, table, entries, ranking, at, asked=asked, tried=tried)
     decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, cached=cached)
@@ -135,7 +135,7 @@ def _decision(
     policy: Policy,
     named: Places,
     unlisted: int,
-    cached: Mapping[NodeId, int],
+    cached: Mapping[NodeId, int] | None,
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
@@ -145,7 +145,8 @@ def _decision(
         dropped[Rejection.NOT_SHORTLISTED] = unlisted
     if len(table) > len(entries):
         dropped[Rejection.NO_MODEL] = len(table) - len(entries)
-    ranked = Ranked(entries, ranking.places, ranking.lines, cached)
+    places, lines = ranking.places, ranking.lines
+    ranked = RankedHolders(entries, places, lines, cached) if cached else Ranked(entries, places, lines)
     return Decision(job, policy.name, len(table), ranked, rejected, dropped)
 
 
