@@ -39,8 +39,8 @@ def read_trace(path: Path) -> list[Request]:
 
 
 def _request(row: dict[str, Any]) -> Request:
-    blocks = tuple(int(block) for block in row.get("prefix_blocks") or ())
-    request = Request(float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"]), blocks)
+    at_s, input_tokens, output_tokens = float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"])
+    request = Request(at_s, input_tokens, output_tokens, tuple(map(int, row.get("prefix_blocks") or ())))
     if not math.isfinite(request.at_s) or request.at_s < 0 or request.input_tokens < 1 or request.output_tokens < 0:
         raise ValueError("a number is out of range")
     return request

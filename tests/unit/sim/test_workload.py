@@ -12,6 +12,9 @@ from sparewatt.sim.scenario import make_scenario
 from sparewatt.sim.workload import generate, make_jobs, read_trace
 
 
+BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
+
+
 def write(path: Path, text: str) -> Path:
     path.write_bytes(gzip.compress(text.encode()))
     return path
@@ -47,7 +50,9 @@ def test_a_bad_table_is_named_and_refused(tmp_path: Path, text: str) -> None:
         read_trace(write(tmp_path / "bad.csv.gz", text))
 
 
-@pytest.mark.parametrize("text", ["{}\n", "[]\n", "nonsense\n", '{"t_ms":null,"input_tokens":1,"output_tokens":1}\n'])
+@pytest.mark.parametrize(
+    "text", ["{}\n", "[]\n", "nonsense\n", BAD_BLOCKS, '{"t_ms":null,"input_tokens":1,"output_tokens":1}\n']
+)
 def test_bad_lines_are_named_and_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidField, match=r"bad\.jsonl\.gz"):
         read_trace(write(tmp_path / "bad.jsonl.gz", text))

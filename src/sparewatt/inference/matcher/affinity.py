@@ -13,13 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import PREFIX_HOLDERS_MAX
-from sparewatt.inference.matcher import filters
+from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
 from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.question import Places, Question, Ranking
-from sparewatt.inference.matcher.scan import priced, ranked
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
+from sparewatt.inference.matcher.scan import ranked
 from sparewatt.inference.matcher.table import NodeTable
 
 TOKENS_READ_MIN = 1
@@ -40,27 +39,27 @@ def cached_tokens(job: MatchJob, held: Mapping[NodeId, int], table: NodeTable) -
     return {node_id: tokens for node_id, tokens in found.items() if tokens > 0}
 
 
-def merged(job: Question, entries: Entries, ranking: Ranking, holders: Places, tokens: Floats, *, k: int) -> Ranking:
+def merged(
+    job: Question, entries: Entries, ranking: Ranking, holders: Places, tokens: Floats, *, rank: Rank
+) -> Ranking:
     """The ranking with these holders priced by what is left for them to read. They must be allowed and untried."""
-    able = filters.is_able(job, entries.numbers[holders].T)
-    holders, tokens = holders[able], tokens[able]
-    if not holders.size:
-        return ranking
-    found, lines = priced(job, entries, holders, with_less_to_read(job, entries, holders, tokens), k=holders.size)
-    others = ~np.isin(ranking.places, found)
-    places = np.concatenate((ranking.places[others], found))
-    lines = np.concatenate((ranking.lines[others], lines))
-    order = ranked(lines[:, 0], entries, places, k=k)
+    found = rank(job, with_less_to_read(job, entries, holders, tokens), NOBODY, NOBODY, k=holders.size)
+    again = holders[found.places]
+    others = (ranking.places[:, None] != again).all(axis=1)
+    places = np.concatenate((ranking.places[others], again))
+    lines = np.concatenate((ranking.lines[others], found.lines))
+    order = ranked(lines[:, 0], entries, places, k=CANDIDATES_KEPT)
     return ranking._replace(places=places[order], lines=lines[order])
 
 
-def with_less_to_read(job: Question, entries: Entries, holders: Places, tokens: Floats) -> Floats:
-    """The holders' columns, each with a token's reading time made as much shorter as it has tokens already.
+def with_less_to_read(job: Question, entries: Entries, holders: Places, tokens: Floats) -> Entries:
+    """The holders alone, each with a token's reading time made as much shorter as it has tokens already.
 
     What even a short prompt takes is left as it is.
     """
-    x = np.ascontiguousarray(entries.numbers[holders].T)
+    part = entries.some(holders)
     whole = job.prompt_tokens - SHORT_PROMPT_TOKENS
     if whole > 0.0:
-        x[Field.READ_TOKEN_S] *= np.maximum(0.0, whole - tokens) / whole
-    return x
+        unread = np.maximum(0.0, whole - tokens) / whole
+        part.write_column(Field.READ_TOKEN_S, part.numbers[:, Field.READ_TOKEN_S] * unread)
+    return part

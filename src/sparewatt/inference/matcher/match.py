@@ -22,7 +22,7 @@ from sparewatt.inference.matcher.hashing import hash_text, start_of
 from sparewatt.inference.matcher.kept import Ranked, RankedHolders, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
@@ -39,7 +39,7 @@ def match(
     if entries is None:
         return Decision(job, policy.name, len(table), (), (), {Rejection.NO_MODEL: len(table)} if len(table) else {})
     is_compiled = policy.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
-    rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
+    rank: Rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
     asked = question(job, table, at, policy=policy, seed=seed)
     own = _places_of(at.own, job, table) if at.own else NOBODY
     tried = np.union1d(own, _places_of(at.tried, job, table)) if at.tried or at.own else NOBODY
@@ -57,7 +57,7 @@ def match(
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
     cached = None
     if at.held and policy.usd_weight is not None:
-        cached, ranking = _with_holders(job, table, entries, ranking, at, asked=asked, tried=tried)
+        cached, ranking = _with_holders(job, table, entries, ranking, at, asked=asked, tried=tried, rank=rank)
     decided = _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, cached=cached)
     return _with_barred(decided, at, own=own.size) if at.allowed is not None or own.size else decided
 
@@ -71,15 +71,19 @@ def _with_holders(
     *,
     asked: Question,
     tried: Places,
+    rank: Rank,
 ) -> tuple[Mapping[NodeId, int], Ranking]:
     """Prefix affinity: who may have the job and holds some of its prompt already, and the ranking that follows."""
     may = at.allowed.nodes if at.allowed is not None else None
     held = {node_id: tokens for node_id, tokens in (at.held or {}).items() if may is None or node_id in may}
     cached = affinity.cached_tokens(job, held, table)
-    places = _places_of(cached, job, table)
-    is_new = ~np.isin(places, tried)
-    tokens = np.array(list(cached.values()), np.float64)
-    return cached, affinity.merged(asked, entries, ranking, places[is_new], tokens[is_new], k=CANDIDATES_KEPT)
+    holders, tokens = _places_of(cached, job, table), np.array(list(cached.values()), np.float64)
+    if tried.size:
+        is_new = ~np.isin(holders, tried)
+        holders, tokens = holders[is_new], tokens[is_new]
+    if not holders.size:
+        return cached, ranking
+    return cached, affinity.merged(asked, entries, ranking, holders, tokens, rank=rank)
 
 
 def _nobody(job: MatchJob, table: NodeTable, entries: Entries, allowed: Allowed, *, policy: Policy) -> Decision:

@@ -127,11 +127,7 @@ def best_of_many(job: Question, entries: Entries, named: Places, low: Floats, *,
 
 def best_of(job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
     """The best k of these places, by the whole formula."""
-    return priced(job, entries, places, np.ascontiguousarray(entries.numbers[places].T), k=k)
-
-
-def priced(job: Question, entries: Entries, places: Places, x: Floats, *, k: int) -> tuple[Places, Floats]:
-    """The best k of these places, if these were their columns."""
+    x = np.ascontiguousarray(entries.numbers[places].T)
     parts = formula.parts(job, x)
     base = formula.total(job, parts)
     jitter = base * job.jitter * mixed(entries.all_hashes[places], job.start)
