@@ -11,7 +11,6 @@ from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import make_scenario
 from sparewatt.sim.workload import generate, make_jobs, read_trace
 
-
 BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
 
 
