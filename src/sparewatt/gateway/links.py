@@ -65,6 +65,7 @@ class LinkDesk:
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
+        self.on_left: Callable[[NodeId], None] = lambda _node: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The WebSocket route."""
@@ -170,6 +171,7 @@ class LinkDesk:
             return
         self.links.pop(node_id, None)
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
+        self.on_left(node_id)
         self.changed.add(node_id)
         held.task.cancel()
         held.link.lost(why)

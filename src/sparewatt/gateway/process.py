@@ -57,6 +57,7 @@ COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
+PREFIX_SECRET_BYTES = 32
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
@@ -124,6 +125,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         health=health,
         clock=clock,
         rng=rng,
+        prefix_secret=rng.randbytes(PREFIX_SECRET_BYTES),
         started_unix_s=clock.unix_s(),
         root_url=own_root_url(settings, port=port),
         origins=own_origins(settings, port=port),
@@ -139,6 +141,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
     )
+    desk.on_left = services.dispatcher.prefixes.forget
     await services.keys.sync()
     for node in await database.list_nodes():
         desk.owners[node.id] = node.account_id

@@ -211,6 +211,7 @@ class Inventory:
             quantization=model.quantization,
             claimed=self._claimed(model),
             measured=measured,
+            prefix_cache_tokens=model.prefix_cache_tokens,
         )
 
     def _claimed(self, model: BackendModel) -> Speed | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.inference.matcher.entries import Floats
+from sparewatt.inference.matcher.entries import Entries, Floats
 from sparewatt.inference.matcher.formula import PARTS
 
 Places = NDArray[np.int64]
@@ -48,3 +48,9 @@ class Ranking(NamedTuple):
     """How many each of `filters.REASONS` stopped."""
     stops: NDArray[np.int8]
     """By place looked at: the number of what stopped it, or -1."""
+
+
+class Rank(Protocol):
+    """A scan: `scan.rank`, or `kernel.rank` where it is compiled."""
+
+    def __call__(self, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking: ...

@@ -36,6 +36,7 @@ class _Meta(msgspec.Struct, frozen=True):
     n_params: int | None = None
     size: int | None = None
     ftype: str | None = None
+    prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -168,7 +169,17 @@ def _describe(model: _Model, *, loaded: bool) -> BackendModel:
         weights_bytes=weights_bytes,
         kv_bytes_per_token=weights_bytes // KV_SHARE,
         parameters=meta.n_params,
+        prefix_cache_tokens=_prefix_cache_tokens(meta),
     )
+
+
+def _prefix_cache_tokens(meta: _Meta) -> int:
+    """What the server says in its list of models, in a field of ours: no server in use has one yet.
+
+    llama.cpp as we start it keeps none (`llama_server.py`). vLLM tells in `/metrics` (`cache_config_info`), SGLang
+    in `/get_server_info`; an adapter for them fills this in.
+    """
+    return meta.prefix_cache_tokens
 
 
 KNOWN_PORTS = {"llama.cpp": 8080, "Ollama": 11434, "vLLM": 8000, "SGLang": 30000, "LM Studio": 1234}
