@@ -190,7 +190,7 @@ class Gateways:
         table, name = self.tables[job.gateway], held.reservation.node_id
         table.release(held.reservation)
         if end is End.FAILED:
-            self._prefixes[job.gateway].forget(name)
+            self._prefixes[job.gateway].forget(name)  # most often its machine is gone, and its link with it
             table.note_failure(name, now_s=now_s)
         elif end is End.DONE:
             table.note_success(name, model=held.reservation.model, output_tokens=job.output_tokens)
