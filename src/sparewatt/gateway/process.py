@@ -82,7 +82,8 @@ async def run_gateway(settings: GatewaySettings) -> None:
 
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
-    custody = Custody(await asyncio.to_thread(network_secret, settings, rng), rng=rng)
+    may_make = not await database.people.has_secret()
+    custody = Custody(await asyncio.to_thread(network_secret, settings, rng, may_make=may_make), rng=rng)
     await check_secret(database.people, custody)
     await fill_missing(database.people, custody)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
@@ -148,6 +149,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         if node.specs is not None:
             table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
             table.set_owner(node.id, node.account_id)
+            desk.names.claim(node.id, node.account_id, node.specs.name)
     return services
 
 
