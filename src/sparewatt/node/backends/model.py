@@ -18,6 +18,10 @@ class BackendUnreachable(BackendError):
     pass
 
 
+class BackendSlow(BackendUnreachable):
+    """It did not answer in time: it hangs, or has its hands full."""
+
+
 class BackendBroke(BackendError):
     """It answered, then stopped in the middle, or answered nonsense."""
 

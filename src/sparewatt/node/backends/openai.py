@@ -18,6 +18,7 @@ from sparewatt.node.backends.model import (
     BackendLoad,
     BackendModel,
     BackendReply,
+    BackendSlow,
     BackendUnreachable,
 )
 
@@ -147,7 +148,7 @@ async def _chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def _failure(error: Exception, what: str) -> BackendError:
     """A server that sent something unreadable was there; one that sent nothing was not."""
     has_answered = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError)
-    kind = BackendBroke if has_answered else BackendUnreachable
+    kind = BackendBroke if has_answered else BackendSlow if isinstance(error, TimeoutError) else BackendUnreachable
     return kind(f"{what} ({type(error).__name__})")
 
 
