@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import assert_never
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.store.books import Books
+from sparewatt.store.database import Period
 
-Period = Literal["day", "week", "month"]
 RELOAD_S = 5.0
 """Other gateways spend from the same budget: how old our knowledge of that may be."""
 POSTED_WITHIN_S = 2.0

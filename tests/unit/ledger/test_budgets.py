@@ -8,7 +8,8 @@ import pytest
 
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.money import Nano
-from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, Period, period_start
+from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, period_start
+from sparewatt.store.database import Period
 from sparewatt.testing.clock import ManualClock
 from tests.unit.ledger.books_suite import COST, job
 from tests.unit.ledger.memory_books import MemoryBooks
