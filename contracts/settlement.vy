@@ -280,10 +280,12 @@ def _deposit(payer: address, account: address, amount: uint256):
 
 @internal
 def _request_exit(account: address, amount: uint256):
-    assert amount > 0, "ZERO_AMOUNT"
+    # No more than is there now: the event tells the operator what not to sell any more.
+    asked: uint256 = min(amount, self._unspent(account))
+    assert asked > 0, "NOTHING_UNSPENT"
     ready_at: uint256 = block.timestamp + EXIT_S
-    self.exit_of[account] = Exit(amount=amount, ready_at=ready_at)
-    log ExitRequested(account=account, amount=amount, ready_at=ready_at)
+    self.exit_of[account] = Exit(amount=asked, ready_at=ready_at)
+    log ExitRequested(account=account, amount=asked, ready_at=ready_at)
 
 
 @internal

@@ -72,8 +72,14 @@ def _signer(struct_hash: bytes32, signature: Bytes[65]) -> address:
 
 
 @internal
+@pure
+def _case(culprit: address, order_id: bytes32, attempt: uint256, fault: uint256) -> bytes32:
+    return keccak256(abi_encode(culprit, order_id, attempt, fault))
+
+
+@internal
 def _once(culprit: address, order_id: bytes32, attempt: uint256, fault: uint256):
-    case: bytes32 = keccak256(abi_encode(culprit, order_id, attempt, fault))
+    case: bytes32 = self._case(culprit, order_id, attempt, fault)
     assert not self.punished[case], "ALREADY_PUNISHED"
     self.punished[case] = True
 
@@ -102,9 +108,14 @@ def _punish_voters(
     vote_hash: bytes32 = match_rule._vote_hash(task, round)
     version: uint256 = convert(task.stake_version, uint256)
     attempt: uint256 = convert(task.attempt, uint256)
+    punished_any: bool = False
     for vote: awards.Vote in votes:
         signer: address = self._signer(vote_hash, vote.signature)
+        if self.punished[self._case(signer, task.order_id, attempt, fault)]:
+            continue  # a culprit that reports itself first does not shield the others
         self._punish(signer, version, vote.history_index, task.order_id, attempt, fault, harmed)
+        punished_any = True
+    assert punished_any, "ALREADY_PUNISHED"
 
 
 @internal

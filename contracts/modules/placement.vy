@@ -176,6 +176,8 @@ def _move(
     left.duration_left_s = lease_actions._duration_left_s(lease, paid_until)
     left.state = lease_book.UNPLACED
     left.locked_uusd = 0
+    left.provider = empty(address)  # who left has no more say, also not by its notice
+    left.notice_at = 0
     lease_book._save(lease_id, left)
     extcall sisters.escrow.stop(lease_id, paid_until)
     compensation: uint256 = self._settle_bond(lease_id, lease, owes)

@@ -81,6 +81,14 @@ def test_a_false_leaf_costs_its_signer_half(order: Order, changes: dict[str, int
         challenge_leaf(order, book, 2)
 
 
+def test_a_culprit_that_was_punished_does_not_shield_the_others(order: Order) -> None:
+    book = with_leaf(order, order.book(PRICES), 2, score=1)
+    challenge_leaf(order, book, 2)
+    challenge_leaf(order, book, 2, voters=3)
+    stakes = [order.network.stakes.validator_of(v.operator.address)[1] for v in order.network.validators]
+    assert stakes == [MIN_STAKE // 2] * 3 + [MIN_STAKE] * 4
+
+
 def test_a_true_leaf_is_no_fault(order: Order) -> None:
     book = order.book(PRICES)
     for index in range(4):

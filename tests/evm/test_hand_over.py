@@ -160,6 +160,17 @@ def test_when_nobody_is_left_the_lease_waits_for_a_new_auction(order: Order) -> 
     assert order.network.escrow.accrued(order.order_id) == 2 * USD
 
 
+def test_who_left_cannot_end_the_lease_by_an_old_notice(order: Order) -> None:
+    book = order.started({1: USD})
+    provider = order.provider.address
+    order.network.orders.give_notice(order.order_id, who=provider)
+    wait(order.policy.reclaim_s)
+    hand_over(order, book, RESIGNED, who=provider)
+    assert order.lease["state"] == UNPLACED
+    with refused("NOT_PROVIDER"):
+        order.network.orders.close(order.order_id, 3, who=provider)
+
+
 @pytest.mark.parametrize("end", ["cancel", "close", "expire"])
 def test_an_unplaced_lease_ends_with_a_refund(order: Order, end: str) -> None:
     book = order.match({1: USD})

@@ -141,6 +141,16 @@ def test_a_depositor_leaves_without_the_operator(settlement: Settlement) -> None
         settlement.contract.exit(ALICE.address)
 
 
+def test_an_exit_covers_no_later_deposit(settlement: Settlement) -> None:
+    """Else one could ask once, and later spend and leave in the same minute."""
+    settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
+    settlement.contract.request_exit(2**256 - 1, who=ALICE.address)
+    settlement.contract.deposit(ALICE.address, 50, who=ALICE.address)
+    wait(EXIT_S)
+    settlement.contract.exit(ALICE.address)
+    assert settlement.contract.unspent(ALICE.address) == 50
+
+
 def test_what_was_spent_or_promised_does_not_leave(settlement: Settlement) -> None:
     settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
     epoch = settlement.post({ALICE: (0, 80), BOB: (60, 0)})
@@ -178,8 +188,8 @@ def test_earnings_become_a_bond_if_their_owner_says_so(settlement: Settlement) -
 def test_zero_is_no_amount_and_nobody_no_account(settlement: Settlement) -> None:
     with refused("ZERO_AMOUNT"):
         settlement.contract.deposit(ALICE.address, 0, who=ALICE.address)
-    with refused("ZERO_AMOUNT"):
-        settlement.contract.request_exit(0, who=ALICE.address)
+    with refused("NOTHING_UNSPENT"):
+        settlement.contract.request_exit(1, who=ALICE.address)
     with refused("ZERO_ADDRESS"):
         settlement.contract.deposit("0x" + "0" * 40, 1, who=ALICE.address)
 

@@ -29,7 +29,7 @@ SECONDS = st.sampled_from([1, 7, 31, 61, 400, 3601, 90_000])
 
 
 @cache
-def shared_network() -> Network:
+def deployed_network() -> Network:
     return full_network()
 
 
@@ -38,7 +38,7 @@ class Walk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.network = shared_network()
+        self.network = deployed_network()
         self.exits = ExitStack()
         self.exits.enter_context(rolled_back())
         for person in PEOPLE:

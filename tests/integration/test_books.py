@@ -126,6 +126,8 @@ async def test_money_that_is_posted_while_balances_are_rebuilt_is_counted(books:
 async def test_gateways_that_post_the_same_jobs_crosswise_settle_each_once(dsn: str, books: Books) -> None:
     await books.post_transfer(deposit("d", 10**9))
     accounts = [AccountId(f"acc_{n}") for n in range(20)]
+    for account in accounts:
+        await books.post_transfer(deposit(f"d:{account}", 10**9, account=account))
     rows = [job(str(n), account=accounts[n % 20]) for n in range(200)]
     others = [Books(await Pool.connect(dsn)) for _ in range(2)]
     orders = [rows, rows[::-1], rows[100:] + rows[:100]]

@@ -143,13 +143,14 @@ def test_whoever_names_such_a_price_is_held_to_it(network: Network) -> None:
 
 
 def test_a_price_that_is_named_bounds_what_is_charged(network: Network) -> None:
-    price = nodes(network)["node-1"]["models"][0]["price"]["completion_usd_per_mtok"]
-    cheap = chat(network, provider={"max_price": {"completion": f"{float(price) * 0.5:.9f}"}})
-    assert error_of(cheap) == (503, "no_eligible_node", None)
-    enough = chat(network, provider={"only": ["node-1"], "max_price": {"completion": f"{float(price) * 1.01:.9f}"}})
-    assert enough.status == 200
+    price = float(nodes(network)["node-1"]["models"][0]["price"]["completion_usd_per_mtok"])
+    less, enough = (
+        chat(network, provider={"only": ["node-1"], "max_price": {"completion": f"{price * share:.9f}"}})
+        for share in (0.5, 1.01)
+    )
+    assert error_of(less) == (503, "no_eligible_node", None)
     used = enough.json()["usage"]
-    assert 0 < used["cost"] <= float(price) * 1.01e-6 * (used["completion_tokens"] + used["prompt_tokens"])
+    assert 0 < used["cost"] <= price * 1.01e-6 * (used["completion_tokens"] + used["prompt_tokens"])
 
 
 # explanations and the command line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,3 +173,15 @@ def test_a_strict_policy_has_all_that_it_leaves_looked_at(monkeypatch: pytest.Mo
     wanted = through(table, "region=EU").ranked
     monkeypatch.setattr(module, "SCAN_MAX", 200)
     assert through(table, "region=EU").ranked == wanted
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_a_shortlist_of_which_a_policy_leaves_nobody_is_not_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = a_fleet(range(400))
+    row = table.get(node_id(3))
+    assert row is not None
+    only_it = np.array([row.seats[MODEL].place])
+    monkeypatch.setattr(module, "shortlisted", lambda *_, **__: only_it)
+    decision = through(table, "ignore=node-3")
+    assert len(decision.ranked) == CANDIDATES_KEPT
+    assert_adds_up(decision, kept=CANDIDATES_KEPT)

@@ -28,7 +28,7 @@ from tests.evm.cases import (
 from tests.evm.machine import deploy, rolled_back
 from tests.evm.test_twins import mutated_calls, require_refused
 from tests.evm.twin_cases import all_twins
-from tests.evm.walks import WALKS, Walk, shared_network
+from tests.evm.walks import WALKS, Walk, deployed_network
 
 STEPS = int(os.environ.get("CONTRACT_STEPS", "200000"))
 CASES = int(os.environ.get("CONTRACT_CASES", "10000"))
@@ -58,7 +58,7 @@ def counted(what: str, count: int, work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.__name__)
 def test_no_random_walk_breaks_an_invariant(walk: type[Walk]) -> None:
-    shared_network()
+    deployed_network()
     examples = -(-STEPS // len(WALKS) // STEPS_PER_WALK)
     chosen = settings(
         max_examples=examples,
@@ -92,7 +92,7 @@ def test_python_and_contracts_judge_every_auction_alike() -> None:
 def test_no_honest_vote_is_slashed_and_every_bent_one_is() -> None:
     rng = random.Random(SEED)
     with rolled_back():
-        order = open_order(shared_network())
+        order = open_order(deployed_network())
 
         def work() -> None:
             for _ in range(CASES):
@@ -103,14 +103,14 @@ def test_no_honest_vote_is_slashed_and_every_bent_one_is() -> None:
 
 
 def test_python_and_the_escrow_agree_on_every_settlement() -> None:
-    network = shared_network()
+    network = deployed_network()
     work = lambda: compare_streams(network, random.Random(SEED), settlements=CASES)  # noqa: E731
     counted("random settlements, Python = escrow", CASES, work)
 
 
 def test_no_bit_of_a_signed_message_can_be_changed() -> None:
     with rolled_back():
-        twins = all_twins(shared_network())
+        twins = all_twins(deployed_network())
         calls = [(twin, mutated_calls(twin)) for twin in twins]
 
         def work() -> None:

@@ -78,13 +78,18 @@ class Progress:
 @click.option("--policy", "policies", metavar="A,B,C", help="Which policies to run.  [default: all]")
 @click.option("--seeds", type=click.IntRange(1, SEEDS_MAX), default=2, show_default=True, help="Fleets and job lists.")
 @click.option("--trace", type=IN_FILE, help="Requests: csv.gz or jsonl.gz with t_ms, input_tokens, output_tokens.")
+@click.option("--no-affinity", is_flag=True, help="Do not look at which node has read a prompt's beginning before.")
+@click.option(
+    "--prefix-ram", type=Between(0.0, 10_000.0), default=0.0, metavar="GB",
+    help="Main memory of every machine for prompts it has read, besides free memory of its card.",
+)  # fmt: skip
 @click.option("--json", "json_file", type=OUT_FILE, help="Write the numbers here.")
 @click.option("--plot", type=OUT_FILE, help="Write a picture (SVG) here.")
 @click.option("--compare-spot", is_flag=True, help="Compare with renting the cards at spot prices.")
 def simulate(
     *, nodes: int, rate: float, duration: float, gateways: int, heartbeat: float | None, mtbf: float | None,
     liars: float, garbage: float, flaky: float, policies: str | None, seeds: int, trace: Path | None,
-    json_file: Path | None, plot: Path | None, compare_spot: bool,
+    no_affinity: bool, prefix_ram: float, json_file: Path | None, plot: Path | None, compare_spot: bool,
 ) -> None:  # fmt: skip
     """Run the shipped matcher over simulated machines, next to other policies, an oracle and a bound.
 
@@ -116,6 +121,8 @@ def simulate(
         seeds=seeds,
         policies=_policies(policies),
         faults=Faults(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
+        affinity=not no_affinity,
+        prefix_ram_gb=prefix_ram,
     )
     requests = read_trace(trace) if trace is not None else None
     progress, renting = Progress(), Renting() if compare_spot else None

@@ -44,6 +44,21 @@ MATCHES_STORED_DAYS = 7
 CANDIDATES_KEPT = 8
 """Ranked candidates that an explanation keeps, and that the cascade may use."""
 
+PREFIX_HOLDERS_MAX = 8
+"""Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
+
+PREFIX_BLOCK_BYTES = 2 * KIB
+"""Prompts are compared in blocks of this size, about 512 tokens: what is shorter is read faster than it is found."""
+
+PREFIX_BLOCKS_PER_PROMPT_MAX = 128
+"""Blocks of one prompt that are hashed: 256 KiB, some 65,000 tokens, in about half a millisecond."""
+
+PREFIX_BLOCKS_MAX = 200_000
+"""Blocks that a gateway remembers over all nodes and models (about 400 bytes each); the longest unused go first."""
+
+PREFIX_AGE_S_MAX = 1800.0
+"""After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
+
 ATTEMPTS_MAX = 3
 """Nodes tried for one job: more rarely helps and multiplies the load of a bad request."""
 

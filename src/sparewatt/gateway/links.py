@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 
 from sparewatt import __version__
@@ -16,6 +17,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
+from sparewatt.gateway.names import Names
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -62,9 +64,11 @@ class LinkDesk:
         self.links: dict[NodeId, NodeLink] = {}
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
+        self.names = Names()
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
+        self.on_left: Callable[[NodeId], None] = lambda _node: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The WebSocket route."""
@@ -118,9 +122,9 @@ class LinkDesk:
 
     async def _hold(self, visitor: Visitor, socket: Socket) -> None:
         """Carry jobs until either side ends it. Every open job learns of the end at once."""
-        node_id = visitor.node_id
+        node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
         self._end(node_id, "replaced by a newer link of the same node")
-        if not self._table.connect(node_id, visitor.specs, now_s=self._clock.now_s()):
+        if not self._table.connect(node_id, specs, now_s=self._clock.now_s()):
             _log.warning("node_turned_away", node=node_id, why="the table is full")
             return
         self._table.set_owner(node_id, self.owners[node_id])
@@ -130,7 +134,7 @@ class LinkDesk:
         held = self._held[node_id] = Held(link, work)
         self.links[node_id] = link
         self.changed.add(node_id)
-        _log.info("node_joined", node=node_id, name=visitor.specs.name, models=len(visitor.specs.models))
+        _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
         why = "the socket closed"
         try:
             await asyncio.wait([work])  # not the task itself: whoever ends the link cancels it
@@ -170,6 +174,7 @@ class LinkDesk:
             return
         self.links.pop(node_id, None)
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
+        self.on_left(node_id)
         self.changed.add(node_id)
         held.task.cancel()
         held.link.lost(why)
@@ -193,10 +198,14 @@ class LinkDesk:
         for held in self._held.values():
             held.link.say_goodbye(reason)
 
+    def _named(self, node_id: NodeId, specs: NodeSpecs) -> NodeSpecs:
+        name = self.names.claim(node_id, self.owners[node_id], specs.name)
+        return specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+
     # what links report
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
-        self._table.set_specs(node_id, specs)
+        self._table.set_specs(node_id, self._named(node_id, specs))
         self.changed.add(node_id)
 
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:

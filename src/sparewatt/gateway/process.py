@@ -57,6 +57,7 @@ COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
+PREFIX_SECRET_BYTES = 32
 TIDY_S = 3600.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
@@ -81,7 +82,8 @@ async def run_gateway(settings: GatewaySettings) -> None:
 
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
-    custody = Custody(await asyncio.to_thread(network_secret, settings, rng), rng=rng)
+    may_make = not await database.people.has_secret()
+    custody = Custody(await asyncio.to_thread(network_secret, settings, rng, may_make=may_make), rng=rng)
     await check_secret(database.people, custody)
     await fill_missing(database.people, custody)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
@@ -124,6 +126,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         health=health,
         clock=clock,
         rng=rng,
+        prefix_secret=rng.randbytes(PREFIX_SECRET_BYTES),
         started_unix_s=clock.unix_s(),
         root_url=own_root_url(settings, port=port),
         origins=own_origins(settings, port=port),
@@ -139,12 +142,14 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
     )
+    desk.on_left = services.dispatcher.prefixes.forget
     await services.keys.sync()
     for node in await database.list_nodes():
         desk.owners[node.id] = node.account_id
         if node.specs is not None:
             table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
             table.set_owner(node.id, node.account_id)
+            desk.names.claim(node.id, node.account_id, node.specs.name)
     return services
 
 

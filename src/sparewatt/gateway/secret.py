@@ -13,11 +13,16 @@ from sparewatt.gateway.settings import GatewaySettings
 SECRET_FILE = "secret"  # noqa: S105 (a file's name)
 
 
-def network_secret(settings: GatewaySettings, rng: Rng) -> bytes:
-    """Raises StartupError, which never shows it."""
+def network_secret(settings: GatewaySettings, rng: Rng, *, may_make: bool = True) -> bytes:
+    """Raises StartupError, which never shows it. `may_make`: the network has none yet."""
     if settings.secret is not None:
         return read_secret(settings.secret)
     path = settings.data.expanduser() / SECRET_FILE
+    if not may_make and not path.exists():
+        raise StartupError(
+            f"This network has a secret, and {path} is not there. Copy the file from the data directory of the first "
+            "gateway, or set SPAREWATT_SECRET."
+        )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_unless_there(path, rng.randbytes(SECRET_BYTES).hex())

@@ -48,6 +48,8 @@ class Services:
     health: HealthRules
     clock: Clock
     rng: Rng
+    prefix_secret: bytes
+    """What keys the hashes of prompts' beginnings; this process's own, and gone with it."""
     started_unix_s: float
     root_url: str
     """The address that people use, without a slash at its end."""

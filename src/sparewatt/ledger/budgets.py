@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import assert_never
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.store.books import Books
+from sparewatt.store.database import Period
 
-Period = Literal["day", "week", "month"]
 RELOAD_S = 5.0
 """Other gateways spend from the same budget: how old our knowledge of that may be."""
 POSTED_WITHIN_S = 2.0
@@ -60,27 +60,40 @@ def period_start(period: Period, unix_s: float) -> float:
             assert_never(period)
 
 
+def exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
+    return KeyBudgetExceeded(
+        f"This request may cost up to ${format_usd(needed)}, and ${format_usd(left)} is left of this key's "
+        f"${format_usd(budget.nano)} per {budget.period}. Raise it with 'sparewatt keys limit', ask for less "
+        f"(max_tokens, max_price), or wait for the next {budget.period}."
+    )
+
+
 class Budgets:
     def __init__(self, books: Books, *, clock: Clock) -> None:
         self._books = books
         self._clock = clock
         self._spending: dict[KeyId, Spending] = {}
+        self._held: dict[KeyId, int] = {}
 
-    async def check(self, key: KeyId, budget: KeyBudget | None) -> None:
-        """Raises KeyBudgetExceeded. A key without a budget costs nothing to check."""
+    async def left(self, key: KeyId, budget: KeyBudget | None) -> Nano | None:
+        """What a key may still spend in this period, running requests counted at what they hold. None: no budget."""
         if budget is None:
-            return
+            return None
         spent = (await self._current(key, budget)).spent
-        if spent >= budget.nano:
-            raise KeyBudgetExceeded(
-                f"This key has spent ${format_usd(spent)} of its ${format_usd(budget.nano)} per {budget.period}. "
-                "Raise it with 'sparewatt keys limit', or wait for the next one."
-            )
+        return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
 
-    def note(self, key: KeyId, nano: int) -> None:
+    def hold(self, key: KeyId, nano: int) -> None:
+        """A request may cost that much."""
+        self._held[key] = self._held.get(key, 0) + nano
+
+    def release(self, key: KeyId, held: int, *, spent: int) -> None:
+        """It is over, and this is what it did cost."""
+        still = self._held.pop(key, 0) - held
+        if still > 0:
+            self._held[key] = still
         spending = self._spending.get(key)
-        if spending is not None:
-            spending.note(nano, now_s=self._clock.now_s())
+        if spending is not None and spent:
+            spending.note(spent, now_s=self._clock.now_s())
 
     async def _current(self, key: KeyId, budget: KeyBudget) -> Spending:
         since = period_start(budget.period, self._clock.unix_s())

@@ -15,7 +15,7 @@ from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.model import BackendError, BackendModel
+from sparewatt.node.backends.model import BackendError, BackendModel, BackendSlow
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import Hardware
 from sparewatt.node.measure import MeasuredFile, faster_of, measure
@@ -26,6 +26,7 @@ from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, c
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
+SLOW_LOOKS_MAX = 2
 KV_CAPACITY_BYTES_MAX = 1 << 50
 """What a report can say; a server that claims more must not cost the node its link."""
 
@@ -59,6 +60,7 @@ class Inventory:
         self._load_news = asyncio.Event()
         self._look = asyncio.Event()
         self._plan = MeasurePlan()
+        self._slow_looks = 0
         self._left_out: set[str] = set()
         self.specs = self._first_specs()
 
@@ -111,13 +113,21 @@ class Inventory:
             self._slots = await self._backend.slots()
             await self._refresh_load()
         except BackendError as error:
+            if self._may_be_busy(error):
+                return
             if self._models:
                 self._tell(f"the model server does not answer ({error})")
             self._models = []
             self.on_lost(str(error))
+        self._slow_looks = 0
         self._publish()
         for model in self._models:
             await self._measure_if_due(model)
+
+    def _may_be_busy(self, error: BackendError) -> bool:
+        """A server with jobs of ours may be slow to answer once; twice in a row, it hangs."""
+        self._slow_looks += isinstance(error, BackendSlow)
+        return isinstance(error, BackendSlow) and self._slow_looks < SLOW_LOOKS_MAX and self.count_mine() > 0
 
     async def _measure_if_due(self, model: BackendModel) -> None:
         key = self._key(model)
@@ -211,6 +221,7 @@ class Inventory:
             quantization=model.quantization,
             claimed=self._claimed(model),
             measured=measured,
+            prefix_cache_tokens=model.prefix_cache_tokens,
         )
 
     def _claimed(self, model: BackendModel) -> Speed | None:

@@ -81,7 +81,13 @@ class Jobs:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
-        self._outlook.begin(job, self._model(job), job.meta.prompt_tokens, now_s=self._clock.now_s())
+        self._outlook.begin(
+            job,
+            self._model(job),
+            job.meta.prompt_tokens,
+            now_s=self._clock.now_s(),
+            cached_tokens=job.meta.cached_tokens,
+        )
         task.add_done_callback(lambda task: self._over(job, task))
 
     def cancel(self, job: IncomingJob) -> None:
@@ -146,6 +152,7 @@ class Jobs:
             job.meta.prompt_tokens,
             promised_s=promised_s,
             now_s=self._clock.now_s(),
+            cached_tokens=job.meta.cached_tokens,
         )
         if own_s is None:
             return None

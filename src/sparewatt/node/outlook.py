@@ -57,6 +57,11 @@ def reading_s(speed: Speed, prompt_tokens: int) -> float:
     return short_s + max(0.0, prompt_tokens - SHORT_PROMPT_TOKENS) / speed.prefill_tps
 
 
+def unread_tokens(model: ModelReport, prompt_tokens: int, cached_tokens: int) -> int:
+    """What is left to read of a prompt of which so much is said to be here; a server that keeps nothing reads all."""
+    return max(0, prompt_tokens - min(cached_tokens, model.prefix_cache_tokens))
+
+
 def first_token_s(alone_s: float, new: Turn, turns: Sequence[Turn], house: House) -> float:
     """Seconds until a job that comes now would say its first word, if alone on the node it took `alone_s`."""
     unread_s = _unread_s(turns, new.began_s)
@@ -144,20 +149,24 @@ class Outlook:
     """Turns whose answers are being written, and what their contexts hold."""
     _written_bytes: float = 0.0
 
-    def too_late_s(self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float) -> float | None:
+    def too_late_s(
+        self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float, cached_tokens: int = 0
+    ) -> float | None:
         """When the first token would come, if that is so late that the job is refused.
 
-        A gateway that promises nothing takes what it gets.
+        A gateway that promises nothing takes what it gets. `cached_tokens`: what need not be read, by its belief.
         """
         if promised_s <= 0 or model.measured is None:
             return None
-        new = self._turn(model, prompt_tokens, now_s)
-        alone_s = reading_s(model.measured, prompt_tokens)
+        new = self._turn(model, prompt_tokens, now_s, cached_tokens)
+        alone_s = reading_s(model.measured, unread_tokens(model, prompt_tokens, cached_tokens))
         own_s = model.load_s + first_token_s(alone_s, new, list(self.turns.values()), self.house)
         return own_s if would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) else None
 
-    def begin(self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float) -> None:
-        self.turns[job] = self._turn(model, prompt_tokens, now_s)
+    def begin(
+        self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float, cached_tokens: int = 0
+    ) -> None:
+        self.turns[job] = self._turn(model, prompt_tokens, now_s, cached_tokens)
         self._models[job] = model.id if model is not None else ""
         self.reading_share(now_s)
 
@@ -195,10 +204,11 @@ class Outlook:
         room_bytes = math.inf if self.house.kv_bytes is None else self.house.kv_bytes
         return self._written < self.house.slots and self._written_bytes + first.kv_bytes <= room_bytes
 
-    def _turn(self, model: ModelReport | None, prompt_tokens: int, now_s: float) -> Turn:
+    def _turn(self, model: ModelReport | None, prompt_tokens: int, now_s: float, cached_tokens: int) -> Turn:
         if model is None or model.measured is None:
             return Turn(0.0, 0.0, now_s)
         speed = model.measured
         kv_bytes = (prompt_tokens + OUTPUT_TOKENS_DEFAULT) * model.kv_bytes_per_token
         writing_s = self._writing.typical_s(model.id, speed)
-        return Turn(prompt_tokens / speed.prefill_tps, writing_s, now_s, kv_bytes=kv_bytes)
+        prompt_s = unread_tokens(model, prompt_tokens, cached_tokens) / speed.prefill_tps
+        return Turn(prompt_s, writing_s, now_s, kv_bytes=kv_bytes)

@@ -113,6 +113,8 @@ class Open(msgspec.Struct, frozen=True):
     """What the gateway counts on; 0 is no promise, and no reason to refuse."""
     prompt_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
     """By the gateway's guess, which the promise was made with."""
+    cached_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
+    """Of these, what the gateway believes the node's server to hold from before. The promise counts on it."""
     job: Annotated[str, Meta(max_length=64)] = ""
     """Its id, which the node's receipt names. An older gateway says none, and wants no receipt."""
 

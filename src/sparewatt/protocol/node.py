@@ -55,6 +55,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     quantization: ShortText | None = None
     claimed: Speed | None = None
     measured: Speed | None = None
+    prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
+    """Tokens of prompts read before that the server keeps, so as not to read them again. None if it does not say."""
 
     @property
     def load_s(self) -> float:

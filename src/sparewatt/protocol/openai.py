@@ -55,10 +55,12 @@ _QUOTES = 2
 class _Choice(msgspec.Struct, frozen=True):
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
+    logprobs: msgspec.Raw = _NULL
 
     def output_bytes(self) -> int | None:
         """How much it says, None if nothing. Whatever the field: servers differ in where they put things."""
         said = [bytes(part) for name, part in (self.delta or {}).items() if name != "role"]
+        said.append(bytes(self.logprobs))  # without text they are the answer
         sizes = [len(part) - _QUOTES for part in said if part not in _NOTHING]
         return sum(sizes) if sizes else None
 
@@ -88,9 +90,11 @@ class Chunk(msgspec.Struct, frozen=True):
 
 class _WholeChoice(msgspec.Struct, frozen=True):
     message: dict[str, msgspec.Raw] | None = None
+    logprobs: msgspec.Raw = _NULL
 
     def output_bytes(self) -> int:
         said = [bytes(part) for name, part in (self.message or {}).items() if name != "role"]
+        said.append(bytes(self.logprobs))
         return sum(len(part) - _QUOTES for part in said if part not in _NOTHING)
 
 

@@ -15,6 +15,7 @@ from sparewatt.inference.admission.model import Applicant
 from sparewatt.inference.admission.rules import cost_tokens
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
+from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
@@ -41,18 +42,19 @@ class Held(NamedTuple):
 class Gateways:
     """Implements Chooser for all gateways at once."""
 
-    def __init__(self, world: World, policy: Policy, *, heartbeat_s: float, seed: int) -> None:
+    def __init__(self, world: World, policy: Policy, *, heartbeat_s: float, seed: int, affinity: bool = True) -> None:
         self._world = world
         self._policy = policy
         self._seed = seed
         self._rules = HealthRules(heartbeat_s=heartbeat_s)
-        self._reporter = Reporter(world)
+        self._reporter = Reporter(world, keeps_prefixes=affinity)
         self._ids = [node_id(site) for site in range(len(world.machines))]
         self._held: dict[int, Held] = {}
         self._has_news = [False] * len(self._ids)
         self._news_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
         self.tables = [NodeTable(gateways=n) for _ in range(n)]
+        self._prefixes = [PrefixMemory() for _ in range(n)]
         self._admissions = [self._admission(table, seed) for table in self.tables]
         for gateway, table in enumerate(self.tables):
             for site, name in enumerate(self._ids):
@@ -127,14 +129,17 @@ class Gateways:
             return None
         chosen, best = found
         step_s = None if best is None else predicted_step_s(best, asked, table.get(chosen))
-        self._held[job.number] = Held(table.reserve(chosen, asked, now_s=now_s), step_s)
+        job.believed_tokens = 0 if best is None else best.cached_tokens
+        reservation = table.reserve(chosen, asked, now_s=now_s, cached_tokens=job.believed_tokens)
+        self._held[job.number] = Held(reservation, step_s)
         site = int(chosen, 16)
         job.promised_ttft_s = 0.0 if best is None else self._promise_s(job, site, best)
         return site
 
     def _situation(self, job: SimJob, now_s: float) -> Situation:
         tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
-        return Situation(now_s=now_s, rules=self._rules, tried=tried)
+        held = self._prefixes[job.gateway].held(job.prefix, now_s=now_s) if job.prefix else None
+        return Situation(now_s=now_s, rules=self._rules, tried=tried, held=held)
 
     def _pick_late(
         self, asked: MatchJob, job: SimJob, table: NodeTable, now_s: float
@@ -169,12 +174,23 @@ class Gateways:
         held = self._held[job.number].reservation
         there_s = now_s + self._world.rtt_s(job.gateway, job.site or 0) / 2
         self._world.at(there_s, self.tables[job.gateway].prompt_read, held)
+        if job.prefix:
+            self._world.at(there_s, self._note_prefix, job, held.node_id)
+
+    def _note_prefix(self, job: SimJob, node_id: NodeId) -> None:
+        """As in dispatch."""
+        row = self.tables[job.gateway].get(node_id)
+        model = row.models.get(job.model.name) if row is not None else None
+        if model is not None:
+            tokens, now_s = model.prefix_cache_tokens, self._world.now_s
+            self._prefixes[job.gateway].note(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def over(self, job: SimJob, now_s: float, *, end: End, report: Report | None) -> None:
         held = self._held.pop(job.number)
         table, name = self.tables[job.gateway], held.reservation.node_id
         table.release(held.reservation)
         if end is End.FAILED:
+            self._prefixes[job.gateway].forget(name)  # most often its machine is gone, and its link with it
             table.note_failure(name, now_s=now_s)
         elif end is End.DONE:
             table.note_success(name, model=held.reservation.model, output_tokens=job.output_tokens)

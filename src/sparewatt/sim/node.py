@@ -28,6 +28,7 @@ class SimNode:
             job.prompt_tokens,
             promised_s=job.promised_ttft_s,
             now_s=now_s,
+            cached_tokens=job.believed_tokens,
         )
         return late_s is not None
 
@@ -36,7 +37,8 @@ class SimNode:
 
     def begin(self, job: SimJob, now_s: float) -> None:
         self._look_round()
-        self._outlook.begin(job.number, self._report(job.model), job.prompt_tokens, now_s=now_s)
+        model, cached_tokens = self._report(job.model), job.believed_tokens
+        self._outlook.begin(job.number, model, job.prompt_tokens, now_s=now_s, cached_tokens=cached_tokens)
 
     def first_token(self, job: SimJob, now_s: float) -> None:
         self._outlook.first_token(job.number, now_s=now_s)
@@ -64,8 +66,14 @@ class SimNode:
                 prompt_price_nano=0,
                 completion_price_nano=0,
                 measured=own_speed(self._machine.site, model),
+                prefix_cache_tokens=prefix_cache_tokens(self._machine, model),
             )
         return found
+
+
+def prefix_cache_tokens(machine: Machine, model: Model) -> int:
+    """What an idle machine could keep of this model's prompts, as it reports it."""
+    return max(0, int((machine.kv_capacity + machine.site.prefix_ram_bytes) / model.kv_bytes_per_token))
 
 
 def own_speed(site: Site, model: Model) -> Speed:

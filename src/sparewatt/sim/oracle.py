@@ -114,7 +114,7 @@ class Oracle:
         true, model = self._truth, job.model
         n = true.jobs + true.under_way
         state = true.state[model.number]
-        read = 2 * model.active_params * job.prompt_tokens / true.flops
+        read = 2 * model.active_params * (job.prompt_tokens - self._cached(job)) / true.flops
         backlog = np.maximum(0.0, true.backlog - (now_s - true.backlog_at)) + true.under_way_backlog
         other = np.where(true.uses[model.number], 0.0, model.weights_bytes)
         reads = (true.active + other + true.kv_read + job.kv_read_bytes) / true.bandwidth
@@ -129,6 +129,12 @@ class Oracle:
         cost += np.where(true.deaths < now_s + 1.5 * own + 1.0, DOOMED_S, 0.0)
         cost = np.where(true.alive & true.honest & (state != ABSENT), cost, np.inf)
         return cost, (job.kv_bytes > true.kv_free - true.under_way_kv) & (n > 0.5)
+
+    def _cached(self, job: SimJob) -> Floats | float:
+        """What every machine really holds of the prompt."""
+        if not job.prefix:
+            return 0.0
+        return np.array([machine.cache.tokens_of(job) for machine in self._world.machines], np.float64)
 
     def sent(self, job: SimJob, site: int, now_s: float) -> None:  # noqa: ARG002 (Chooser)
         self._truth.under_way[site] += 1

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from sparewatt.sim.prefix_cache import PrefixCache
 from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, WARM_LEAVES_GB, Model, Site
 
 NEVER = float("inf")
@@ -48,6 +49,12 @@ class SimJob:
     finished_s: float | None = None
     was_warm: bool = True
     is_read: bool = False
+    prefix: tuple[int, ...] = ()
+    """Its prompt in blocks, each named after all that comes before it and after the model."""
+    cached_tokens: int = 0
+    """What its machine held of them when it came."""
+    believed_tokens: int = 0
+    """What its gateway thought that the machine holds."""
     is_nonsense: bool = False
     """The answer reads like one and is worth nothing."""
     kv_bytes: float = field(init=False)
@@ -121,7 +128,7 @@ class Machine:
     __slots__ = (
         "_active_bytes", "_flops", "_for_model", "_last_used", "_loading", "_models", "_now_s", "_prefill_left_s",
         "_running", "_steps", "_tell", "_users", "_waiting", "_waiting_kv", "_waiting_models", "_waiting_s", "alive",
-        "all", "busy_prefill_s", "kv_capacity", "kv_read", "kv_used", "prefilling", "shares", "site", "states",
+        "all", "busy_prefill_s", "cache", "kv_capacity", "kv_read", "kv_used", "prefilling", "shares", "site", "states",
     )  # fmt: skip
 
     def __init__(self, site: Site, models: tuple[Model, ...], tell: Callbacks, *, gateways: int = 1) -> None:
@@ -138,6 +145,7 @@ class Machine:
         self._last_used = dict.fromkeys(self.states, 0.0)
         self.shares = [Share() for _ in range(gateways)]
         self.all = Share()
+        self.cache = PrefixCache()
         self._now_s = 0.0
         self._steps = 0.0
         self.busy_prefill_s = 0.0
@@ -162,6 +170,9 @@ class Machine:
         loaded = (number for number, state in self.states.items() if state is not ModelState.ON_DISK)
         self.kv_capacity = self.site.usable_bytes - sum(self._models[number].weights_bytes for number in loaded)
 
+    def _trim_cache(self) -> None:
+        self.cache.trim(self.kv_capacity - self.kv_used + self.site.prefix_ram_bytes)
+
     # what is true now
 
     @property
@@ -181,7 +192,7 @@ class Machine:
         return self._active_bytes
 
     def prefill_s(self, job: SimJob) -> float:
-        return 2 * job.model.active_params * job.prompt_tokens / self._flops
+        return 2 * job.model.active_params * (job.prompt_tokens - job.cached_tokens) / self._flops
 
     def backlog_s(self) -> float:
         """Seconds of reading ahead of a new prompt, at full speed."""
@@ -263,6 +274,7 @@ class Machine:
         number = job.model.number
         self._last_used[number] = now_s
         job.is_read = False
+        job.cached_tokens = self.cache.use(job)
         reading_s = self.prefill_s(job)
         self.all.add(job, reading_s)
         self.shares[job.gateway].add(job, reading_s)
@@ -330,6 +342,7 @@ class Machine:
         self.advance(now_s)
         lost = self.all_jobs()
         self.alive = False
+        self.cache.clear()
         self._forget_work()
         return lost
 
@@ -354,6 +367,7 @@ class Machine:
             self.prefilling = job
             self._prefill_left_s = self.prefill_s(job)
             self.kv_used += job.kv_bytes
+            self._trim_cache()
             users = self._users.get(job.model.number, 0)
             self._users[job.model.number] = users + 1
             if not users:
@@ -381,6 +395,8 @@ class Machine:
             _, _, job = heapq.heappop(self._running)
             self._uncount(job)
             self._release(job, running=True)
+            self.cache.keep(job)
+            self._trim_cache()
             self._last_used[job.model.number] = self._now_s
             self._tell.finished(job, self._now_s)
 
@@ -401,6 +417,7 @@ class Machine:
             if jobs and self.states[number] is ModelState.ON_DISK and self._make_room(self._models[number]):
                 self.states[number] = ModelState.LOADING
                 self._count_capacity()
+                self._trim_cache()
                 self._loading = (number, self._now_s + self.site.cold_load_s(self._models[number]))
                 self._tell.changed_models(self.site.number)
                 return
@@ -422,6 +439,7 @@ class Machine:
             return False
         for number in out:
             self.states[number] = ModelState.ON_DISK
+            self.cache.drop_model(number)
         return True
 
     @staticmethod

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.sim.node import prefix_cache_tokens
 from sparewatt.sim.physics import Machine
 from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_table
 from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
@@ -30,7 +31,9 @@ def node_id(site: int) -> NodeId:
 class Reporter:
     """The machines' side of the link."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, keeps_prefixes: bool) -> None:
+        """`keeps_prefixes`: whether nodes tell that they keep prompts."""
+        self._keeps_prefixes = keeps_prefixes
         self._machines = world.machines
         self._nodes = world.nodes
         self._models = world.scenario.models
@@ -106,6 +109,7 @@ class Reporter:
             prompt_price_nano=int(price_nano * PROMPT_PRICE_SHARE),
             completion_price_nano=int(price_nano),
             measured=claimed_speed(machine.site, model),
+            prefix_cache_tokens=prefix_cache_tokens(machine, model) if self._keeps_prefixes else 0,
         )
 
 

@@ -73,6 +73,8 @@ class Site:
     """Of those, one whose answers are not even well formed."""
     fail_share: float = 0.0
     slots: int = SLOTS
+    prefix_ram_bytes: float = 0.0
+    """Main memory in which it keeps prompts it has read, beyond what the card has free."""
 
     @property
     def usable_bytes(self) -> float:
@@ -111,7 +113,7 @@ class Scenario:
     rtt_s: tuple[tuple[float, ...], ...]
 
 
-def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None) -> Scenario:
+def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None, prefix_ram_gb: float = 0.0) -> Scenario:
     rng = random.Random(f"sites {seed}")
     faults = faults or Faults()
     models = read_models()
@@ -121,6 +123,7 @@ def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None) -> S
         _make_site(number, rng, gpus=gpus, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
         for number in range(n_sites)
     ]
+    sites = [replace(site, prefix_ram_bytes=prefix_ram_gb * GB) for site in sites]
     return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
 
 

@@ -14,9 +14,10 @@ from sparewatt.sim.baselines import COSTS, Baseline
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.oracle import Oracle
 from sparewatt.sim.physics import SimJob
+from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import Faults, Scenario, make_scenario
 from sparewatt.sim.summary import TIMEOUT_S, Numbers, Outcome, bound_of, mean_of, outcome_of, summarise
-from sparewatt.sim.workload import Request, generate, make_jobs
+from sparewatt.sim.workload import generate, make_jobs
 from sparewatt.sim.world import Chooser, World
 
 NAMES = (*POLICIES, *COSTS)
@@ -41,6 +42,10 @@ class Question:
     seeds: int = 2
     policies: tuple[str, ...] = NAMES
     faults: Faults = field(default_factory=Faults)
+    affinity: bool = True
+    """Whether nodes tell that they keep prompts, and gateways remember where those were read."""
+    prefix_ram_gb: float = 0.0
+    """Main memory of every machine for prompts that it has read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class Answer:
 
 
 def make_case(question: Question, trace: Sequence[Request] | None, *, seed: int) -> Case:
-    scenario = make_scenario(question.nodes, seed=seed, faults=question.faults)
+    scenario = make_scenario(question.nodes, seed=seed, faults=question.faults, prefix_ram_gb=question.prefix_ram_gb)
     requests = trace if trace is not None else generate(WARM_UP_S + question.duration_s + 1, seed=seed)
     regions = tuple(scenario.regions.index(name) for name in GATEWAY_ORDER[: question.gateways])
     return Case(scenario, requests, regions, question, seed)
@@ -109,15 +114,16 @@ def nearest_gateways(scenario: Scenario, regions: Sequence[int]) -> list[list[in
     return found
 
 
-def make_chooser(name: str, world: World, *, heartbeat_s: float, seed: int) -> Chooser:
+def make_chooser(name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True) -> Chooser:
     if name in COSTS:
         return Baseline(world, name, heartbeat_s=heartbeat_s, seed=seed)
-    return Gateways(world, POLICIES[name], heartbeat_s=heartbeat_s, seed=seed)
+    return Gateways(world, POLICIES[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
 
 
 def run_policy(case: Case, name: str, *, progress: Progress | None = None) -> Run:
     world = case.world()
-    chooser = make_chooser(name, world, heartbeat_s=case.question.heartbeat_s, seed=case.seed)
+    question = case.question
+    chooser = make_chooser(name, world, heartbeat_s=question.heartbeat_s, seed=case.seed, affinity=question.affinity)
     return _run(case, world, chooser, name, progress)
 
 

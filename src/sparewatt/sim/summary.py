@@ -66,7 +66,7 @@ def outcome_of(jobs: Sequence[SimJob]) -> Outcome:
 
 
 def bound_of(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floats]) -> Outcome:
-    """Every job alone on its best warm machine: nobody can do better, under any load."""
+    """Every job alone on its best warm machine, its prompt read whole: without kept prompts nobody can do better."""
     flops = np.array([site.flops for site in scenario.sites])
     bandwidth = np.array([site.bandwidth for site in scenario.sites])
     warm = [_holders(scenario, model.number) for model in scenario.models]

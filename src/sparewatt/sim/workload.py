@@ -9,27 +9,24 @@ import math
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparewatt.core.errors import InvalidField
+from sparewatt.sim.conversations import JITTER_S, repeated
 from sparewatt.sim.physics import SimJob
+from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import JOB_FAILS, Scenario
 
 TRACE_START_S = 600.0
 TRACE_ROWS_MAX = 5_000_000
-JITTER_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    at_s: float
-    input_tokens: int
-    output_tokens: int
 
 
 def read_trace(path: Path) -> list[Request]:
-    """`*.csv.gz` with t_ms,input_tokens,output_tokens, or `*.jsonl.gz` with the same names. Raises InvalidField."""
+    """`*.csv.gz` with t_ms,input_tokens,output_tokens, or `*.jsonl.gz` with the same names. Raises InvalidField.
+
+    The latter may have `prefix_blocks`, too.
+    """
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = csv.DictReader(file) if ".csv" in path.name else map(json.loads, file)
@@ -41,8 +38,9 @@ def read_trace(path: Path) -> list[Request]:
     return sorted(found, key=lambda request: request.at_s)
 
 
-def _request(row: dict[str, str | int]) -> Request:
-    request = Request(float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"]))
+def _request(row: dict[str, Any]) -> Request:
+    at_s, input_tokens, output_tokens = float(row["t_ms"]) / 1000, int(row["input_tokens"]), int(row["output_tokens"])
+    request = Request(at_s, input_tokens, output_tokens, tuple(map(int, row.get("prefix_blocks") or ())))
     if not math.isfinite(request.at_s) or request.at_s < 0 or request.input_tokens < 1 or request.output_tokens < 0:
         raise ValueError("a number is out of range")
     return request
@@ -72,6 +70,7 @@ def make_jobs(
     """Arrivals of the trace repeated in place (within a second) to reach `rate`, sizes drawn anew.
 
     Times and sizes come from the same stretch of the trace: what is asked in one hour is not what is asked in another.
+    Where the trace knows which prompts begin alike, conversations are repeated whole instead (`conversations.py`).
     """
     rng = random.Random(f"jobs {seed}")
     start_s = TRACE_START_S if trace[-1].at_s >= TRACE_START_S + duration_s else trace[0].at_s
@@ -79,6 +78,8 @@ def make_jobs(
     if not window:
         raise InvalidField("The trace holds nothing in the simulated time.")
     copies = rate * duration_s / len(window)
+    if any(request.prefix_blocks for request in window):
+        return repeated(window, scenario, copies=copies, start_s=start_s, seed=seed)
     times = [
         request.at_s - start_s + rng.random() * JITTER_S
         for request in window

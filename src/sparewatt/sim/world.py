@@ -151,6 +151,7 @@ class World:
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None
+        job.cached_tokens = 0
         self._chooser.sent(job, site, self.now_s)
         self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
 

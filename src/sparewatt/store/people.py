@@ -136,6 +136,9 @@ class PeopleStore:
         sealed: bytes | None = await self._pool.value("find_chain_key", account_id)
         return sealed
 
+    async def has_secret(self) -> bool:
+        return await self._pool.value("network_secret") is not None
+
     async def secret_fingerprint(self, *, ours: bytes) -> bytes:
         """That of the network's secret; ours becomes it where there was none."""
         await self._pool.do("insert_network_secret", ours)

@@ -28,6 +28,9 @@ _RATE = click.FloatRange(min=0)
 @click.option("--n-ctx", type=click.IntRange(min=1), default=8192, help="Context length in tokens.")
 @click.option("--n-params", type=click.IntRange(min=1), default=1_000_000_000, help="Parameters the model claims.")
 @click.option("--n-embd", type=click.IntRange(1, 4096), default=64, help="Dimensions of an embedding.")
+@click.option(
+    "--prefix-cache-tokens", type=click.IntRange(min=0), default=0, help="Tokens of prompts kept; 0 keeps none."
+)
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail by chance.")
 @click.option("--seed", type=int, default=0, help="Seed of that chance.")
 def main(port: int, port_file: Path | None, **options: object) -> None:

@@ -7,7 +7,7 @@ faults live in their own modules, the routes in `app`.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TypeVar
 from zlib import crc32
 
@@ -21,6 +21,7 @@ from sparewatt.testing import text
 from sparewatt.testing.chat import ChatReply, plan_chat
 from sparewatt.testing.completions import CompletionReply, plan_completion
 from sparewatt.testing.embeddings import embeddings_body, plan_embeddings
+from sparewatt.testing.kept_prompts import KeptPrompts
 from sparewatt.testing.model import Fault, Faults, Settings, Stats
 from sparewatt.testing.output import (
     FaultHit,
@@ -59,13 +60,15 @@ class Engine:
         self._started_at = int(self._clock.unix_s())
         self._slots = Slots(settings.slots, self.stats)
         self._load = Load(self._clock, settings)
+        self._kept = KeptPrompts(settings.prefix_cache_tokens)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         wanted = await read(request, ChatRequest)
         self._admit(wanted.model)
-        reply = ChatReply(
-            plan_chat(wanted, settings=self.settings), head=self._head("chatcmpl", wanted.model), request=wanted
-        )
+        plan = plan_chat(wanted, settings=self.settings)
+        if self.settings.prefix_cache_tokens:
+            plan = replace(plan, cached_tokens=self._kept.read(text.tokenize(text.render_chat(wanted.messages))))
+        reply = ChatReply(plan, head=self._head("chatcmpl", wanted.model), request=wanted)
         return await self._generate(request, reply, is_streamed=bool(wanted.stream))
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
@@ -156,7 +159,7 @@ class Engine:
             return output.response
 
     async def _run(self, reply: Reply, output: Output, fault: Fault | None) -> web.StreamResponse:
-        await self._prefill(reply.plan.prompt_tokens)
+        await self._prefill(reply.plan.prompt_tokens - reply.plan.cached_tokens)
         await output.open(reply)
         n_steps = reply.plan.n_steps
         await self._decode(reply, output, n_steps if fault is None else min(fault.after_tokens, n_steps))
@@ -197,7 +200,8 @@ class Engine:
             "created": self._started_at,
             "owned_by": "sparewatt",
             "status": {"value": self._load.state},
-            "meta": {
+            "meta": ({"prefix_cache_tokens": settings.prefix_cache_tokens} if settings.prefix_cache_tokens else {})
+            | {
                 "n_ctx_train": settings.n_ctx,
                 "n_params": settings.n_params,
                 "size": settings.n_params // 2,

@@ -62,6 +62,7 @@ class Settings:
     n_ctx: int = 8192
     n_params: int = 1_000_000_000
     n_embd: int = 64
+    prefix_cache_tokens: int = 0
     fail_rate: float = 0.0
     seed: int = 0
 

@@ -53,6 +53,8 @@ class Choice:
 class Plan:
     prompt_tokens: int
     choices: tuple[Choice, ...]
+    cached_tokens: int = 0
+    """Of the prompt, what was read for another request before."""
 
     @property
     def n_steps(self) -> int:

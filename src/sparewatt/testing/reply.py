@@ -120,7 +120,7 @@ def envelope(
 
 def usage_of(plan: Plan) -> Usage:
     n_out = plan.completion_tokens
-    return Usage(plan.prompt_tokens, n_out, plan.prompt_tokens + n_out)
+    return Usage(plan.prompt_tokens, n_out, plan.prompt_tokens + n_out, PromptDetails(plan.cached_tokens))
 
 
 def error_body(error: SparewattError) -> ErrorBody:

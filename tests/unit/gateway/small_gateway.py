@@ -179,6 +179,7 @@ def make_services(table: NodeTable | None = None) -> Services:
         health=health,
         clock=clock,
         rng=rng,
+        prefix_secret=bytes(32),
         started_unix_s=1_700_000_000.0,
         root_url="http://127.0.0.1:1",
         origins=frozenset({"http://127.0.0.1:1"}),

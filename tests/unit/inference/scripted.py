@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -232,6 +233,7 @@ class Stage:
         body: bytes = BODY,
         match: MatchJob | None = None,
         policy: Policy = BALANCED,
+        prefix: tuple[int, ...] = (),
     ) -> JobRun:
         job = Job(
             match=match or a_job(model=MODEL),
@@ -239,8 +241,14 @@ class Stage:
             body=body,
             stream=stream,
             wants_usage=wants_usage,
+            prefix=prefix,
         )
         return self.dispatcher.dispatch(job, self.sink, policy=policy)
+
+    def again(self, **job: Any) -> JobRun:
+        """One more job, with a sink of its own."""
+        self.sink = RecordingSink()
+        return self.dispatch(**job)
 
     def turn(self, run: JobRun) -> ScriptedNode:
         """Whose turn it is (or was last)."""

@@ -21,6 +21,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
+from sparewatt.inference.dispatch.prefixes import BLOCK_TOKENS
 from sparewatt.inference.dispatch.run import JobRun, Refused
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.protocol.link import End, Fail, Head, Open
@@ -969,3 +970,40 @@ def test_silence_ends_an_answer_whatever_the_floats_say(pause_s: float) -> None:
     stage.clock.advance(stage.rules.idle_s + 1)
     assert run.record.outcome is Outcome.FAILED
     stage.assert_nothing_left()
+
+
+# prefixes
+
+
+KEEPING = some_specs(a_model(prefix_cache_tokens=1 << 20))
+LONG = a_job(prompt_tokens=4000)
+PREFIX = (11, 12, 13, 14)
+
+
+def test_the_next_prompt_that_begins_alike_goes_where_it_was_read_and_is_told_so() -> None:
+    stage = Stage(specs=KEEPING)
+    first = stage.dispatch(match=LONG, prefix=PREFIX)
+    node = stage.turn(first)
+    node.answer(ANSWER)
+    second = stage.again(match=a_job(id=MatchId("match_2"), prompt_tokens=4000), prefix=(*PREFIX, 15))
+    assert stage.turn(second) is node
+    best = second.record.decision.best
+    assert best is not None
+    assert best.cached_tokens == node.opened[-1].cached_tokens == 4 * BLOCK_TOKENS
+    assert node.opened[0].cached_tokens == 0
+    assert [backlog_s for _, backlog_s, _ in stage.reserved if backlog_s] == [(4000 - 4 * BLOCK_TOKENS) / 1000]
+    node.answer(ANSWER)
+    stage.assert_nothing_left()
+
+
+def test_a_prompt_that_was_never_read_to_its_end_is_not_remembered() -> None:
+    stage = Stage(1, specs=KEEPING)
+    run = stage.dispatch(match=LONG, prefix=PREFIX)
+    run.cancel()
+    assert len(stage.dispatcher.prefixes) == 0
+
+
+def test_nodes_that_keep_nothing_are_not_remembered() -> None:
+    stage = Stage(1)
+    stage.turn(stage.dispatch(match=LONG, prefix=PREFIX)).answer(ANSWER)
+    assert len(stage.dispatcher.prefixes) == 0

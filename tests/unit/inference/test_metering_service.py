@@ -163,13 +163,24 @@ async def test_free_credits_are_known_to_the_matcher(till: Till) -> None:
 
 
 async def test_a_key_that_has_spent_its_budget_is_refused_before_anything_is_held(till: Till) -> None:
-    payer = Payer(PAYER, KEY, KeyBudget(Nano(480), "day"))
+    payer = Payer(PAYER, KEY, KeyBudget(Nano(5_600), "day"))
     tab = await till.metering.open(payer, order())
+    with pytest.raises(KeyBudgetExceeded, match="may cost up to"):  # what the first may cost is not there any more
+        await till.metering.open(payer, order("2"))
     tab.start()
     tab.close(Outcome.DONE, [attempt(7)])
-    with pytest.raises(KeyBudgetExceeded):
-        await till.metering.open(payer, order("2"))
+    with pytest.raises(KeyBudgetExceeded, match="is left"):
+        await till.metering.open(payer, order("3"))
     assert till.free() == BALANCE - 480
+
+
+async def test_an_answer_without_a_limit_is_as_long_as_the_budget_allows(till: Till) -> None:
+    payer = Payer(PAYER, KEY, KeyBudget(Nano(5_600), "day"))
+    tab = await till.metering.open(payer, order(output_limit=None))
+    assert (tab.why, tab.hold.amount.total <= 5_600, tab.output_limit > 0) == ("budget", True, True)
+    tab.drop()
+    tab.drop()
+    assert (await till.metering.open(payer, order("2", output_limit=None))).output_limit == tab.output_limit
 
 
 async def test_a_crash_settles_an_answer_at_what_was_last_noted(till: Till, tmp_path: Path) -> None:

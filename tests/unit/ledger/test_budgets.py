@@ -6,9 +6,10 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
+from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.money import Nano
-from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, Period, period_start
+from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, period_start
+from sparewatt.store.database import Period
 from sparewatt.testing.clock import ManualClock
 from tests.unit.ledger.books_suite import COST, job
 from tests.unit.ledger.memory_books import MemoryBooks
@@ -37,11 +38,8 @@ def budget(nano: int, period: Period = "day") -> KeyBudget:
 
 
 async def may_spend(budgets: Budgets, limit: KeyBudget | None) -> bool:
-    try:
-        await budgets.check(KEY, limit)
-    except KeyBudgetExceeded:
-        return False
-    return True
+    left = await budgets.left(KEY, limit)
+    return left is None or left > 0
 
 
 @pytest.mark.parametrize(("period", "start"), [("day", "2024-02-29"), ("week", "2024-02-26"), ("month", "2024-02-01")])
@@ -62,10 +60,20 @@ async def test_a_budget_of_zero_allows_nothing(budgets: Budgets) -> None:
 
 async def test_what_was_settled_counts_at_once(budgets: Budgets) -> None:
     assert await may_spend(budgets, budget(100))
-    budgets.note(KEY, 60)
+    budgets.release(KEY, 0, spent=60)
     assert await may_spend(budgets, budget(100))
-    budgets.note(KEY, 40)
+    budgets.release(KEY, 0, spent=40)
     assert not await may_spend(budgets, budget(100))
+
+
+async def test_what_running_requests_hold_counts_until_they_are_over(budgets: Budgets) -> None:
+    budgets.hold(KEY, 70)
+    budgets.hold(KEY, 30)
+    assert await budgets.left(KEY, budget(100)) == 0
+    budgets.release(KEY, 70, spent=10)
+    assert await budgets.left(KEY, budget(100)) == 60
+    budgets.release(KEY, 30, spent=0)
+    assert await budgets.left(KEY, budget(100)) == 90
 
 
 async def test_what_other_gateways_posted_counts_after_a_while(
@@ -81,7 +89,7 @@ async def test_what_other_gateways_posted_counts_after_a_while(
 async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(budgets: Budgets, clock: ManualClock) -> None:
     assert await may_spend(budgets, budget(100))
     clock.advance(RELOAD_S + 1)
-    budgets.note(KEY, 100)
+    budgets.release(KEY, 0, spent=100)
     assert not await may_spend(budgets, budget(100))
 
 
@@ -89,7 +97,7 @@ async def test_what_was_posted_is_counted_once_in_the_end(
     budgets: Budgets, books: MemoryBooks, clock: ManualClock
 ) -> None:
     assert await may_spend(budgets, budget(2 * COST))
-    budgets.note(KEY, COST)
+    budgets.release(KEY, 0, spent=COST)
     await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="a")
     clock.advance(max(RELOAD_S, POSTED_WITHIN_S) + 1)
     assert await may_spend(budgets, budget(COST + 1))
@@ -110,8 +118,8 @@ async def test_a_known_budget_works_while_postgres_is_away(
     books.is_away = True
     clock.advance(RELOAD_S + 1)
     assert await may_spend(budgets, budget(100))
-    budgets.note(KEY, 100)
+    budgets.release(KEY, 0, spent=100)
     assert not await may_spend(budgets, budget(100))
     clock.advance(DAY_S)
     with pytest.raises(StoreUnavailable):
-        await budgets.check(KEY, budget(100))
+        await budgets.left(KEY, budget(100))

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from sparewatt.core.errors import InvalidAmount, StartupError
-from sparewatt.node.backends.model import BackendModel
+from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel, BackendSlow
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.hardware import GB, cpu_tflops, detect_hardware
 from sparewatt.protocol.node import Speed, checked
@@ -228,3 +228,22 @@ def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_
     assert (found.gpu, found.gpu_count) == ("cpu", 0)
     assert found.vram_bytes > 0
     assert found.tflops == cpu_tflops() > 0
+
+
+@pytest.mark.parametrize(("jobs", "failure", "looks"), [(1, BackendSlow, 2), (0, BackendSlow, 1), (1, BackendBroke, 1)])
+async def test_a_server_with_jobs_may_be_slow_to_answer_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, failure: type[BackendError], looks: int
+) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        lost: list[str] = []
+        rig.inventory.on_lost, rig.inventory.count_mine = lost.append, lambda: jobs
+
+        async def models(_: OpenAIBackend) -> list[BackendModel]:
+            raise failure("no answer")
+
+        monkeypatch.setattr(OpenAIBackend, "models", models)
+        for look in range(1, looks + 1):
+            await rig.inventory.refresh()
+            assert bool(lost) == (look == looks)
+        assert models_of(rig) == []

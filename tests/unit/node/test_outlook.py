@@ -167,3 +167,17 @@ def test_the_share_of_reading_rises_while_reading_and_fades_after() -> None:
     assert share.value == 0.37
     share.note(is_reading=False, now_s=90.0)  # a clock that stumbles changes nothing
     assert share.value == 0.37
+
+
+def test_what_the_server_holds_of_a_prompt_need_not_be_read() -> None:
+    model = a_model(measured=SPEED, prefix_cache_tokens=10_000)
+    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S) is not None
+    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is None
+    busy = Outlook(ROOMY)
+    busy.begin("job", model, 4000, now_s=NOW_S, cached_tokens=3500)
+    assert busy.turns["job"].prompt_s == 5.0
+
+
+def test_a_server_that_keeps_no_prompts_reads_all_whatever_the_gateway_believes() -> None:
+    model = a_model(measured=SPEED)
+    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is not None

@@ -66,3 +66,16 @@ def test_a_bad_trace_is_a_failure_with_its_name(tmp_path: Path, capsys: pytest.C
     file.write_bytes(gzip.compress(b"a,b\n1,2\n"))
     assert run(*SMALL, "--policy", "balanced", "--trace", str(file)) == 1
     assert "bad.csv.gz" in capsys.readouterr().err
+
+
+def test_affinity_can_be_switched_off(tmp_path: Path) -> None:
+    trace, means = tmp_path / "talk.jsonl.gz", []
+    row = {"input_tokens": 20_500, "output_tokens": 5, "prefix_blocks": list(range(40))}
+    with gzip.open(trace, "wt") as file:
+        file.writelines(json.dumps(row | {"t_ms": 1000 * at}) + "\n" for at in range(80))
+    for switch in ((), ("--no-affinity",)):
+        found = tmp_path / "a.json"
+        words = ("--trace", str(trace), "--policy", "balanced", "--prefix-ram", "64", "--json", str(found))
+        assert run(*SMALL, *words, *switch) == 0
+        means.append(json.loads(found.read_text())["policies"]["balanced"]["e2e_mean"])
+    assert means[0] != means[1]

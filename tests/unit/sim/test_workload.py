@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import InvalidField
+from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.workload import Request, generate, make_jobs, read_trace
+from sparewatt.sim.workload import generate, make_jobs, read_trace
+
+BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
 
 
 def write(path: Path, text: str) -> Path:
@@ -18,13 +21,15 @@ def write(path: Path, text: str) -> Path:
 
 def test_both_kinds_of_trace_are_read(tmp_path: Path) -> None:
     wanted = [Request(0.0, 10, 5), Request(1.5, 20, 0)]
+    with_blocks = [Request(0.0, 10, 5, (1, 2)), Request(1.5, 20, 0)]
     table = write(tmp_path / "a.csv.gz", "t_ms,input_tokens,output_tokens\n1500,20,0\n0,10,5\n")
     lines = write(
         tmp_path / "a.jsonl.gz",
         '{"t_ms":0,"input_tokens":10,"output_tokens":5,"prefix_blocks":[1,2]}\n'
         '{"t_ms":1500,"input_tokens":20,"output_tokens":0}\n',
     )
-    assert read_trace(table) == read_trace(lines) == wanted
+    assert read_trace(table) == wanted
+    assert read_trace(lines) == with_blocks
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,9 @@ def test_a_bad_table_is_named_and_refused(tmp_path: Path, text: str) -> None:
         read_trace(write(tmp_path / "bad.csv.gz", text))
 
 
-@pytest.mark.parametrize("text", ["{}\n", "[]\n", "nonsense\n", '{"t_ms":null,"input_tokens":1,"output_tokens":1}\n'])
+@pytest.mark.parametrize(
+    "text", ["{}\n", "[]\n", "nonsense\n", BAD_BLOCKS, '{"t_ms":null,"input_tokens":1,"output_tokens":1}\n']
+)
 def test_bad_lines_are_named_and_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidField, match=r"bad\.jsonl\.gz"):
         read_trace(write(tmp_path / "bad.jsonl.gz", text))

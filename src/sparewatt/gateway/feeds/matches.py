@@ -20,7 +20,7 @@ from sparewatt.core.limits import (
 )
 from sparewatt.gateway.http import authenticate, json_reply, read_json
 from sparewatt.gateway.openai.chat import policy_named, route_of
-from sparewatt.gateway.openai.paying import gate_for, price_of
+from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -61,7 +61,7 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
         preference=routing.preference,
     )
     price = price_of(routing.policy, model, services)
-    gate = gate_for(routing, model, price=price, payer=None, services=services)
+    gate = gate_for(routing, model, price=price, payer=await promo_payer(who, services), services=services)
     policy = policy_named(asked.policy or services.settings.policy)
     decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
     answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}

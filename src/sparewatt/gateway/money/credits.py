@@ -15,10 +15,10 @@ from sparewatt.core.money import format_usd
 from sparewatt.gateway.http import admit_rate, authenticate, authenticate_operator, identify, json_reply, read_json
 from sparewatt.gateway.money.amounts import AmountBody, amount_in, number, reference_in, shown
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.ledger.budgets import Period, period_start
+from sparewatt.ledger.budgets import period_start
 from sparewatt.ledger.credits import Balance
 from sparewatt.ledger.deposits import TEST, adapter_named
-from sparewatt.store.database import KeyRow
+from sparewatt.store.database import KeyRow, Period
 
 PERIODS: dict[Period, str] = {"day": "daily", "week": "weekly", "month": "monthly"}
 

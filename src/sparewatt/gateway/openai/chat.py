@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 from aiohttp import web
@@ -22,6 +23,7 @@ from sparewatt.inference.admission.rules import cost_tokens, priority_named
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.inference.dispatch.model import Gate, Job
+from sparewatt.inference.dispatch.prefixes import chain_of
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
@@ -54,6 +56,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
         payer = who.account_id if tab is not None and tab.spends_promo else None
         gate = gate_for(routing, match.model, price=price, payer=payer, services=services)
         job = make_job(chat, match, routing, body, key_id=who.key_id, tab=tab, gate=gate)
+        job = with_prefix(job, chat, who, services)
         errand = Errand(job, policy=policy, priority=priority, tab=tab, services=services)
     except BaseException:
         drop_tab(tab)
@@ -186,6 +189,15 @@ def make_job(
         gate=gate,
         attempts_max=1 if routing.policy.allow_fallbacks is False else ATTEMPTS_MAX,
     )
+
+
+def with_prefix(job: Job, chat: ChatRequest, who: Principal, services: Services) -> Job:
+    """With its prompt's blocks, where some node would profit: nobody else's prompts are worth hashing."""
+    if not services.table.keeps_prefixes(job.match.model):
+        return job
+    messages, account = map(bytes, chat.messages), str(who.account_id)
+    prefix = chain_of(messages, model=job.match.model, account=account, secret=services.prefix_secret)
+    return replace(job, prefix=prefix)
 
 
 def _for_node(body: bytes, *, stream: bool, output_limit: int | None, model: str | None) -> bytes:

@@ -11,6 +11,7 @@ from sparewatt.inference.eligibility import Gate
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.service import Order, Payer, RunningTab
 from sparewatt.ledger.budgets import KeyBudget
+from sparewatt.ledger.chart import promo_of
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.policy.model import Policy, Prices
 from sparewatt.protocol.openai import ChatRequest
@@ -47,6 +48,14 @@ def gate_for(
     """Who may serve it: whom its policy allows, whoever asks no more than what is held, and not its payer's own."""
     usual = usual_of(routing.policy, price) if price is not None else None
     return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual)
+
+
+async def promo_payer(who: Principal, services: Services) -> AccountId | None:
+    """The account, if free credits would pay: then its own nodes may not serve. For dry runs, which hold nothing."""
+    if services.accounting is None or not services.table.nodes_of(who.account_id):
+        return None
+    name = promo_of(who.account_id)
+    return who.account_id if (await services.database.books.balances([name]))[name] > 0 else None
 
 
 def usual_of(policy: Policy, price: TokenPrice) -> Prices | None:
@@ -89,5 +98,4 @@ def limit_headers(tab: RunningTab | None) -> dict[str, str]:
     """Says where an answer without a limit of its own will be cut, and why."""
     if tab is None or not tab.was_limited:
         return {}
-    why = "credits" if tab.is_short else "default"
-    return {LIMIT_HEADER: f"{tab.output_limit}; reason={why}"}
+    return {LIMIT_HEADER: f"{tab.output_limit}; reason={tab.why}"}

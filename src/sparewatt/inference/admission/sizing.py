@@ -27,9 +27,14 @@ def size_of(messages: Iterable[bytes]) -> PromptSize:
     """Estimate and lower bound for messages given as raw JSON."""
     tokens = floor = 0
     for message in messages:
-        if any(mark in message for mark in _MEDIA):
+        if has_media(message):
             tokens += MEDIA_TOKENS
         else:
             tokens += len(message) // BYTES_PER_TOKEN
             floor += len(message) // BYTES_PER_TOKEN_AT_MOST
     return PromptSize(max(1, tokens), floor)
+
+
+def has_media(message: bytes) -> bool:
+    """Whether a raw message holds an image, a sound or a file, whose bytes say nothing about its tokens."""
+    return any(mark in message for mark in _MEDIA)

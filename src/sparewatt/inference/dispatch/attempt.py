@@ -106,6 +106,7 @@ class Attempt:
             window_bytes=LINK_STREAM_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=self._job.match.prompt_tokens,
+            cached_tokens=self._candidate.cached_tokens,
         )
         try:
             self._stream = link.open(meta, self._job.body, self)

@@ -11,6 +11,7 @@ from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
+from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.run import JobRun, match_through
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
@@ -39,6 +40,7 @@ class Dispatcher:
         self._running: set[JobRun] = set()
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
         self.to_store = ToStore()
+        self.prefixes = PrefixMemory()
 
     @property
     def running(self) -> int:
@@ -56,6 +58,7 @@ class Dispatcher:
             rules=self._rules,
             seed=self._seed,
             clock=self._clock,
+            prefixes=self.prefixes,
             on_over=self._over,
         )
         self._running.add(run)

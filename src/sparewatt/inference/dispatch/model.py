@@ -80,6 +80,8 @@ class Job:
     gate: Gate | None = None
     """Who may serve it, where not everybody may."""
     attempts_max: int = ATTEMPTS_MAX
+    prefix: tuple[int, ...] = ()
+    """Its prompt as hashed blocks (see `prefixes`); empty where no node keeps prompts."""
 
 
 @dataclass(frozen=True, slots=True)

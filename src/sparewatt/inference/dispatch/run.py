@@ -31,6 +31,7 @@ from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Gate, Job, MatchRecord, Outcome, Seen, Sink
+from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
@@ -67,6 +68,7 @@ class JobRun:
         rules: DispatchRules,
         seed: int,
         clock: Clock,
+        prefixes: PrefixMemory,
         on_over: Callable[[JobRun], None],
     ) -> None:
         self.job = job
@@ -78,6 +80,7 @@ class JobRun:
         self._rules = rules
         self._seed = seed
         self._clock = clock
+        self._prefixes = prefixes
         self._on_over = on_over
         self._began_s = clock.now_s()
         self._tried: set[NodeId] = set()
@@ -170,10 +173,15 @@ class JobRun:
             self.job.gate,
             self.job.match,
             self._table,
-            Situation(now_s=self._clock.now_s(), rules=self._health, tried=self._tried),
+            self._situation(),
             policy=self._policy,
             seed=self._seed,
         )
+
+    def _situation(self) -> Situation:
+        now_s = self._clock.now_s()
+        held = self._prefixes.held(self.job.prefix, now_s=now_s) if self.job.prefix else None
+        return Situation(now_s=now_s, rules=self._health, tried=self._tried, held=held)
 
     def _next(self) -> None:
         best = self._match().best or self._best_of_late()
@@ -209,7 +217,9 @@ class JobRun:
             return
         promised_s = self._promise_s(candidate)
         self._tried.add(candidate.node_id)
-        self._held = self._table.reserve(candidate.node_id, self.job.match, now_s=self._clock.now_s())
+        self._held = self._table.reserve(
+            candidate.node_id, self.job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
+        )
         row = self._table.get(candidate.node_id)
         self._step_s = predicted_step_s(candidate, self.job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
@@ -261,7 +271,16 @@ class JobRun:
         record.seen = self._attempt.seen if self._attempt is not None else None
         if self._held is not None:
             self._table.prompt_read(self._held)
+        self._note_prefix(record.node_id)
         self._sink.start({"content-type": content_type} | self._headers())
+
+    def _note_prefix(self, node_id: NodeId) -> None:
+        """It has read the prompt, and may still have it when the next one begins alike."""
+        row = self._table.get(node_id) if self.job.prefix else None
+        model = row.models.get(self.job.match.model) if row is not None else None
+        if model is not None:
+            tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
+            self._prefixes.note(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def _headers(self) -> dict[str, str]:
         headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}

@@ -131,6 +131,15 @@ class Entries:
         """The node's number in the table."""
         return self._row[: len(self.nodes)]
 
+    def some(self, places: NDArray[np.int64]) -> Entries:
+        """A copy of these places alone, for a scan that supposes other numbers."""
+        part = Entries()
+        part.nodes = [self.nodes[place] for place in places.tolist()]
+        part._numbers, part._hash = self._numbers[places], self._hash[places]
+        part._row, part._id = self._row[places], self._id[places]
+        part._buffer = part._numbers.data.cast("B")
+        return part
+
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
         place = len(self.nodes)
         self.changes += 1

@@ -86,6 +86,7 @@ def _describe_candidate(item: Candidate, policy: Policy, rows: Mapping[NodeId, N
         "score": None if in_seconds else round(-item.cost, 6),
         "parts": {name: round(part, 6) for name, part in zip((*policy.part_names, "jitter"), item.parts, strict=True)},
         "predicted_ttft_s": round(item.predicted_ttft_s, 6),
+        "cached_tokens": item.cached_tokens,
         "price_usd": format_usd(item.price_nano),
     }
 

@@ -6,7 +6,7 @@ Most decisions are never looked at beyond their best candidate, and there is one
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar, overload
 
 import numpy as np
@@ -76,6 +76,20 @@ class Ranked(Kept[Candidate]):
         cost, first_token_s, finish_s, usd, *parts = self._numbers[index].tolist()
         price_nano = int(usd * NANO + HALF_A_STEP)
         return Candidate(self._nodes[index], cost, tuple(parts), first_token_s, finish_s, price_nano)
+
+
+class RankedHolders(Ranked):
+    """The same, where some hold a part of the prompt."""
+
+    __slots__ = ("_cached",)
+
+    def __init__(self, entries: Entries, places: Places, numbers: Floats, cached: Mapping[NodeId, int]) -> None:
+        super().__init__(entries, places, numbers)
+        self._cached = cached
+
+    def _made(self, index: int) -> Candidate:
+        found = super()._made(index)
+        return found._replace(cached_tokens=self._cached.get(found.node_id, 0))
 
 
 class Stopped(Kept[Rejected]):

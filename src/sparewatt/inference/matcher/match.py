@@ -6,7 +6,7 @@ nodes drawn by chance. With numba the scan is compiled; the answers are the same
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 import numpy as np
@@ -14,21 +14,20 @@ from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
-from sparewatt.inference.matcher import kernel, scan
+from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries
 from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.hashing import hash_text, start_of
-from sparewatt.inference.matcher.kept import Ranked, Stopped
+from sparewatt.inference.matcher.kept import Ranked, RankedHolders, Stopped
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.question import NO_RANKING, NOBODY, Places, Question, Ranking
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 
 OWN_NODE = "own_node"
 """The filter that keeps a job paid with free credits off its payer's own nodes."""
-
 
 LARGE_SHARE = 0.75
 """A policy that leaves this much of a model's nodes leaves enough of its shortlist; a stricter one has all it leaves
@@ -43,7 +42,7 @@ def match(
     if entries is None:
         return Decision(job, policy.name, len(table), (), (), {Rejection.NO_MODEL: len(table)} if len(table) else {})
     is_compiled = policy.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
-    rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
+    rank: Rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
     asked = question(job, table, at, policy=policy, seed=seed)
     tried = _places_of(at.tried, job, table) if at.tried else NOBODY
     left, barred = (None, {}) if at.allowed is None and not at.own else _left(job, table, entries, at)
@@ -53,13 +52,44 @@ def match(
     named, unlisted = everybody, 0
     if len(entries) > SCAN_MAX and (left is None or left.size > LARGE_SHARE * len(entries)):
         listed = shortlisted(asked, entries, table.shortlists_of(job.model), compiled=is_compiled)
-        named = listed if left is None else _both(listed, left)
-        unlisted = (len(entries) if left is None else left.size) - named.size
-    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT) if named.size or not unlisted else NO_RANKING
+        listed = listed if left is None else _both(listed, left)
+        if listed.size:
+            named, unlisted = listed, (everybody.size or len(entries)) - listed.size
+    ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
     if unlisted and not ranking.places.size and table.room.free(job.model):
         named, unlisted = everybody, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    return _decision(job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, barred=barred)
+    cached = None
+    if at.held and policy.usd_weight is not None:
+        cached, ranking = _with_holders(
+            job, table, entries, ranking, at, left=left, asked=asked, tried=tried, rank=rank
+        )
+    return _decision(
+        job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, barred=barred, cached=cached
+    )
+
+
+def _with_holders(
+    job: MatchJob,
+    table: NodeTable,
+    entries: Entries,
+    ranking: Ranking,
+    at: Situation,
+    *,
+    left: Places | None,
+    asked: Question,
+    tried: Places,
+    rank: Rank,
+) -> tuple[Mapping[NodeId, int], Ranking]:
+    """Prefix affinity: who may have the job and holds some of its prompt already, and the ranking that follows."""
+    cached = affinity.cached_tokens(job, at.held or {}, table)
+    holders, tokens = _places_of(cached, job, table), np.array(list(cached.values()), np.float64)
+    may = ~np.isin(holders, tried)
+    if left is not None:
+        may &= np.isin(holders, left)
+    if not may.any():
+        return cached, ranking
+    return cached, affinity.merged(asked, entries, ranking, holders[may], tokens[may], rank=rank)
 
 
 def _left(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> tuple[Places | None, dict[str, int]]:
@@ -137,6 +167,7 @@ def _decision(
     named: Places,
     unlisted: int,
     barred: dict[str, int],
+    cached: Mapping[NodeId, int] | None,
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
@@ -146,7 +177,8 @@ def _decision(
         dropped[Rejection.NOT_SHORTLISTED] = unlisted
     if len(table) > len(entries):
         dropped[Rejection.NO_MODEL] = len(table) - len(entries)
-    ranked = Ranked(entries, ranking.places, ranking.lines)
+    places, lines = ranking.places, ranking.lines
+    ranked = RankedHolders(entries, places, lines, cached) if cached else Ranked(entries, places, lines)
     return Decision(job, policy.name, len(table), ranked, rejected, dropped, barred)
 
 

@@ -173,6 +173,8 @@ class Candidate(NamedTuple):
     predicted_ttft_s: float
     predicted_finish_s: float
     price_nano: int
+    cached_tokens: int = 0
+    """Of the prompt, what the node is believed to hold already (see `affinity`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.inference.matcher.entries import Floats
+from sparewatt.inference.matcher.entries import Entries, Floats
 from sparewatt.inference.matcher.formula import PARTS
 
 Places = NDArray[np.int64]
@@ -50,5 +50,7 @@ class Ranking(NamedTuple):
     """By place looked at: the number of what stopped it, or -1."""
 
 
-NO_RANKING = Ranking(NOBODY, np.empty((0, 0)), [], np.empty(0, np.int8))
-"""Of nobody at all."""
+class Rank(Protocol):
+    """A scan: `scan.rank`, or `kernel.rank` where it is compiled."""
+
+    def __call__(self, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sparewatt.core.ids import NodeId
@@ -19,6 +19,8 @@ class Situation:
     """Whom the job's policy leaves; None if it has none."""
     own: Collection[NodeId] = frozenset()
     """The payer's own nodes, where they must not earn what the network pays."""
+    held: Mapping[NodeId, int] | None = None
+    """Tokens of the prompt's beginning that nodes are believed to hold; None for most jobs."""
 
 
 def vram_needed_bytes(job: MatchJob, model: ModelReport) -> int:

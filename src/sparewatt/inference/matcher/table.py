@@ -79,6 +79,8 @@ class NodeTable:
         self._unseen_weight = math.sqrt(gateways) - 1.0
         self._nodes_max = nodes_max
         self._shortlists: dict[str, Shortlists] = {}
+        self._keepers: dict[str, set[NodeId]] = {}
+        """By model, the nodes whose servers keep prompts that they have read."""
         self.room = RoomCount()
 
     def __iter__(self) -> Iterator[NodeRow]:
@@ -97,6 +99,10 @@ class NodeTable:
     def shortlists_of(self, model: str) -> Shortlists:
         """Kept here for the matcher, which knows when they are old."""
         return self._shortlists.setdefault(model, {})
+
+    def keeps_prefixes(self, model: str) -> bool:
+        """Whether any node says that its server keeps prompts of this model."""
+        return bool(self._keepers.get(model))
 
     def model_ids(self) -> set[str]:
         """Every model that a known node has, online or not."""
@@ -178,14 +184,15 @@ class NodeTable:
 
     # what we send them
 
-    def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float) -> Reservation:
+    def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float, cached_tokens: int = 0) -> Reservation:
+        """Count the job there from now on. What the node holds of its prompt need not be read."""
         row = self._rows[node_id]
         model = row.models[job.model]
         tps = max(SLOWEST_TPS, model.measured.prefill_tps) if model.measured else SLOWEST_TPS
         held = Reservation(
             node_id,
             job.model,
-            backlog_s=job.prompt_tokens / tps,
+            backlog_s=(job.prompt_tokens - cached_tokens) / tps,
             kv_bytes=(job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token,
             made_at_s=now_s,
         )
@@ -328,14 +335,17 @@ class NodeTable:
             seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
         seat.figures = figures
         seat.entries.write_specs(seat.place, values)
+        keepers = self._keepers.setdefault(model.id, set())
+        keepers.add(row.id) if model.prefix_cache_tokens else keepers.discard(row.id)
 
     def _leave(self, row: NodeRow, model: str) -> None:
         seat = row.seats.pop(model)
+        self._keepers[model].discard(row.id)
         moved = seat.entries.remove(seat.place)
         if moved is not None:
             self._rows[moved].seats[model].place = seat.place
         if not seat.entries:
-            del self._entries[model]
+            del self._entries[model], self._keepers[model]
             self._shortlists.pop(model, None)
 
 

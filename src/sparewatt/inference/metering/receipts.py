@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import NODES_MAX, RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
+from sparewatt.core.limits import RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
 from sparewatt.core.log import Log
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.metering.rules import disagrees
@@ -54,18 +54,10 @@ class Checked(NamedTuple):
 
 
 class ReceiptDesk:
-    def __init__(
-        self, books: Books, key: SigningKey, *, clock: Clock, spot_check: Callable[[], bool] = lambda: True
-    ) -> None:
-        """`spot_check` says, by chance, whether a signature is checked though its receipt claims no more than was seen.
-
-        A receipt that claims more always is: it must hold as evidence. So is every later one of a node caught once.
-        """
+    def __init__(self, books: Books, key: SigningKey, *, clock: Clock) -> None:
         self._books = books
         self._key = key
         self._clock = clock
-        self._spot_check = spot_check
-        self._caught: set[NodeId] = set()
         self._seen: OrderedDict[Which, Expected] = OrderedDict()
         self._early: OrderedDict[Which, Early] = OrderedDict()
         self._early_of: Counter[NodeId] = Counter()
@@ -147,7 +139,7 @@ class ReceiptDesk:
     async def _check_some(self) -> None:
         """In a thread: checking a signature takes as long as a match."""
         batch = self._ready[:BATCH_MAX]
-        found = await asyncio.to_thread(lambda: [self._look_at(*each) for each in batch])
+        found = await asyncio.to_thread(lambda: [_checked(*each) for each in batch])
         del self._ready[: len(batch)]
         for (signed, _), checked in zip(batch, found, strict=True):
             if checked is None:
@@ -167,16 +159,8 @@ class ReceiptDesk:
         for at in range(0, len(digests), BATCH_MAX):
             self.send(node_id, self._countersigned(node_id, digests[at : at + BATCH_MAX]))
 
-    def _look_at(self, signed: SignedReceipt, expected: Expected) -> Checked | None:
-        """None if it is not signed by the node that it names, as far as that is looked at."""
-        checked = _checked(signed, expected)
-        must_check = checked.row.disputed or checked.row.node_id in self._caught or self._spot_check()
-        return checked if not must_check or _is_signed(signed, checked.digest) else None
-
     def _refuse(self, signed: SignedReceipt) -> None:
         self.refused += 1
-        if len(self._caught) < NODES_MAX:
-            self._caught.add(NodeId(signed.receipt.node))
         _log.warning("receipt_refused", node=signed.receipt.node, job=signed.receipt.job)
 
     def _countersigned(self, node_id: NodeId, digests: Sequence[bytes]) -> Countersigned:
@@ -194,8 +178,11 @@ def _expected(closed: ClosedJob, delivery: Delivery) -> Expected:
     return Expected(delivery.completion_tokens, closed.job.opened_unix_s, was_cut)
 
 
-def _checked(signed: SignedReceipt, expected: Expected) -> Checked:
+def _checked(signed: SignedReceipt, expected: Expected) -> Checked | None:
+    """None if it is not signed by the node that it names."""
     receipt, digest = signed.receipt, signed.receipt.digest()
+    if not _is_signed(signed, digest):
+        return None
     row = ReceiptRow(
         job_id=MatchId(receipt.job),
         node_id=NodeId(receipt.node),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
@@ -12,7 +12,7 @@ from sparewatt.core.money import Nano, format_usd
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.metering.receipts import ReceiptDesk
 from sparewatt.inference.metering.rules import deliveries_of, prompt_bound, state_of
-from sparewatt.ledger.budgets import Budgets, KeyBudget
+from sparewatt.ledger.budgets import Budgets, KeyBudget, exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.model import ClosedJob, Delivery, OpenedJob, TokenPrice
 from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED, affordable_output, bill, hold_for
@@ -39,6 +39,19 @@ class Order(NamedTuple):
     """What it can cost at most, per million tokens."""
 
 
+Limit = Literal["default", "credits", "budget"]
+"""What limits an answer that the client set no limit for."""
+
+
+def _hold_for(order: Order, prompt: int, output: int) -> Nano:
+    return hold_for(order.price, prompt_tokens=prompt, output_tokens=output * order.answers)
+
+
+def _affordable(order: Order, prompt: int, nano: int) -> int:
+    """Tokens per answer that so much money pays for."""
+    return (affordable_output(order.price, prompt_tokens=prompt, nano=nano) or 0) // order.answers
+
+
 class Metering:
     def __init__(self, ledger: Ledger, receipts: ReceiptDesk, budgets: Budgets, *, clock: Clock) -> None:
         self._ledger = ledger
@@ -49,25 +62,28 @@ class Metering:
 
     async def open(self, payer: Payer, order: Order) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
-        await self._budgets.check(payer.key, payer.budget)
-        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
         prompt = prompt_bound(order.prompt_tokens)
-        nano = hold_for(order.price, prompt_tokens=prompt, output_tokens=asked * order.answers)
+        asked, why = await self._within_budget(payer, order, prompt)
+        nano = _hold_for(order, prompt, asked)
         hold = await self._ledger.hold(payer.account, nano)
         if hold is None and order.output_limit is None:
-            asked, hold = await self._hold_less(payer.account, order, prompt)
+            asked, why = _affordable(order, prompt, self._ledger.free_here(payer.account)), "credits"
+            hold = await self._ledger.hold(payer.account, _hold_for(order, prompt, asked)) if asked else None
         if hold is None:
             raise self._too_little(payer.account, nano, order)
-        return RunningTab(self, payer, order, hold, output_limit=asked)
+        self._budgets.hold(payer.key, hold.amount.total)
+        return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
 
-    async def _hold_less(self, account: AccountId, order: Order, prompt: int) -> tuple[int, Hold | None]:
-        """The client set no limit: then as many tokens as there is money for."""
-        left = self._ledger.free_here(account)
-        each = (affordable_output(order.price, prompt_tokens=prompt, nano=left) or 0) // order.answers
-        if each < 1:
-            return 0, None
-        nano = hold_for(order.price, prompt_tokens=prompt, output_tokens=each * order.answers)
-        return each, await self._ledger.hold(account, nano)
+    async def _within_budget(self, payer: Payer, order: Order, prompt: int) -> tuple[int, Limit]:
+        """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
+        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        left, nano = await self._budgets.left(payer.key, payer.budget), _hold_for(order, prompt, asked)
+        if payer.budget is None or left is None or nano <= left:
+            return asked, "default"
+        fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
+        if not fewer:
+            raise exceeded(payer.budget, left, nano)
+        return fewer, "budget"
 
     def _too_little(self, account: AccountId, nano: Nano, order: Order) -> InsufficientCredits:
         left = format_usd(self._ledger.free_here(account))
@@ -86,8 +102,14 @@ class Metering:
     def close(self, tab: RunningTab, closed: ClosedJob) -> None:
         self._running.pop(closed.job.id, None)
         billed = self._ledger.close(closed, tab.hold)
-        self._budgets.note(closed.job.key, billed.cost.total)
+        self._budgets.release(closed.job.key, tab.hold.amount.total, spent=billed.cost.total)
         self.receipts.expect(closed)
+
+    def drop(self, tab: RunningTab, key: KeyId) -> None:
+        """A job that never started."""
+        if not tab.hold.over:
+            tab.hold.release()
+            self._budgets.release(key, tab.hold.amount.total, spent=0)
 
     @property
     def clock(self) -> Clock:
@@ -108,15 +130,18 @@ class Metering:
 class RunningTab:
     """Implements dispatch's Tab."""
 
-    __slots__ = ("_attempts", "_job", "_order", "_payer", "_till", "_told", "hold", "output_limit")
+    __slots__ = ("_attempts", "_job", "_order", "_payer", "_till", "_told", "hold", "output_limit", "why")
 
-    def __init__(self, till: Metering, payer: Payer, order: Order, hold: Hold, *, output_limit: int) -> None:
+    def __init__(
+        self, till: Metering, payer: Payer, order: Order, hold: Hold, *, output_limit: int, why: Limit
+    ) -> None:
         self._till = till
         self._payer = payer
         self._order = order
         self.hold = hold
         self.output_limit = output_limit
         """Tokens that each answer may have."""
+        self.why: Limit = why
         self._job: OpenedJob | None = None
         self._attempts: Sequence[AttemptRecord] = ()
         self._told = 0
@@ -125,11 +150,6 @@ class RunningTab:
     def was_limited(self) -> bool:
         """Whether the limit is ours, and not the client's."""
         return self._order.output_limit is None
-
-    @property
-    def is_short(self) -> bool:
-        """Whether there was not enough money for an answer of the usual length."""
-        return self.was_limited and self.output_limit < OUTPUT_TOKENS_UNASKED
 
     @property
     def spends_promo(self) -> bool:
@@ -153,7 +173,7 @@ class RunningTab:
     def drop(self) -> None:
         """The job never started."""
         if self._job is None:
-            self.hold.release()
+            self._till.drop(self, self._payer.key)
 
     def watch(self, attempts: Sequence[AttemptRecord]) -> None:
         """Where the run notes what was delivered."""

@@ -18,6 +18,10 @@ class BackendUnreachable(BackendError):
     pass
 
 
+class BackendSlow(BackendUnreachable):
+    """It did not answer in time: it hangs, or has its hands full."""
+
+
 class BackendBroke(BackendError):
     """It answered, then stopped in the middle, or answered nonsense."""
 
@@ -31,6 +35,8 @@ class BackendModel:
     weights_bytes: int
     kv_bytes_per_token: int
     parameters: int | None
+    prefix_cache_tokens: int = 0
+    """Tokens of prompts that the server keeps once it has read them; 0 if it keeps none or does not say."""
 
 
 @dataclass(frozen=True, slots=True)

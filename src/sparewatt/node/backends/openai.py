@@ -18,6 +18,7 @@ from sparewatt.node.backends.model import (
     BackendLoad,
     BackendModel,
     BackendReply,
+    BackendSlow,
     BackendUnreachable,
 )
 
@@ -36,6 +37,7 @@ class _Meta(msgspec.Struct, frozen=True):
     n_params: int | None = None
     size: int | None = None
     ftype: str | None = None
+    prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -146,7 +148,7 @@ async def _chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def _failure(error: Exception, what: str) -> BackendError:
     """A server that sent something unreadable was there; one that sent nothing was not."""
     has_answered = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError)
-    kind = BackendBroke if has_answered else BackendUnreachable
+    kind = BackendBroke if has_answered else BackendSlow if isinstance(error, TimeoutError) else BackendUnreachable
     return kind(f"{what} ({type(error).__name__})")
 
 
@@ -168,7 +170,17 @@ def _describe(model: _Model, *, loaded: bool) -> BackendModel:
         weights_bytes=weights_bytes,
         kv_bytes_per_token=weights_bytes // KV_SHARE,
         parameters=meta.n_params,
+        prefix_cache_tokens=_prefix_cache_tokens(meta),
     )
+
+
+def _prefix_cache_tokens(meta: _Meta) -> int:
+    """What the server says in its list of models, in a field of ours: no server in use has one yet.
+
+    llama.cpp as we start it keeps none (`llama_server.py`). vLLM tells in `/metrics` (`cache_config_info`), SGLang
+    in `/get_server_info`; an adapter for them fills this in.
+    """
+    return meta.prefix_cache_tokens
 
 
 KNOWN_PORTS = {"llama.cpp": 8080, "Ollama": 11434, "vLLM": 8000, "SGLang": 30000, "LM Studio": 1234}

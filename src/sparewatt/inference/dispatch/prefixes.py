@@ -1,0 +1,123 @@
+"""Which nodes have read the beginning of a prompt before: a bounded memory of keyed hashes, never of text.
+
+A prompt is a chain of blocks; the hash of a block covers everything before it as well, so that two prompts share a hash
+only if they share all up to there. The hashes are keyed by a secret of this process and by the account: they mean
+nothing elsewhere, and nobody can find out what others have asked. It is a belief: servers forget when they please.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import (
+    PREFIX_AGE_S_MAX,
+    PREFIX_BLOCK_BYTES,
+    PREFIX_BLOCKS_MAX,
+    PREFIX_BLOCKS_PER_PROMPT_MAX,
+    PREFIX_HOLDERS_MAX,
+)
+from sparewatt.inference.admission.sizing import BYTES_PER_TOKEN, has_media
+
+BLOCK_TOKENS = PREFIX_BLOCK_BYTES // BYTES_PER_TOKEN
+HASH_BYTES = 8
+
+Chain = Sequence[int]
+"""A prompt's whole blocks, first to last, as hashes. They include the model."""
+
+
+def chain_of(messages: Iterable[bytes], *, model: str, account: str, secret: bytes) -> tuple[int, ...]:
+    """The hashes of a prompt given as raw JSON messages, up to the first that holds an image or a sound."""
+    state = hashlib.blake2b(f"{account}\n{model}\n".encode(), key=secret, digest_size=HASH_BYTES)
+    text = _beginning(messages)
+    found = []
+    for first in range(0, len(text) - PREFIX_BLOCK_BYTES + 1, PREFIX_BLOCK_BYTES):
+        state.update(text[first : first + PREFIX_BLOCK_BYTES])
+        found.append(int.from_bytes(state.copy().digest(), "big"))
+    return tuple(found)
+
+
+def _beginning(messages: Iterable[bytes]) -> bytes:
+    """As much as is hashed at most."""
+    room, pieces = PREFIX_BLOCK_BYTES * PREFIX_BLOCKS_PER_PROMPT_MAX, []
+    for message in messages:
+        if room <= 0 or has_media(message):
+            break
+        pieces.append(message[:room])
+        room -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+class PrefixMemory:
+    """Who was seen to read which blocks. Bounded by what nodes say they keep, and in all."""
+
+    def __init__(self, *, blocks_max: int = PREFIX_BLOCKS_MAX) -> None:
+        self._blocks_max = blocks_max
+        self._readers: dict[int, dict[NodeId, float]] = {}
+        """By block: a few nodes, and when they last read it."""
+        self._kept: OrderedDict[tuple[NodeId, str], OrderedDict[int, None]] = OrderedDict()
+        """By node and model: the blocks that its server should still have, both in the order of their last use."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Blocks remembered, once for each node."""
+        return self._count
+
+    def held(self, chain: Chain, *, now_s: float) -> dict[NodeId, int]:
+        """Tokens of the prompt's beginning by node, the longest first. A block stands for all before it."""
+        found: dict[NodeId, int] = {}
+        for number in range(len(chain) if self._readers else 0, 0, -1):
+            for node_id, read_s in self._readers.get(chain[number - 1], {}).items():
+                if now_s - read_s <= PREFIX_AGE_S_MAX:
+                    found.setdefault(node_id, number * BLOCK_TOKENS)
+            if len(found) >= PREFIX_HOLDERS_MAX:
+                break
+        return found
+
+    def note(self, node_id: NodeId, model: str, chain: Chain, *, capacity_tokens: int, now_s: float) -> None:
+        """A node has read this prompt, and keeps so many tokens of this model's prompts, the latest."""
+        if not chain or capacity_tokens < BLOCK_TOKENS:
+            return
+        kept = self._kept.setdefault((node_id, model), OrderedDict())
+        self._kept.move_to_end((node_id, model))
+        self._count -= len(kept)
+        for block in reversed(chain):  # servers give up the end of a prompt before its beginning
+            kept[block] = None
+            kept.move_to_end(block)
+            self._note_reader(block, node_id, now_s)
+        while len(kept) > capacity_tokens // BLOCK_TOKENS:
+            self._drop_reader(kept.popitem(last=False)[0], node_id)
+        self._count += len(kept)
+        while self._count > self._blocks_max:
+            self._drop_oldest()
+
+    def forget(self, node_id: NodeId) -> None:
+        """The node is gone; whoever comes back may have started anew."""
+        for key in [key for key in self._kept if key[0] == node_id]:
+            kept = self._kept.pop(key)
+            self._count -= len(kept)
+            for block in kept:
+                self._drop_reader(block, node_id)
+
+    def _note_reader(self, block: int, node_id: NodeId, now_s: float) -> None:
+        readers = self._readers.setdefault(block, {})
+        readers.pop(node_id, None)
+        readers[node_id] = now_s
+        if len(readers) > PREFIX_HOLDERS_MAX:
+            del readers[next(iter(readers))]
+
+    def _drop_reader(self, block: int, node_id: NodeId) -> None:
+        readers = self._readers.get(block)
+        if readers is not None and readers.pop(node_id, None) is not None and not readers:
+            del self._readers[block]
+
+    def _drop_oldest(self) -> None:
+        """One block of the node that has been without a job for longest."""
+        key, kept = next(iter(self._kept.items()))
+        block, _ = kept.popitem(last=False)
+        self._count -= 1
+        self._drop_reader(block, key[0])
+        if not kept:
+            del self._kept[key]

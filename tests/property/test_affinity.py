@@ -1,0 +1,93 @@
+"""Prefix affinity over random tables: holding never hurts the holder, and holding nothing changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.ids import NodeId
+from sparewatt.inference.dispatch.prefixes import BLOCK_TOKENS, PrefixMemory
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
+from sparewatt.inference.matcher.policies import BALANCED, Policy
+from tests.property.test_matcher import by_seconds, changed, few, few_jobs, place, policies, preferences, rivals, tables
+from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
+
+HOLDER = node_id(1)
+holdings = st.dictionaries(st.integers(1, 6).map(node_id), st.integers(0, 1 << 25))
+nobody: st.SearchStrategy[dict[NodeId, int] | None] = st.sampled_from([None, {}])
+
+
+def decide(job: MatchJob, nodes: Any, held: dict[NodeId, int] | None, policy: Policy = BALANCED) -> Decision:
+    return match(job, table_of(*nodes), situation(held=held), policy=policy, seed=5)
+
+
+def keeping(row: NodeRow, tokens: int) -> NodeRow:
+    return changed(row, model={"prefix_cache_tokens": tokens, "state": "warm"})
+
+
+@few
+@given(nodes=rivals, job=few_jobs, preference=preferences, tokens=st.integers(0, 5000), more=st.integers(0, 5000),
+       keeps=st.integers(0, 5000), policy=by_seconds)  # fmt: skip
+def test_holding_more_never_hurts_the_holder(  # noqa: PLR0917
+    nodes: tuple[NodeRow, ...], job: MatchJob, preference: Any, tokens: int, more: int, keeps: int, policy: Policy
+) -> None:
+    wish = dataclasses.replace(job, preference=preference)
+    all_nodes = (keeping(nodes[0], keeps), *nodes[1:])
+    before, after = (decide(wish, all_nodes, {HOLDER: held}, policy) for held in (tokens, tokens + more))
+    assert place(after, HOLDER) <= place(before, HOLDER)
+    one, other = before.ranked[place(before, HOLDER)], after.ranked[place(after, HOLDER)]
+    assert other.cost <= one.cost
+    assert other.predicted_ttft_s <= one.predicted_ttft_s
+    assert other.price_nano == one.price_nano
+
+
+@few
+@given(nodes=rivals, job=few_jobs, held=holdings, policy=policies)
+def test_a_node_without_a_cache_gets_no_discount(
+    nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int], policy: Policy
+) -> None:
+    plain = [changed(row, model={"prefix_cache_tokens": 0}) for row in nodes]
+    assert decide(job, plain, held, policy) == decide(job, plain, None, policy)
+
+
+@few
+@given(nodes=tables, job=few_jobs, held=nobody, policy=policies)
+def test_without_a_holder_the_decision_is_the_same_to_the_bit(
+    nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int] | None, policy: Policy
+) -> None:
+    assert decide(job, nodes, held, policy) == decide(job, nodes, None, policy)
+
+
+@few
+@given(nodes=rivals, job=few_jobs, held=holdings, policy=policies, data=st.data())
+def test_neither_the_order_of_nodes_nor_of_holders_matters(
+    nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int], policy: Policy, data: st.DataObject
+) -> None:
+    all_nodes = [keeping(row, 4000) for row in nodes]
+    shuffled = data.draw(st.permutations(all_nodes))
+    again = dict(data.draw(st.permutations(list(held.items()))))
+    assert decide(job, shuffled, again, policy) == decide(job, all_nodes, held, policy)
+
+
+notes = st.lists(
+    st.tuples(st.integers(1, 4), st.lists(st.integers(0, 20), max_size=8), st.integers(0, 10), st.booleans()),
+    max_size=40,
+)
+
+
+@few
+@given(notes=notes, blocks_max=st.integers(1, 20))
+def test_memory_stays_within_its_bounds(notes: list[tuple[int, list[int], int, bool]], blocks_max: int) -> None:
+    memory = PrefixMemory(blocks_max=blocks_max)
+    for number, chain, keeps, leaves in notes:
+        memory.note(node_id(number), "m", chain, capacity_tokens=keeps * BLOCK_TOKENS, now_s=NOW_S)
+        if leaves:
+            memory.forget(node_id(number))
+        assert len(memory) == sum(map(len, memory._kept.values())) <= blocks_max
+        remembered = {(block, node) for (node, _), kept in memory._kept.items() for block in kept}
+        assert {(block, node) for block, nodes in memory._readers.items() for node in nodes} <= remembered
+        assert all(memory._readers.values())
