@@ -93,13 +93,15 @@ class ChainStore:
             await connection.execute(sql("begin_chain_index"), *values)
 
     async def leave_chain(self) -> None:
-        """Another chain will be followed: nonces and signatures mean nothing there. What is open is signed anew."""
+        """Another chain will be followed: there no nonce was used and no root posted. What is open is signed anew."""
         async with self._pool.transaction() as connection:
             await connection.execute(sql("forget_signed"))
             await connection.execute(sql("forget_ended_outbox"))
             await connection.execute(sql("decide_outbox_anew"))
             await connection.execute(sql("forget_senders"))
             await connection.execute(sql("forget_chain_readers"))
+            for query in (sql("forget_posted_batches"), sql("forget_payout_claims"), sql("forget_claim_requests")):
+                await connection.execute(query)
 
     async def advance_index(
         self, version: int, *, to: BlockHash, head: int, blocks: Sequence[BlockHash], events: Sequence[ChainEvent]

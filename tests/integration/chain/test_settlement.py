@@ -228,5 +228,15 @@ async def test_batches_are_posted_in_order(playing: Settling) -> None:
     assert (await playing.pool()).epoch == 3
 
 
+async def test_on_another_chain_no_root_counts_as_posted_and_nothing_as_claimed(playing: Settling) -> None:
+    await playing.database.books.post_transfer(_test_money())
+    batch = await earn(playing, "one", written=1_000)
+    await playing.until(lambda: is_posted(playing, batch.epoch), "the root is not posted")
+    await playing.database.payouts.mark_claimed(playing.addresses[OWNER], claimed_micro=batch.promised_micro)
+    await playing.database.chain.leave_chain()
+    assert not await is_posted(playing, batch.epoch)
+    assert (await playing.database.payouts.settled(OWNER))[2] == 0
+
+
 def _test_money() -> Transfer:
     return deposit_transfer(USER, Arrival("given", DOLLAR), adapter="test", unix_s=time.time())

@@ -67,6 +67,12 @@ CROSS JOIN LATERAL (
 LEFT JOIN payout_claims c ON c.address = l.address
 WHERE l.account_id = $1 AND l.earned_micro > coalesce(c.claimed_micro, 0) ORDER BY l.address LIMIT $2
 
+-- name: forget_posted_batches
+UPDATE payout_batches SET posted_at = NULL, posted_tx = NULL WHERE posted_at IS NOT NULL
+
+-- name: forget_payout_claims
+DELETE FROM payout_claims
+
 -- name: mark_posted
 UPDATE payout_batches SET posted_tx = $2, posted_at = to_timestamp($3::float8)
 WHERE epoch = $1 AND posted_at IS NULL RETURNING epoch

@@ -27,3 +27,6 @@ UPDATE chain_requests SET state = 'decided', changed_at = now() WHERE id = $1 AN
 -- name: end_chain_request
 UPDATE chain_requests SET state = $2, reason = $3, tx = $4, changed_at = now()
 WHERE id = $1 AND state IN ('asked', 'decided')
+
+-- name: forget_claim_requests
+DELETE FROM chain_requests WHERE kind = 'claim'
