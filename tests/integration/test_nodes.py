@@ -194,7 +194,7 @@ def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, 
     [
         (("--serve=/nowhere/model.gguf",), "no file"),
         (("--colour=red",), "No such option"),
-        (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "not an amount"),
+        (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "less than nothing"),
     ],
 )
 def test_a_join_that_cannot_work_says_why_and_ends(

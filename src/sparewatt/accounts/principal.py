@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sparewatt.core.errors import NotAllowed
+from sparewatt.core.errors import NotAllowed, OperatorsOnly
 from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.store.database import KeyRow
 from sparewatt.store.people import Role, SessionRow
@@ -61,7 +61,7 @@ def require_scope(who: Principal, scope: Scope) -> None:
 def require_operator(who: Principal) -> None:
     require_scope(who, "admin")
     if who.role != "operator":
-        raise NotAllowed("Only operators of this network may do this.")
+        raise OperatorsOnly("Only operators of this network may do this.")
 
 
 def _called(who: Principal) -> str:

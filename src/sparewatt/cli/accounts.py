@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
@@ -10,7 +11,9 @@ import msgspec
 from sparewatt.cli import output
 from sparewatt.cli.client import Client, Reply, path_of
 from sparewatt.cli.context import json_option, network_options, quiet_option
+from sparewatt.cli.credits import Shown
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.statements import path_with
 
 ROLES = ("user", "owner", "operator")
 
@@ -101,15 +104,20 @@ def role(client: Client, *, account: str, role: str, as_json: bool) -> None:
 
 @accounts.command("close")
 @account_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal.")
 @json_option
 @network_options
-def close(client: Client, *, account: str, as_json: bool) -> None:
+def close(client: Client, *, account: str, yes: bool, as_json: bool) -> None:
     """Close an account for good: its keys, browsers and nodes stop within seconds.
 
     \b
     Example:
       sparewatt accounts close acc_5k0wq2
     """
+    left = client.get(path_with("/credits", {"account": account})).parse(Shown).data.balance_usd
+    output.note(f"{account} has {output.format_usd(left)} left, which nobody can spend once it is closed.")
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Close {account} for good?", abort=True, err=True)
     _print_account(client.post(path_of("accounts", account, "close"), {}), as_json=as_json)
 
 

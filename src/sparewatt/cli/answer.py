@@ -25,6 +25,8 @@ class Choice(msgspec.Struct):
 
 class Usage(msgspec.Struct):
     completion_tokens: int | None = None
+    cost: float | None = None
+    """In dollars; a network that bills says it."""
 
 
 class Chunk(msgspec.Struct):
@@ -72,6 +74,7 @@ class Answer:
     first_token_s: float | None = None
     last_token_s: float | None = None
     counted_tokens: int | None = None
+    cost_usd: float | None = None
     finish_reason: str | None = None
 
     @property
@@ -93,6 +96,7 @@ class Answer:
         """Take in one event; returns the text it brought."""
         if chunk.usage and chunk.usage.completion_tokens is not None:
             self.counted_tokens = chunk.usage.completion_tokens
+            self.cost_usd = chunk.usage.cost
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
@@ -116,6 +120,7 @@ class Answer:
             f"first token {output.format_ms(waited_ms)}",
             f"{output.format_rate(self.tokens_per_s)} tokens/s",
             f"{self.tokens} tokens",
+            *([] if self.cost_usd is None else [output.format_usd(self.cost_usd)]),
             *self._remarks(),
             self.origin.match_id or "no match id",
         ]

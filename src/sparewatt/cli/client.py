@@ -40,6 +40,8 @@ _NEXT_STEPS = {
     "login_failed": "Try again, or ask the network's operator for a reset token ('sparewatt password reset').",
     "email_taken": "Log in with 'sparewatt login'.",
     "signup_refused": "Ask whoever runs this network.",
+    "operators_only": "Ask an operator of this network.",
+    "not_owner": "Ask with a key of the account that owns it, or ask an operator of this network.",
     "account_not_found": "See the accounts with 'sparewatt accounts list'.",
     "model_not_found": "See what is served with 'sparewatt models'.",
     "match_not_found": "Only recent matches are kept. 'sparewatt chat' prints the id of each.",
@@ -266,6 +268,8 @@ def _next_step(code: str, *, status: int, retry_after: str | None, path: str) ->
 def scope_needed(path: str) -> str:
     """The scope that a key needs for a request path."""
     words = path.partition("?")[0].strip("/")
+    if words.startswith("nodes/") and words.endswith("/why"):
+        return "node"
     return _SCOPES_NEEDED.get(words) or _SCOPES_NEEDED.get(words.split("/")[0], "inference")
 
 

@@ -28,7 +28,7 @@ class Credits(msgspec.Struct):
     promo_expires_at: float | None = None
 
 
-class _Shown(msgspec.Struct):
+class Shown(msgspec.Struct):
     data: Credits
 
 
@@ -64,7 +64,7 @@ def balance(client: Client, *, account: str | None, as_json: bool) -> None:
     if as_json:
         output.print_json(reply.json())
         return
-    found = reply.parse(_Shown).data
+    found = reply.parse(Shown).data
     output.print_facts(_facts(found))
     if found.balance_usd == "0":
         output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
@@ -133,14 +133,20 @@ def _tell(told: Any, *, verb: str, usd: str, as_json: bool) -> None:
     )
 
 
+def how_soon(seconds: float) -> str:
+    """In days from two on, else in hours."""
+    hours = int(seconds // 3600)
+    if hours >= 48:
+        return f"in {round(hours / 24)} days"
+    return f"in {hours} hour{'s' if hours > 1 else ''}" if hours >= 1 else "within the hour"
+
+
 def _facts(found: Credits) -> list[tuple[str, output.Cell | str]]:
-    ends = ""
-    if found.promo_expires_at is not None:
-        days = max(0.0, found.promo_expires_at - time.time()) / 86_400
-        ends = f", the next expire in {days:.0f} days"
+    ends = found.promo_expires_at
+    expiry = "" if ends is None else f", the next expire {how_soon(ends - time.time())}"
     return [
         ("Balance", f"${found.balance_usd}"),
-        ("Free", f"${found.promo_usd} (spent first{ends})"),
+        ("Free", f"${found.promo_usd} (spent first{expiry})"),
         ("Paid", f"${found.paid_usd}"),
         ("Reserved", f"{output.format_usd(found.reserved_usd)} of it, by gateways for your requests"),
         ("Spent", f"{output.format_usd(found.total_usage)} so far"),

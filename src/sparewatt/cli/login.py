@@ -5,6 +5,7 @@ Passwords are asked for, or read from stdin; never taken from the command line, 
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import Client, path_of
-from sparewatt.cli.context import SCOPES, Network, address_options, json_option
+from sparewatt.cli.context import SCOPES, Network, address_options, json_option, resolve_network
 from sparewatt.cli.credentials import Login, forget_login, read_logins, save_login
 from sparewatt.cli.errors import ApiError, CliError, ExitCode
 
@@ -93,6 +94,20 @@ def logout(client: Client, *, as_json: bool) -> None:
         output.print_json({"base_url": known.base_url, "key_id": known.key_id, "revoked": revoked})
     else:
         output.print_lines([f"Logged out of {known.base_url}."])
+        output.note(_whose_key_now())
+
+
+def _whose_key_now() -> str:
+    """What commands use from here on: without a login they may find another key, with other powers."""
+    try:
+        network = resolve_network(insecure=True)
+    except CliError:
+        return "No key is left on this machine. 'sparewatt login' makes one."
+    if os.environ.get("SPAREWATT_API_KEY"):
+        return "Commands now use the key in SPAREWATT_API_KEY."
+    login = next((login for login in read_logins() if login.api_key == network.api_key), None)
+    whose = "the start-up key of the network, an operator's," if login is None else f"your login as {login.email}"
+    return f"Commands now use {whose} at {network.base_url}."
 
 
 def _revoked(known: Login) -> bool:

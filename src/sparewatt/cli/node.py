@@ -43,7 +43,7 @@ node.add_command(earnings)
     type=click.Path(path_type=Path),
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
-@click.option("--name", help="How people call this node.")
+@click.option("--name", help="How people call this node. Name, region and prices are kept for the next join.")
 @click.option("--region", help="Where it stands, e.g. eu-west.")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
 @click.option("--vram-gb", type=float, help="Memory that the model server may use.")
@@ -72,14 +72,17 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
 
     from sparewatt.core.errors import JoinRefused, StartupError
     from sparewatt.core.log import log_to_stderr
-    from sparewatt.core.settings import load_settings
+    from sparewatt.core.settings import build_settings, given_settings
+    from sparewatt.node.kept_terms import read_terms, with_kept
     from sparewatt.node.process import run_node
     from sparewatt.node.settings import NodeSettings
     from sparewatt.supervisor.lifeline import die_with_parent
 
     die_with_parent()
-    given = {"gateway_url": gateway_url, **flags}
-    settings = load_settings(NodeSettings, section="node", flags=given, env=os.environ, file=config)
+    flags["gateway_url"] = gateway_url
+    given = given_settings(section="node", flags=flags, env=os.environ, file=config)
+    kept = read_terms(build_settings(NodeSettings, given, section="node").data_dir)
+    settings = build_settings(NodeSettings, with_kept(given, kept), section="node")
     log_to_stderr(settings.log_level)
     try:
         asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))

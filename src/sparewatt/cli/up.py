@@ -92,7 +92,9 @@ print(c.chat.completions.create(model='{ready.model}', messages=[{{'role': 'user
 
   .venv/bin/sparewatt chat {ready.model}
 
-Lend a GPU: a node of your own, on this machine (from another one the gateway needs TLS, see the README):
+Lend a GPU. The node belongs to the account that made its token, so sign up first and make it yourself (from another
+machine the gateway needs TLS, see the README):
 
-  SPAREWATT_NODE_TOKEN={ready.join_token} .venv/bin/sparewatt node join {root_url}
+  .venv/bin/sparewatt signup
+  SPAREWATT_NODE_TOKEN=$(.venv/bin/sparewatt node token) .venv/bin/sparewatt node join {root_url}
 """

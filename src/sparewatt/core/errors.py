@@ -12,6 +12,8 @@ SparewattError                      code                     status  retry
 │   └── SessionEnded                session_ended              401    no
 ├── InsufficientCredits             insufficient_credits       402    no
 ├── NotAllowed                      permission_denied          403    no
+│   ├── OperatorsOnly               operators_only             403    no     (the role is missing, not a scope)
+│   ├── NotOwner                    not_owner                  403    no
 │   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
 │   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
 │   ├── SignupRefused               signup_refused             403    no
@@ -24,6 +26,7 @@ SparewattError                      code                     status  retry
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
+├── IdReused                        id_reused                  409    no     (the same id, for something else)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
@@ -94,10 +97,8 @@ class InvalidField(BadRequest):
 class InvalidAmount(BadRequest):
     code = "invalid_amount"
 
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text[:40]!r} is not an amount in dollars. Write a number from 0 with at most nine decimals, e.g. 0.02."
-        )
+    def __init__(self, text: str, *, why: str = "is not an amount in dollars") -> None:
+        super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
 class UnsupportedParameter(BadRequest):
@@ -138,6 +139,14 @@ class NotAllowed(SparewattError):
     code = "permission_denied"
     status = 403
     kind = "permission_error"
+
+
+class OperatorsOnly(NotAllowed):
+    code = "operators_only"
+
+
+class NotOwner(NotAllowed):
+    code = "not_owner"
 
 
 class KeyBudgetExceeded(NotAllowed):
@@ -205,6 +214,12 @@ class BodyTooSlow(SparewattError):
 
 class EmailTaken(SparewattError):
     code = "email_taken"
+    status = 409
+    kind = "invalid_request_error"
+
+
+class IdReused(SparewattError):
+    code = "id_reused"
     status = 409
     kind = "invalid_request_error"
 

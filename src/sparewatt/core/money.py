@@ -19,10 +19,18 @@ def parse_usd(text: str) -> Nano:
     """Read a dollar amount written by a person, exactly: `"0.02"` is 20,000,000."""
     try:
         nano = _EXACT.multiply(_EXACT.create_decimal(text.strip().removeprefix("$")), NANO_PER_USD)
+    except Inexact:
+        raise InvalidAmount(text, why="has too many digits") from None
     except DecimalException:
         raise InvalidAmount(text) from None
-    if not nano.is_finite() or not 0 <= nano <= MAX_NANO or nano != nano.to_integral_value():
+    if not nano.is_finite():
         raise InvalidAmount(text)
+    if nano < 0:
+        raise InvalidAmount(text, why="is less than nothing")
+    if nano > MAX_NANO:
+        raise InvalidAmount(text, why=f"is more than ${MAX_NANO // NANO_PER_USD:,}, the most that can be written here")
+    if nano != nano.to_integral_value():
+        raise InvalidAmount(text, why="has more than nine decimals")
     return Nano(int(nano))
 
 

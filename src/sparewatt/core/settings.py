@@ -25,7 +25,18 @@ def load_settings(
     shape: type[_T], *, section: str, flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None
 ) -> _T:
     """Build `shape` (a frozen dataclass). Flags that are None were not given."""
-    values = _from_file(file, section) | _from_env(env, section) | {k: v for k, v in flags.items() if v is not None}
+    return build_settings(shape, given_settings(section=section, flags=flags, env=env, file=file), section=section)
+
+
+def given_settings(
+    *, section: str, flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None
+) -> dict[str, Any]:
+    """What somebody has set, by whatever way; nothing is checked yet."""
+    return _from_file(file, section) | _from_env(env, section) | {k: v for k, v in flags.items() if v is not None}
+
+
+def build_settings(shape: type[_T], values: Mapping[str, Any], *, section: str) -> _T:
+    """Raises StartupError for a name or value that `shape` does not have."""
     known = {field.name for field in dataclasses.fields(shape)}  # type: ignore[arg-type]  # any dataclass will do
     unknown = sorted(set(values) - known)
     if unknown:

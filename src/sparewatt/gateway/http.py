@@ -93,7 +93,7 @@ def _answer(request: web.Request, error: Exception) -> web.Response:
 def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
     match error:
         case web.HTTPNotFound():
-            return error_reply(NotFound(f"There is no {request.path[:200]!r} here. The API begins at /v1."))
+            return error_reply(NotFound(f"There is no {request.path[:200]!r} here.{_where_it_is(request.path)}"))
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             said = MethodNotAllowed(f"{request.method[:20]} does not work here; {allowed} does.")
@@ -104,6 +104,10 @@ def _framework_error(request: web.Request, error: web.HTTPException) -> web.Resp
             return error_reply(Unprocessable("The request was understood but makes no sense."))
         case _:
             return error_reply(BadRequest(error.reason))
+
+
+def _where_it_is(path: str) -> str:
+    return "" if f"{path}/".startswith("/v1/") else " The API begins at /v1."
 
 
 def _route(request: web.Request) -> str:

@@ -65,6 +65,8 @@ class LinkDesk:
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
         self.names = Names()
+        self.joined_unix_s: dict[NodeId, float] = {}
+        """When each came that nobody knew when this gateway started."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
@@ -106,7 +108,10 @@ class LinkDesk:
         self._knocking += 1
         try:
             visitor = await identify(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
-            self.owners[visitor.node_id] = await self._tokens.admit(visitor.node_id, visitor.token)
+            owner = await self._tokens.admit(visitor.node_id, visitor.token)
+            if visitor.node_id not in self.owners:
+                self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
+            self.owners[visitor.node_id] = owner
             welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__)
             await socket.send(encode_message(Op.WELCOME, welcome))
         finally:

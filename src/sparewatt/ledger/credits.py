@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.doors import network_of
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import InsufficientCredits, InvalidField
+from sparewatt.core.errors import IdReused, InsufficientCredits, InvalidField
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.limits import OWNERS_REDEEMED_AT_ONCE, TRANSFER_NANO_MAX
 from sparewatt.core.log import Log
@@ -70,9 +70,12 @@ class Treasury:
 
 def checked_transfer(nano: int) -> Nano:
     """An amount that may be moved at once. Raises InvalidField."""
-    if not 0 < nano <= TRANSFER_NANO_MAX:
-        most = format_usd(TRANSFER_NANO_MAX)
-        raise InvalidField(f"An amount is more than $0 and at most ${most} at a time.", param="usd")
+    if nano <= 0:
+        raise InvalidField("The amount must be more than $0.", param="usd")
+    if nano > TRANSFER_NANO_MAX:
+        raise InvalidField(
+            f"At most ${format_usd(TRANSFER_NANO_MAX)} can be moved at a time. Move it in parts.", param="usd"
+        )
     return Nano(nano)
 
 
@@ -102,22 +105,34 @@ class Credits:
     async def grant(
         self, account_id: AccountId, nano: Nano, *, reference: str, days: float | None = None, memo: str | None = None
     ) -> bool:
-        """Free credits from the operator. False if this reference was used before: nothing changes then."""
+        """Free credits from the operator. False if this reference was used before: nothing changes then.
+
+        Raises IdReused, as all that come in do, if it was used for another account or amount.
+        """
         cause = f"grant:{reference}"
-        return await self._books.post_transfer(self._grant(account_id, nano, cause=cause, days=days, memo=memo))
+        return await self._post_once(self._grant(account_id, nano, cause=cause, days=days, memo=memo))
 
     async def deposit(self, account_id: AccountId, arrival: Arrival, *, adapter: str) -> bool:
         """What came in by an adapter. False if it is in the books already."""
-        return await self._books.post_transfer(
+        return await self._post_once(
             deposit_transfer(account_id, arrival, adapter=adapter, unix_s=self._clock.unix_s())
         )
 
     async def fund_treasury(self, nano: Nano, *, reference: str) -> bool:
         """The operator's word that so much is there for those who served free credits."""
         lines = rules.fund_treasury(checked_transfer(nano))
-        return await self._books.post_transfer(
-            self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines)
-        )
+        return await self._post_once(self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines))
+
+    async def _post_once(self, transfer: Transfer) -> bool:
+        """What is posted never changes, so it can be compared afterwards."""
+        if await self._books.post_transfer(transfer):
+            return True
+        if await self._books.find_transfer(transfer.cause) != (transfer.account_id, transfer.nano):
+            raise IdReused(
+                "This id was used before, for another account or amount, so nothing was done. Choose another id.",
+                param="id",
+            )
+        return False
 
     def _grant(
         self, account_id: AccountId, nano: Nano, *, cause: str, days: float | None = None, memo: str | None = None

@@ -96,6 +96,8 @@ class Agent:
         """Finish running jobs, take no new ones, then leave."""
         self._jobs.draining = True
         self._report_load()
+        if running := self._jobs.count():
+            self._tell(f"finishing {running} answer{'s' if running > 1 else ''}; Ctrl-C again to stop now")
         await self._jobs.wait_until_idle(self._settings.drain_s)
         self._stopping.set()
 

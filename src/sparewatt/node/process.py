@@ -20,6 +20,7 @@ from sparewatt.node.hardware import detect_hardware
 from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
+from sparewatt.node.kept_terms import keep_terms
 from sparewatt.node.measure import FILE, MeasuredFile
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.serving import model_server
@@ -51,6 +52,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
         measured = MeasuredFile(settings.data_dir / FILE)
         inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
         await _wait_for_server(backend, backend_url)
+        keep_terms(settings)
         receipts = ReceiptBook(settings.data_dir, key)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
         agent = Agent(

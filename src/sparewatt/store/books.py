@@ -224,6 +224,11 @@ class Books:
     async def redeemed_since(self, unix_s: float) -> Nano:
         return Nano(await self._pool.value("redeemed_since", unix_s))
 
+    async def find_transfer(self, cause: str) -> tuple[AccountId, Nano] | None:
+        """For whom and how much, if this cause was posted."""
+        row = await self._pool.row("find_transfer", cause)
+        return None if row is None else (AccountId(row["account_id"]), Nano(row["nano"]))
+
     async def forget_grant_counts(self) -> None:
         """Counts per address are of use for a day."""
         await self._pool.do("forget_grant_counts")

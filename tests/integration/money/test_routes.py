@@ -81,6 +81,31 @@ async def test_asking_twice_under_one_id_does_it_once(gateway: Gateway) -> None:
     assert (await gateway.told("/v1/treasury", who="ole"))["data"]["balance_usd"] == "1.5"
 
 
+async def test_an_id_used_for_something_else_is_a_409_and_changes_nothing(gateway: Gateway) -> None:
+    used: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+        ("/v1/credits/grant", "operator", {"usd": "1", "account": ANN}, {"account": BEN}),
+        ("/v1/credits/grant", "operator", {"usd": "1", "account": ANN}, {"usd": "2"}),
+        ("/v1/credits/deposit", "ann", {"usd": "1"}, {"usd": "2"}),
+        ("/v1/treasury/fund", "operator", {"usd": "1"}, {"usd": "2"}),
+    ]
+    for path, who, body, _ in used:
+        await gateway.post(path, {**body, "id": "once"}, who=who)
+    before = await everything(gateway.services.database)
+    for path, who, body, other in used:
+        reply = await gateway.post(path, {**body, **other, "id": "once"}, who=who)
+        error = (await reply.json())["error"]
+        assert (reply.status, error["code"], error["param"]) == (409, "id_reused", "id"), path
+    assert await everything(gateway.services.database) == before
+
+
+async def test_a_closed_account_is_granted_nothing(gateway: Gateway) -> None:
+    assert (await gateway.post(f"/v1/accounts/{BEN}/close", {}, who="operator")).status == 200
+    before = await everything(gateway.services.database)
+    reply = await gateway.post("/v1/credits/grant", {"account": BEN, "usd": "1"}, who="operator")
+    assert (reply.status, (await reply.json())["error"]["param"]) == (400, "account")
+    assert await everything(gateway.services.database) == before
+
+
 async def test_one_persons_reference_does_not_block_anothers(gateway: Gateway) -> None:
     for who in ("ann", "ben"):
         reply = await gateway.post("/v1/credits/deposit", {"nano": 5, "id": "mine"}, who=who)

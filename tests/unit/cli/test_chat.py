@@ -57,6 +57,12 @@ def test_one_question_streams_its_answer_to_stdout(network: FakeNetwork, run: Ru
     assert parts[4:] == ["17 tokens", "match_1"]
 
 
+def test_an_answer_that_was_billed_says_what_it_cost(network: FakeNetwork, run: Run) -> None:
+    billed = {"choices": [], "usage": {"completion_tokens": 17, "cost": 0.0000153}}
+    network.streams(sse(piece("Hi", "stop"), billed, "[DONE]"), headers=HEADERS)
+    assert run("chat", "m", "Hello").stderr.strip().endswith("17 tokens · $0.0000153 · match_1")
+
+
 def test_options_go_into_the_request(network: FakeNetwork, run: Run) -> None:
     network.streams(HELLO)
     words = ["--max-tokens", "9", "--temperature", "0.5", "--system", "Be brief.", "--policy", "neuralgrid"]

@@ -86,7 +86,14 @@ def test_an_error_object_becomes_an_exception(
 
 @pytest.mark.parametrize(
     ("path", "scope"),
-    [("/models", "inference"), ("/keys", "admin"), ("/keys/key_1", "admin"), ("/join-tokens", "node")],
+    [
+        ("/models", "inference"),
+        ("/keys", "admin"),
+        ("/keys/key_1", "admin"),
+        ("/join-tokens", "node"),
+        ("/nodes/attic/why", "node"),
+        ("/nodes/attic", "inference"),
+    ],
 )
 def test_a_key_without_the_scope_is_sent_to_the_operator(
     network: FakeNetwork, client: Client, path: str, scope: str
@@ -95,6 +102,15 @@ def test_a_key_without_the_scope_is_sent_to_the_operator(
     with pytest.raises(ApiError) as caught:
         client.get(path)
     assert caught.value.next_step == f"Ask the operator for a key with the scope '{scope}'."
+
+
+@pytest.mark.parametrize("code", ["operators_only", "not_owner"])
+def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork, client: Client, code: str) -> None:
+    network.fail("GET /v1/ledger/audit", 403, code)
+    with pytest.raises(ApiError) as caught:
+        client.get("/ledger/audit")
+    assert "scope" not in caught.value.next_step
+    assert "operator of this network" in caught.value.next_step
 
 
 def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: Client) -> None:

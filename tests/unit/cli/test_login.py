@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import stat
+from pathlib import Path
 
 import pytest
 
-from sparewatt.cli.context import resolve_network
+from sparewatt.cli.context import remember_network, resolve_network
 from sparewatt.cli.credentials import Login, credentials_file, forget_login, read_logins, save_login
 from sparewatt.cli.errors import CliError
 from tests.unit.cli.conftest import Run, run_alone
@@ -57,6 +58,28 @@ def test_later_commands_use_the_login_and_a_logout_ends_it(network_with_people: 
     again = run_alone("logout")
     assert again.exit_code == 4
     assert "not logged in" in again.stderr
+
+
+def test_a_logout_says_whose_key_comes_next(
+    network_with_people: FakeNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def log_in_and_out() -> str:
+        run_alone("login", "--email", "ann@example.org", stdin=PASSWORD + "\n")
+        return run_alone("logout").stderr
+
+    assert "No key is left" in log_in_and_out()
+    ready = tmp_path / "ready.json"
+    ready.write_text(json.dumps({"base_url": network_with_people.base_url, "api_key": "sk-sw-first"}))
+    remember_network(ready)
+    assert "the start-up key of the network, an operator's, at " in log_in_and_out()
+    monkeypatch.setenv("SPAREWATT_API_KEY", KEY)
+    assert "SPAREWATT_API_KEY" in log_in_and_out()
+    monkeypatch.delenv("SPAREWATT_API_KEY")
+    save_login(a_login("https://b.example/v1"))
+    run_alone("login", "--email", "ann@example.org", stdin=PASSWORD + "\n")
+    monkeypatch.setenv("SPAREWATT_BASE_URL", "https://b.example/v1")
+    told = run_alone("logout", "--base-url", network_with_people.base_url).stderr
+    assert "your login as ann@example.org at https://b.example/v1" in told
 
 
 def test_a_key_that_the_network_forgot_is_forgotten_here_too(network_with_people: FakeNetwork) -> None:
@@ -160,6 +183,7 @@ def test_an_operator_lists_shows_and_changes_accounts(network: FakeNetwork, run:
     network.on("GET /v1/accounts?after=acc_0", {"data": []})
     network.on("GET /v1/accounts/ann@example.org", ACCOUNT)
     network.on("PATCH /v1/accounts/acc_1", ACCOUNT | {"role": "operator"})
+    network.on("GET /v1/credits?account=acc_1", {"data": {"balance_usd": "3"}})
     network.on("POST /v1/accounts/acc_1/close", ACCOUNT | {"closed_at": 5.0})
     network.on("POST /v1/accounts/acc_1/reset-password", {"token": "reset-sw-1", "expires_at": 5.0}, status=201)
     network.on("POST /v1/invites", {"token": "invite-sw-1", "expires_at": 5.0}, status=201)
@@ -167,10 +191,25 @@ def test_an_operator_lists_shows_and_changes_accounts(network: FakeNetwork, run:
     assert run("accounts", "list", "-q", "--after", "acc_0").stdout == ""
     assert "acc_1" in run("accounts", "show", "ann@example.org").stdout
     assert "operator" in run("accounts", "role", "acc_1", "operator").stdout
-    assert "closed" in run("accounts", "close", "acc_1").stdout
+    closed = run("accounts", "close", "acc_1")
+    assert "closed" in closed.stdout
+    assert "acc_1 has $3.00 left" in closed.stderr
     assert run("accounts", "reset-password", "acc_1").stdout == "reset-sw-1\n"
     assert run("accounts", "invite").stdout == "invite-sw-1\n"
     assert run("accounts", "role", "acc_1", "king").exit_code == 2
+
+
+@pytest.mark.parametrize(("typed", "is_closed"), [(["n\n"], False), (["y\n"], True), ([], False), (None, True)])
+def test_closing_asks_on_a_terminal(
+    network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch, typed: list[str] | None, *, is_closed: bool
+) -> None:
+    """None means `--yes`."""
+    network.on("GET /v1/credits?account=acc_1", {"data": {"balance_usd": "3"}})
+    network.on("POST /v1/accounts/acc_1/close", ACCOUNT | {"closed_at": 5.0})
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True, raising=False)
+    result = run("accounts", "close", "acc_1", *(["--yes"] if typed is None else []), stdin="".join(typed or []))
+    assert (result.exit_code == 0) is is_closed
+    assert any(seen.method == "POST" for seen in network.seen) is is_closed
 
 
 def test_who_is_no_operator_is_told_whom_to_ask(network: FakeNetwork, run: Run) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparewatt.cli.credits import how_soon
 from sparewatt.cli.earnings import NodeTime, electricity
 from sparewatt.protocol.payouts import Entry, settlement_tree
 from tests.unit.cli.conftest import Run
@@ -71,6 +72,21 @@ def test_the_balance_is_exact(network: FakeNetwork, run: Run) -> None:
     assert result.exit_code == 0
     for said in ("$2.99997", "$0.99998 (spent first)", "$1.99999", "$0.25"):
         assert said in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (30 * 86_400, "in 30 days"),
+        (48 * 3600, "in 2 days"),
+        (47 * 3600 + 5, "in 47 hours"),
+        (3600, "in 1 hour"),
+        (3599, "within the hour"),
+        (-5, "within the hour"),
+    ],
+)
+def test_what_expires_soon_is_told_in_hours(seconds: float, said: str) -> None:
+    assert how_soon(seconds) == said
 
 
 def test_an_empty_balance_names_what_to_do(network: FakeNetwork, run: Run) -> None:

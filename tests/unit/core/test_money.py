@@ -54,6 +54,22 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
         parse_usd(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-1", "is less than nothing"),
+        ("1000000001", r"is more than \$1,000,000,000"),
+        ("0.0000000001", "has more than nine decimals"),
+        ("9" * 41, "has too many digits"),
+        ("ten", "is not an amount"),
+        ("inf", "is not an amount"),
+    ],
+)
+def test_the_error_says_what_is_wrong_with_it(text: str, why: str) -> None:
+    with pytest.raises(InvalidAmount, match=why):
+        parse_usd(text)
+
+
 def test_an_amount_that_would_have_to_be_rounded_is_refused() -> None:
     with pytest.raises(InvalidAmount):
         parse_usd("0.02" + "0" * 40 + "1")

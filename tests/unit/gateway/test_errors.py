@@ -96,6 +96,13 @@ async def test_a_wrong_address_method_or_key_is_answered_in_the_same_shape(
     assert reply.status == status
 
 
+@pytest.mark.parametrize(("path", "is_told"), [("/models", True), ("/v1", False), ("/v1/modles", False)])
+async def test_only_who_is_outside_the_api_is_told_where_it_begins(path: str, *, is_told: bool) -> None:
+    async with running(make_services()) as client:
+        said = (await error_in(await client.get(path)))["message"]
+    assert ("begins at /v1" in said) is is_told
+
+
 async def test_a_wrong_method_is_told_which_ones_work() -> None:
     async with running(make_services()) as client:
         reply = await client.get("/v1/chat/completions")

@@ -156,6 +156,21 @@ async def test_a_node_that_joins_is_in_the_table_and_can_be_sent_jobs(desk: Desk
     await receive_op(visit.socket, Op.OPEN)
 
 
+async def test_when_a_new_node_joined_is_known_and_a_second_link_does_not_change_it(desk: Desk) -> None:
+    visit = await desk.joined()
+    joined = desk.joined_unix_s[visit.key.address]
+    desk.clock.advance(60.0)
+    await desk.joined()
+    assert joined == desk.clock.unix_s() - 60.0 == desk.joined_unix_s[visit.key.address]
+
+
+async def test_a_node_that_was_known_at_the_start_is_not_new(desk: Desk) -> None:
+    known = desk.visit()
+    desk.owners[known.key.address] = AccountId("acc_owner")
+    await known.join()
+    assert desk.joined_unix_s == {}
+
+
 async def test_a_node_that_joins_is_told_the_heartbeat_and_pinged(desk: Desk) -> None:
     visit = desk.visit()
     assert (await visit.join()).heartbeat_s == HEALTH.heartbeat_s

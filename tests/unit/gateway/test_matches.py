@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import StoreUnavailable
-from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONCE
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.services import Services
@@ -116,7 +116,7 @@ async def test_who_lends_other_nodes_may_not_ask_about_this_one() -> None:
     services = make_services(a_table(1))
     services.desk.owners.clear()
     status, told = await why(services, node_id(1))
-    assert status == 403
+    assert (status, told["error"]["code"]) == (403, "not_owner")
     assert "another account" in told["error"]["message"]
 
 
@@ -133,6 +133,7 @@ async def test_the_answer_has_numbers_and_sentences() -> None:
         "outcomes": {},
         "lost": {"count": 0, "mean_gap_s": None, "worst_parts_s": {}},
         "rejected": {"model": 3},
+        "ruled_out": 0,
         "unlisted": 0,
         "sentences": ["The node got no job in the last 3 matches.", "It did not have the model in 3 of them."],
     }
@@ -146,6 +147,27 @@ async def test_a_node_may_be_asked_for_by_its_name_if_that_is_its_alone() -> Non
     status, told = await why(services, "attic")
     assert (status, "2 nodes" in told["error"]["message"]) == (404, True)
     assert (await why(services, "nobody"))[0] == 404
+
+
+async def test_a_node_may_be_asked_for_by_the_start_of_its_address_if_that_is_its_alone() -> None:
+    mine, other = node_id(1), NodeId("0xabcdef" + "0" * 34)
+    table = a_table(1)
+    table.connect(other, some_specs(a_model(), name="cellar"), now_s=0)
+    services = make_services(table)
+    assert (await why(services, "0xABCDEF00"))[1]["node"] == other
+    assert (await why(services, mine[:10]))[1]["node"] == mine
+    assert (await why(services, "0xab"))[0] == 404
+    twice = NodeId("0xabcdef" + "1" * 34)
+    table.connect(twice, some_specs(a_model(), name="cellar"), now_s=0)
+    status, told = await why(make_services(table), "0xabcdef")
+    assert (status, "2 nodes" in told["error"]["message"]) == (404, True)
+
+
+async def test_matches_from_before_a_node_joined_are_not_held_against_it() -> None:
+    services = make_services(a_table(1))
+    fail_some(services, 3)
+    services.desk.joined_unix_s[node_id(1)] = services.clock.unix_s() + 1
+    assert (await why(services, node_id(1)))[1]["matches"] == 0
 
 
 async def test_only_the_last_matches_are_looked_at() -> None:

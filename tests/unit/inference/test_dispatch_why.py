@@ -31,9 +31,11 @@ def record(
     policy: str = "balanced",
     model: str = MODEL,
     number: int = 0,
+    barred: dict[str, int] | None = None,
+    total: int = 2,
 ) -> MatchRecord:
     stopped = (Rejected(MINE, rejected),) if rejected else ()
-    decision = Decision(a_job(model=model), policy, 2, ranked, stopped, {})
+    decision = Decision(a_job(model=model), policy, total, ranked, stopped, {}, barred or {})
     attempts = [AttemptRecord(node, 0.0, outcome=outcome) for node in tried]
     return MatchRecord(MatchId(f"match_{number}"), KeyId("key"), 0.0, decision, outcome, attempts)
 
@@ -87,6 +89,24 @@ def test_a_model_it_does_not_have_and_a_place_beyond_the_best_are_told_apart() -
     records = [record(candidate(OTHER), tried=(OTHER,)), record(candidate(OTHER), tried=(OTHER,), model="rare")]
     why = look_back(MINE, records, models=[MODEL])
     assert (why.unlisted, why.rejected) == (1, {Rejection.NO_MODEL: 1})
+
+
+def test_who_is_missing_where_all_others_are_listed_was_ruled_out() -> None:
+    why = look_back(MINE, [record(candidate(OTHER), tried=(OTHER,), barred={"own_node": 1})], models=[MODEL])
+    assert (why.ruled_out, why.unlisted) == (1, 0)
+    assert sentences(why)[1] == "It was ruled out by the request's policy or payer in 1 of them."
+
+
+def test_who_is_missing_where_not_all_are_listed_is_not_said_to_be_worse() -> None:
+    few = record(candidate(OTHER), tried=(OTHER,), barred={"region": 1}, total=9)
+    why = look_back(MINE, [few], models=[MODEL])
+    assert (why.ruled_out, why.unlisted) == (0, 1)
+    assert sentences(why)[1].endswith("others were better, or the request's policy or payer ruled it out.")
+
+
+def test_matches_from_before_it_was_there_do_not_count() -> None:
+    records = [replace(record(candidate(OTHER)), created_unix_s=at) for at in (10.0, 20.0, 30.0)]
+    assert look_back(MINE, records, models=[MODEL], since_unix_s=20.0).matches == 2
 
 
 def test_no_match_at_all_is_said() -> None:

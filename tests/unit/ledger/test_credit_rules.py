@@ -83,9 +83,11 @@ def test_the_oldest_credits_are_spent_first(balance: int, live: list[int], expec
     assert expired_promo(balance, live) == expected
 
 
-@pytest.mark.parametrize("nano", [0, -1, TRANSFER_NANO_MAX + 1, 10**30])
-def test_an_amount_that_cannot_be_moved_is_refused(nano: int) -> None:
-    with pytest.raises(InvalidField, match="more than"):
+@pytest.mark.parametrize(
+    ("nano", "why"), [(0, "more than"), (-1, "more than"), (TRANSFER_NANO_MAX + 1, "At most"), (10**30, "At most")]
+)
+def test_an_amount_that_cannot_be_moved_is_refused_and_told_why(nano: int, why: str) -> None:
+    with pytest.raises(InvalidField, match=why):
         checked_transfer(nano)
 
 

@@ -287,6 +287,7 @@ async def test_an_agent_that_drains_says_so_and_leaves_with_a_goodbye(gateway: G
         assert decode_message(gateway.heard(Op.LOAD)[-1].payload, NodeLoad).draining
         assert decode_message(gateway.frames[-1].payload, Goodbye).reason == "the node is stopping"
         assert gateway.visits == 1
+        assert not any("finishing" in said for said in node.rig.said)
 
 
 async def test_an_agent_that_drains_finishes_its_job_first(gateway: Gateway, tmp_path: Path) -> None:
@@ -299,6 +300,17 @@ async def test_an_agent_that_drains_finishes_its_job_first(gateway: Gateway, tmp
         await until(lambda: gateway.heard(Op.GOODBYE))
         ops = [frame.op for frame in gateway.frames]
         assert ops.index(Op.END) < ops.index(Op.GOODBYE)
+
+
+async def test_who_stops_a_node_is_told_what_it_waits_for(gateway: Gateway, tmp_path: Path) -> None:
+    async with dialling(gateway, tmp_path) as node:
+        await until(lambda: gateway.sockets)
+        await node.rig.fault("stall_after_tokens", after_tokens=1)
+        await send_job(gateway.sockets[0])
+        await until(lambda: gateway.heard(Op.HEAD))
+        draining = asyncio.create_task(node.agent.drain())
+        await until(lambda: "finishing 1 answer; Ctrl-C again to stop now" in node.rig.said)
+        draining.cancel()
 
 
 async def test_an_agent_that_is_stopped_in_the_middle_of_a_handshake_leaves_when_it_is_let_in(

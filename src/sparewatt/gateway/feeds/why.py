@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
-from sparewatt.core.errors import InvalidField, NotAllowed, NotFound
+from sparewatt.core.errors import InvalidField, NotFound, NotOwner
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.gateway.http import identify, json_reply
@@ -17,10 +17,12 @@ from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 
 LOOKED_BACK_DEFAULT = 1_000
+ADDRESS_START_CHARS_MIN = 6
+"""With `0x`: fewer would be anybody's."""
 
 
 async def show_why(request: web.Request) -> web.StreamResponse:
-    """For the node's owner, and for operators. The node goes by its address or by its name."""
+    """For the node's owner, and for operators. The node goes by its address, the start of it, or its name."""
     services = services_of(request)
     who = await identify(request)
     if not who.is_operator:
@@ -33,24 +35,32 @@ async def show_why(request: web.Request) -> web.StreamResponse:
 
 def _refuse_others(row: NodeRow, who: Principal, services: Services) -> None:
     if not who.is_operator and services.desk.owners.get(row.id) != who.account_id:
-        raise NotAllowed("This node belongs to another account. Only its owner may ask why it gets no jobs.")
+        raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
 
 
 def find_node(table: NodeTable, wanted: str) -> NodeRow:
-    """Raises NotFound also where a name is not one node's alone."""
+    """Raises NotFound also where a name or the start of an address is not one node's alone."""
     row = table.get(NodeId(wanted.lower()))
     if row is not None:
         return row
-    named = [row for row in table if row.specs.name == wanted]
-    if len(named) > 1:
-        raise NotFound(f"{len(named)} nodes are called {wanted[:60]!r}. Ask by address.")
-    if not named:
+    found = [row for row in table if row.specs.name == wanted] or _beginning_with(wanted.lower(), table)
+    if len(found) > 1:
+        raise NotFound(f"{len(found)} nodes are called {wanted[:60]!r}. Ask by the whole address.")
+    if not found:
         raise NotFound(f"There is no node {wanted[:60]!r}. 'sparewatt nodes' shows them.")
-    return named[0]
+    return found[0]
+
+
+def _beginning_with(start: str, table: NodeTable) -> list[NodeRow]:
+    """By the start of an address, as lists of nodes print it."""
+    if not start.startswith("0x") or len(start) < ADDRESS_START_CHARS_MIN:
+        return []
+    return [row for row in table if row.id.startswith(start)]
 
 
 def describe_why(row: NodeRow, services: Services, *, count: int) -> dict[str, Any]:
-    why = look_back(row.id, services.dispatcher.last_records(count), models=row.models)
+    since = services.desk.joined_unix_s.get(row.id, 0.0)
+    why = look_back(row.id, services.dispatcher.last_records(count), models=row.models, since_unix_s=since)
     return {"node": row.id, "name": row.specs.name, **_numbers(why), "sentences": sentences(why)}
 
 
@@ -61,6 +71,7 @@ def _numbers(why: Why) -> dict[str, Any]:
         "outcomes": {outcome.value: n for outcome, n in why.sent.most_common()},
         "lost": _describe_losses(why.lost),
         "rejected": {reason.value: n for reason, n in why.rejected.most_common()},
+        "ruled_out": why.ruled_out,
         "unlisted": why.unlisted,
     }
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from sparewatt.accounts.principal import Principal, require_operator
-from sparewatt.core.errors import KeyNotFound
+from sparewatt.core.errors import InvalidField, KeyNotFound
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, NAME_CHARS_MAX
 from sparewatt.core.money import format_usd
@@ -70,9 +70,17 @@ async def grant_credits(request: web.Request) -> web.StreamResponse:
     await authenticate_operator(request)
     wanted = await read_json(request, GrantBody, limit=CONTROL_BODY_BYTES_MAX)
     nano, reference = amount_in(wanted), reference_in(wanted, rng=services.rng)
-    account = (await services.people.show(wanted.account)).id
+    account = await _open_account(wanted.account, services)
     posted = await services.money.credits.grant(account, nano, reference=reference, days=wanted.days, memo=wanted.memo)
     return await _told(services, account, reference=reference, posted=posted)
+
+
+async def _open_account(wanted: str, services: Services) -> AccountId:
+    """Raises AccountNotFound, or InvalidField for a closed one, where nobody could spend what it gets."""
+    row = await services.people.show(wanted)
+    if row.closed_at is not None:
+        raise InvalidField(f"The account {row.id} is closed: nobody could spend the credits.", param="account")
+    return row.id
 
 
 async def deposit_credits(request: web.Request) -> web.StreamResponse:

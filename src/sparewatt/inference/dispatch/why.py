@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.inference.matcher.model import Candidate, Rejection
+from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
 from sparewatt.inference.matcher.policies import POLICIES
 
 PARTS_NAMED = 3
@@ -64,6 +64,8 @@ class Why:
     """Matches in which it was sent the job, by how its last try at it ended."""
     lost: Losses = field(default_factory=Losses)
     rejected: Counter[Rejection] = field(default_factory=Counter)
+    ruled_out: int = 0
+    """It has the model, and the request's policy or payer allowed others only."""
     unlisted: int = 0
     """It has the model, but was neither among the best nor among the rejections that were kept."""
 
@@ -72,12 +74,15 @@ class Why:
         return self.sent.total()
 
 
-def look_back(node_id: NodeId, records: Iterable[MatchRecord], *, models: Collection[str]) -> Why:
-    """How a node that has these models fared in these matches."""
+def look_back(
+    node_id: NodeId, records: Iterable[MatchRecord], *, models: Collection[str], since_unix_s: float = 0.0
+) -> Why:
+    """How a node that has these models fared in these matches; those from before it was there do not count."""
     why = Why()
     for record in records:
-        why.matches += 1
-        _count(why, node_id, record, models)
+        if record.created_unix_s >= since_unix_s:
+            why.matches += 1
+            _count(why, node_id, record, models)
     return why
 
 
@@ -92,10 +97,20 @@ def _count(why: Why, node_id: NodeId, record: MatchRecord, models: Collection[st
         why.lost.add(mine, decision.ranked[0], policy=decision.policy)
     elif stopped is not None:
         why.rejected[stopped] += 1
-    elif decision.job.model in models:
-        why.unlisted += 1
-    else:
+    elif decision.job.model not in models:
         why.rejected[Rejection.NO_MODEL] += 1
+    elif _lists_all_but_barred(decision):
+        why.ruled_out += 1
+    else:
+        why.unlisted += 1
+
+
+def _lists_all_but_barred(decision: Decision) -> bool:
+    """Whether everybody whom the request's policy and payer left is in the lists: who is not was ruled out."""
+    barred, dropped = sum(decision.barred.values()), sum(decision.dropped.values())
+    stopped = dropped - decision.dropped.get(Rejection.NO_MODEL, 0)
+    ranked = decision.total - barred - dropped
+    return barred > 0 and len(decision.ranked) == ranked and len(decision.rejected) == stopped
 
 
 def sentences(why: Why) -> list[str]:
@@ -106,8 +121,13 @@ def sentences(why: Why) -> list[str]:
     if why.lost.count:
         said.append(_said_lost(why.lost, why.matches))
     said += [f"It {_REASONS.get(reason, reason.value)} in {n} of them." for reason, n in why.rejected.most_common()]
+    if why.ruled_out:
+        said.append(f"It was ruled out by the request's policy or payer in {why.ruled_out} of them.")
     if why.unlisted:
-        said.append(f"In {why.unlisted} of them it has the model but was not among the best that are kept.")
+        said.append(
+            f"In {why.unlisted} of them no more is kept than that it has the model: "
+            "others were better, or the request's policy or payer ruled it out."
+        )
     return said
 
 

@@ -89,7 +89,7 @@ class Metering:
         left = format_usd(self._ledger.free_here(account))
         less = " A smaller max_tokens needs less." if order.output_limit else ""
         return InsufficientCredits(
-            f"This request may cost up to ${format_usd(nano)}, and ${left} of your credits is free.{less} "
+            f"This request may cost up to ${format_usd(nano)}, and ${left} of your credits is available.{less} "
             "'sparewatt credits balance' shows what you have and what running requests hold."
         )
 

@@ -73,6 +73,9 @@ INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
 VALUES ($1, to_timestamp($2::float8), $3, $4, $5, to_timestamp($6::float8), $7)
 ON CONFLICT (cause) DO NOTHING RETURNING cause
 
+-- name: find_transfer
+SELECT account_id, nano FROM transfers WHERE cause = $1
+
 -- name: insert_transfers
 -- Known to be new: one that is not ends the transaction.
 INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)

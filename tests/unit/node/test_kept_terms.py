@@ -1,0 +1,43 @@
+"""A node is called the same, and asks for the same, when it joins again without flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.errors import StartupError
+from sparewatt.node.kept_terms import FILE, KeptTerms, keep_terms, read_terms, with_kept
+from tests.unit.node.rig import node_settings
+
+KEPT = KeptTerms(name="attic", region="DE", prompt_usd_per_mtok="0.02", completion_usd_per_mtok="0.04")
+
+
+def test_what_an_owner_said_once_is_there_at_the_next_join(tmp_path: Path) -> None:
+    keep_terms(node_settings(tmp_path, name="attic", region="DE", hourly_usd="0.30"))
+    again = with_kept({"gateway_url": "http://127.0.0.1:1"}, read_terms(tmp_path))
+    assert again == {"gateway_url": "http://127.0.0.1:1", "name": "attic", "region": "DE", "hourly_usd": "0.30"}
+
+
+def test_what_is_said_anew_wins_and_is_kept_instead(tmp_path: Path) -> None:
+    keep_terms(node_settings(tmp_path, name="attic", region="DE"))
+    values = with_kept({"region": "local"}, read_terms(tmp_path))
+    assert values == {"name": "attic", "region": "local"}
+    keep_terms(node_settings(tmp_path, **values))
+    assert read_terms(tmp_path) == KeptTerms(name="attic")
+
+
+def test_a_new_price_takes_the_place_of_all_old_ones() -> None:
+    assert with_kept({"hourly_usd": "0.20"}, KEPT) == {"name": "attic", "region": "DE", "hourly_usd": "0.20"}
+
+
+def test_an_owner_who_says_nothing_leaves_no_file(tmp_path: Path) -> None:
+    keep_terms(node_settings(tmp_path))
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"name": 7}', "\xff"])
+def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_bytes(text.encode("latin-1"))
+    with pytest.raises(StartupError, match=FILE):
+        read_terms(tmp_path)
