@@ -42,6 +42,7 @@ from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
+from sparewatt.ledger.retention import kept_since
 from sparewatt.link.handshake import host_of
 from sparewatt.store.database import Database
 from sparewatt.supervisor.signals import stop_event
@@ -233,7 +234,7 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
-            tasks.create_task(_every(TIDY_S, lambda: _tidy(services.database), name="tidy")),
+            tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))
                 for pause_s, work, name in chores(services.accounting)
@@ -307,11 +308,16 @@ async def _check_health(services: Services) -> None:
         _log.warning("reservations_leaked", count=leaked)
 
 
-async def _tidy(database: Database) -> None:
+async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
+    database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
     await database.forget_old_tokens()
     await database.people.forget_old()
+    if months:
+        since = kept_since(services.clock.unix_s(), months)
+        for month in await database.books.forget_months(before_unix_s=since):
+            _log.info("month_forgotten", month=month.isoformat()[:7])
 
 
 async def _drain(services: Services) -> None:

@@ -48,6 +48,8 @@ class GatewaySettings:
     smtp_from: str | None = None
     route: str | None = None
     """Who may serve jobs here at all, as a line of the policy vocabulary: 'region=EU uptime>=0.95'."""
+    keep_months: Annotated[int, Meta(ge=0, le=1200)] = 0
+    """Whole months of jobs, receipts and postings that are kept besides the current one; 0 keeps all."""
     billing: bool = True
     """Without it nothing is held, charged or earned: for a network among friends."""
     requests_per_min: PerMinute = REQUESTS_PER_MIN_DEFAULT
