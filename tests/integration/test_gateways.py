@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import subprocess
@@ -123,13 +124,17 @@ async def test_the_nodes_of_a_closed_account_leave_and_stay_out(first: Network, 
     assert refused.value.reason == "closed"
 
 
-def test_a_gateway_with_another_secret_does_not_start(first: Network, tmp_path: Path) -> None:
-    argv = gateway_argv(first, tmp_path, f"--data={tmp_path / 'elsewhere'}")
-    process = start_process(argv, output=tmp_path / "third.txt")
+@pytest.mark.parametrize(("given", "said"), [("", "has a secret"), ("ab" * 32, "another secret")])
+def test_a_gateway_without_the_network_s_secret_does_not_start(
+    first: Network, tmp_path: Path, given: str, said: str
+) -> None:
+    elsewhere, output = tmp_path / "elsewhere", tmp_path / "third.txt"
+    env = {**os.environ, "SPAREWATT_SECRET": given}
+    process = start_process(gateway_argv(first, tmp_path, f"--data={elsewhere}"), output=output, env=env)
     assert process.wait(30) == 1
-    said = tail(tmp_path / "third.txt")
-    assert "another secret" in said
-    assert (first.data / "gateway" / "secret").read_text().strip() not in said
+    assert said in tail(output)
+    assert (first.data / "gateway" / "secret").read_text().strip() not in tail(output)
+    assert not (elsewhere / "secret").exists()  # one of its own would only get in the way
 
 
 def test_whoever_has_the_database_can_make_an_operator_s_key(first: Network, second: Network) -> None:
