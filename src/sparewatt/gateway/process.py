@@ -135,12 +135,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         started_unix_s=clock.unix_s(),
         root_url=own_root_url(settings, port=port),
         origins=own_origins(settings, port=port),
-        limits=RateLimits(
-            requests_per_min=settings.requests_per_min,
-            tokens_per_min=settings.tokens_per_min,
-            address_requests_per_min=settings.address_requests_per_min,
-            address_tokens_per_min=settings.address_tokens_per_min,
-        ),
+        limits=rate_limits(settings),
         prices=PriceCaps(table.median_price, clock=clock),
         eligibility=Eligibility(table, clock=clock),
         network_policy=read_network_policy(settings.route),
@@ -156,6 +151,15 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
             table.set_owner(node.id, node.account_id)
             desk.names.claim(node.id, node.account_id, node.specs.name)
     return services
+
+
+def rate_limits(settings: GatewaySettings) -> RateLimits:
+    return RateLimits(
+        requests_per_min=settings.requests_per_min,
+        tokens_per_min=settings.tokens_per_min,
+        address_requests_per_min=settings.address_requests_per_min,
+        address_tokens_per_min=settings.address_tokens_per_min,
+    )
 
 
 def _spare_the_collector() -> None:
