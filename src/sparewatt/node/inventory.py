@@ -222,6 +222,7 @@ class Inventory:
             claimed=self._claimed(model),
             measured=measured,
             prefix_cache_tokens=model.prefix_cache_tokens,
+            capabilities=model.capabilities,
         )
 
     def _claimed(self, model: BackendModel) -> Speed | None:

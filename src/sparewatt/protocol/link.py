@@ -101,10 +101,14 @@ class Goodbye(msgspec.Struct, frozen=True):
     reason: Text
 
 
+JobPath = Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings"]
+"""What a gateway may ask a node's model server for."""
+
+
 class Open(msgspec.Struct, frozen=True):
     """A job: an HTTP POST for the node's model server. The body follows in BODY frames."""
 
-    path: Literal["/v1/chat/completions"]
+    path: JobPath
     model: str
     body_bytes: Annotated[int, Meta(ge=0, le=REQUEST_BODY_BYTES_MAX)]
     stream: bool

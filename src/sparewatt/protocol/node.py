@@ -15,6 +15,21 @@ from sparewatt.core.limits import MODEL_ID_CHARS_MAX, MODELS_PER_NODE_MAX, NAME_
 
 ModelState = Literal["warm", "loading", "on_disk"]
 
+Capability = Literal[
+    "chat",
+    "completions",
+    "embeddings",
+    "responses",
+    "tools",
+    "json_schema",
+    "logprobs",
+    "vision",
+    "continue_prefill",
+    "continue_raw",
+]
+"""What a model on its server can do. The last two are ways to go on with an answer that another node began: from an
+assistant message that is taken up as it stands, or from a raw prompt over the server's own template."""
+
 Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
 Rate = Annotated[float, Meta(ge=1e-3, le=1e7)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
@@ -57,6 +72,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     measured: Speed | None = None
     prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     """Tokens of prompts read before that the server keeps, so as not to read them again. None if it does not say."""
+    capabilities: Annotated[tuple[Capability, ...], Meta(max_length=32)] | None = None
+    """None if the node does not say: then it is taken to do what every chat server does, and no more."""
 
     @property
     def load_s(self) -> float:

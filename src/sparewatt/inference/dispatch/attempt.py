@@ -98,7 +98,7 @@ class Attempt:
     def start(self, link: NodeLink) -> None:
         self._timer = self._clock.call_later(self._deadline_s(), lambda: self._time_out("no first token in time"))
         meta = Open(
-            path="/v1/chat/completions",
+            path=self._job.path,
             job=self._job.match.id,
             model=self._job.match.model,
             body_bytes=len(self._job.body),

@@ -12,6 +12,7 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
 from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob
+from sparewatt.protocol.link import JobPath
 
 
 class Sink(Protocol):
@@ -82,6 +83,7 @@ class Job:
     attempts_max: int = ATTEMPTS_MAX
     prefix: tuple[int, ...] = ()
     """Its prompt as hashed blocks (see `prefixes`); empty where no node keeps prompts."""
+    path: JobPath = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparewatt.protocol.node import ModelState
+from sparewatt.protocol.node import Capability, ModelState
 
 
 class BackendError(Exception):
@@ -37,6 +37,8 @@ class BackendModel:
     parameters: int | None
     prefix_cache_tokens: int = 0
     """Tokens of prompts that the server keeps once it has read them; 0 if it keeps none or does not say."""
+    capabilities: tuple[Capability, ...] | None = None
+    """None if nothing is known of it beyond chat."""
 
 
 @dataclass(frozen=True, slots=True)
