@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
@@ -26,8 +27,10 @@ from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import chores, open_accounting
+from sparewatt.gateway.feeds.live import LOOK_S
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.history.keeper import STORE_S
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
@@ -88,7 +91,8 @@ async def run_gateway(settings: GatewaySettings) -> None:
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
     may_make = not await database.people.has_secret()
-    custody = Custody(await asyncio.to_thread(network_secret, settings, rng, may_make=may_make), rng=rng)
+    secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
+    custody = Custody(secret, rng=rng)
     await check_secret(database.people, custody)
     await fill_missing(database.people, custody)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
@@ -141,6 +145,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         network_policy=read_network_policy(settings.route),
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
+        handle_secret=hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest(),
     )
     desk.on_left = services.dispatcher.prefixes.forget
     await services.keys.sync()
@@ -248,6 +253,8 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
+            tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
@@ -327,6 +334,7 @@ async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
     database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
+    await database.history.forget_old()
     await database.forget_old_tokens()
     await database.people.forget_old()
     if months:
@@ -339,6 +347,7 @@ async def _drain(services: Services) -> None:
     """Take nothing new, send away who waits, let running answers finish, tell the nodes."""
     services.stopping = True
     services.admission.close()
+    services.live.close()
     try:
         async with asyncio.timeout(DRAIN_S):
             while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
@@ -347,6 +356,7 @@ async def _drain(services: Services) -> None:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: store_matches(services), name="matches_store")
+    await _once(services.history.close, name="history")
     if services.accounting is not None:
         await _once(services.accounting.close, name="books_close")
     services.desk.say_goodbye("the gateway is stopping")

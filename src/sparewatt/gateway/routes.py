@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aiohttp import web
 
 from sparewatt.gateway import chain
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
-from sparewatt.gateway.feeds import matches, nodes, status, why
+from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
+from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, models
 from sparewatt.gateway.services import SERVICES, Services
+from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
 
 
@@ -19,6 +23,9 @@ def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
+    app[stream.AUDIENCE] = Counter()
+    app[history.LINES] = history.Lines()
+    app[pages.BUNDLE] = pages.find_bundle()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
@@ -28,7 +35,12 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/nodes", nodes.list_nodes),
             web.get("/v1/nodes/{node_id}", nodes.show_node),
             web.get("/v1/nodes/{node_id}/why", why.show_why),
+            web.get("/v1/nodes/{node_id}/history", history.show_calendar),
+            web.get("/v1/feed", stream.watch),
+            web.get("/v1/network", network.show_network),
+            web.get("/v1/history", history.show_history),
             web.post("/v1/match", matches.dry_run),
+            web.get("/v1/matches", matches.list_matches),
             web.get("/v1/matches/{match_id}", matches.show_match),
             web.post("/v1/signup", people.sign_up),
             web.post("/v1/login", people.log_in),
@@ -69,7 +81,9 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
-            web.get("/", status.show_status),
+            web.get("/", pages.show_page),
+            web.get("/{page:" + pages.PAGES + "}", pages.show_page),
+            web.get("/assets/{name}", pages.show_asset),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),

@@ -13,7 +13,7 @@ from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import admit_rate, error_headers, error_reply, identify, json_reply, read_body
+from sparewatt.gateway.http import ERROR_CODE, admit_rate, error_headers, error_reply, identify, json_reply, read_body
 from sparewatt.gateway.openai.paying import drop_tab, gate_for, limit_headers, open_tab, price_of
 from sparewatt.gateway.openai.routing import Routing, route
 from sparewatt.gateway.openai.sink import BufferedSink
@@ -225,7 +225,9 @@ async def _reply(request: web.Request, errand: Errand, routing: Routing) -> web.
 def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:
     """Told no by admission: also where in line it stood, or would have."""
     place = {} if ticket.position is None else {"queue_position": ticket.position}
-    return json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply = json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply[ERROR_CODE] = error.code
+    return reply
 
 
 def _queue_headers(ticket: Ticket | None) -> dict[str, str]:

@@ -112,6 +112,11 @@ class JobRun:
         if self._attempt is not None:
             self._attempt.consumed(n_bytes)
 
+    @property
+    def tokens(self) -> int:
+        """Written for it so far, by all nodes that tried."""
+        return sum(a.tokens for a in self.record.attempts) + (self._attempt.tokens if self._attempt is not None else 0)
+
     # what an attempt calls
 
     def on_output(self, data: bytes) -> None:
@@ -329,6 +334,7 @@ class JobRun:
         error = JobFailed(f"The node was lost in the middle of the answer ({reason}). What came before is incomplete.")
         self._sink.data(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
         self._sink.finish()
+        self.record.broke = error.code
         self._end(Outcome.FAILED)
 
     def _run_out_of_time(self) -> None:
@@ -347,6 +353,7 @@ class JobRun:
 
     def _fail(self, error: SparewattError) -> None:
         self._sink.fail(error, self._headers())
+        self.record.error_status = error.status
         self._end(Outcome.FAILED)
 
     def _end(self, outcome: Outcome) -> None:
