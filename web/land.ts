@@ -25,7 +25,9 @@ function packed(ring: Ring): number[] {
   const steps: number[] = [];
   let [lastLon, lastLat] = [0, 0];
   for (const [lon, lat] of ring) {
-    const [x, y] = [Math.round(lon * 10), Math.round(lat * 10)];
+    let x = Math.round(lon * 10);
+    if (steps.length && Math.abs(x - lastLon) > 1_800) x += x < lastLon ? 3_600 : -3_600; // over the date line, not back
+    const y = Math.round(lat * 10);
     if (steps.length && x === lastLon && y === lastLat) continue;
     steps.push(x - lastLon, y - lastLat);
     [lastLon, lastLat] = [x, y];

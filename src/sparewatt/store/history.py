@@ -34,6 +34,8 @@ class Figures:
     first_token: list[int] = field(default_factory=list)
     speed: list[int] = field(default_factory=list)
     up_s: float = 0.0
+    known_s: float = 0.0
+    """How much of the step somebody looked; of that, `up_s` it was there."""
     nodes: int = 0
     gpus: int = 0
     vram_bytes: int = 0
@@ -45,6 +47,7 @@ class Figures:
         self.cancelled += other.cancelled
         self.tokens += other.tokens
         self.up_s += other.up_s
+        self.known_s += other.known_s
         self.first_token = _sum(self.first_token, other.first_token)
         self.speed = _sum(self.speed, other.speed)
         self.nodes = max(self.nodes, other.nodes)
@@ -92,7 +95,7 @@ class HistoryStore:
             await self._pool.do("forget_history", step_s, kept_s)
 
 
-_COUNTS = ("jobs", "failed", "cancelled", "tokens", "up_s", "nodes", "gpus", "vram_bytes")
+_COUNTS = ("jobs", "failed", "cancelled", "tokens", "up_s", "known_s", "nodes", "gpus", "vram_bytes")
 
 
 def _text(counts: list[int]) -> str:

@@ -12,9 +12,21 @@ export class ApiError extends Error {
 }
 
 let csrf = "";
+const KNOWN = "sparewatt-known";
 
+/** That somebody logged in here is kept, so that others need not be asked for; the token itself is not. */
 export function rememberCsrf(token: string | undefined): void {
   csrf = token ?? "";
+  if (token) localStorage.setItem(KNOWN, "yes");
+}
+
+export function forgetLogin(): void {
+  csrf = "";
+  localStorage.removeItem(KNOWN);
+}
+
+export function hasLoggedIn(): boolean {
+  return localStorage.getItem(KNOWN) !== null;
 }
 
 export interface Ask {

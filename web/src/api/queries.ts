@@ -1,6 +1,6 @@
 // What pages ask for, each once: TanStack Query shares the answers and asks again.
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import { api, ApiError, rememberCsrf } from "./client";
+import { api, ApiError, forgetLogin, hasLoggedIn, rememberCsrf } from "./client";
 import type * as t from "./types";
 
 const SLOWLY = 10_000;
@@ -10,12 +10,16 @@ export function useMe(): UseQueryResult<t.Me | null> {
 }
 
 async function findMe(): Promise<t.Me | null> {
+  if (!hasLoggedIn()) return null;
   try {
     const me = await api<t.Me>("/v1/me");
     rememberCsrf(me.csrf_token);
     return me;
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) return null;
+    if (error instanceof ApiError && error.status === 401) {
+      forgetLogin();
+      return null;
+    }
     throw error;
   }
 }

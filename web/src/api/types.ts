@@ -138,6 +138,7 @@ export interface Node {
 export interface Day {
   day: string;
   up_s: number;
+  known_s: number;
   jobs: number;
   failed: number;
   tokens: number;

@@ -25,8 +25,17 @@ export function usd(amount: string | number): string {
   const value = Number(amount);
   if (value === 0) return "$0";
   const size = Math.abs(value);
-  const text = size >= 1 ? size.toFixed(2) : size >= 0.01 ? size.toFixed(4) : size.toPrecision(2);
-  return `${value < 0 ? MINUS : ""}$${text.includes("e") ? size.toFixed(9).replace(/0+$/, "") : text}`;
+  const text = size >= 0.995 ? size.toFixed(2) : size >= 0.01 ? atLeastCents(size.toFixed(4)) : small(size);
+  return `${value < 0 ? MINUS : ""}$${text}`;
+}
+
+function atLeastCents(text: string): string {
+  return text.replace(/(\.\d\d)(\d*?)0+$/, "$1$2");
+}
+
+function small(size: number): string {
+  const text = size.toPrecision(2);
+  return text.includes("e") ? size.toFixed(9).replace(/0+$/, "") : text;
 }
 
 export function ms(value: number | null | undefined): string {

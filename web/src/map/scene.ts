@@ -66,6 +66,7 @@ export class Scene {
   recolour(): void {
     const colours = Object.fromEntries(STATES.map((name) => [name, token(name === "draining" ? "paused" : name)]));
     this.sprites = new Sprites(colours as Colours, this.ratio, token("ink"));
+    if (!this.width || !this.height) return;
     this.land = drawLand(this.width, this.height, this.ratio, token("land"));
     this.volt = token("volt");
     this.died = token("offline");
@@ -131,6 +132,7 @@ export class Scene {
   }
 
   private draw(nowMs: number): void {
+    if (!this.width || !this.height) return;
     const isDue = this.isStale && nowMs - this.drawnMs >= NODES_EVERY_MS;
     if (!isDue && !this.moving.length) return;
     if (isDue) this.drawNodes(nowMs);

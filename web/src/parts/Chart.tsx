@@ -22,6 +22,13 @@ function token(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** Hours and minutes within two days, else the day. */
+function clock(unixS: number, times: number[]): string {
+  const text = new Date(unixS * 1000).toTimeString().slice(0, 5);
+  const days = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / 86_400;
+  return days <= 2 ? text : new Date(unixS * 1000).toISOString().slice(5, 10);
+}
+
 /** Lines over time. The figures are in the table's download too; a screen reader hears the last ones. */
 export default function Chart({ title, unit, times, lines, height = 140 }: Props) {
   const box = useRef<HTMLDivElement>(null);
@@ -37,9 +44,9 @@ export default function Chart({ title, unit, times, lines, height = 140 }: Props
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         padding: [8, 8, 0, 0],
-        axes: [axis, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
+        axes: [{ ...axis, values: (_, marks) => marks.map((mark) => clock(mark, times)) }, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
         scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { show: times.length < 3 } }))],
+        series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { size: 4 } }))],
       },
       [times, ...lines.map((line) => line.values)] as uPlot.AlignedData,
       element,

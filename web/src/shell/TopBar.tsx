@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Moon, Search, Sun } from "lucide-react";
 import { Link, useLocation } from "wouter";
-import { api } from "@/api/client";
+import { api, forgetLogin } from "@/api/client";
 import { useCredits, useMe } from "@/api/queries";
 import { useFeed } from "@/feed/useFeed";
 import { usd } from "@/lib/format";
@@ -56,7 +56,8 @@ function Who() {
     );
   const leave = async () => {
     await api("/v1/logout", { body: {} });
-    queries.clear();
+    forgetLogin();
+    await queries.resetQueries();
     go("/");
   };
   return (

@@ -32,16 +32,19 @@ class HistoryKeeper:
         return self.tally.first_token_ms(now_s=self._clock.now_s())
 
     async def keep(self) -> None:
-        """Called every STORE_S, and once at the end. Raises StoreUnavailable, with nothing lost."""
-        now_s = self._clock.now_s()
-        passed_s, self._looked_s = now_s - self._looked_s, now_s
-        self.tally.note_time(self._table, passed_s=passed_s)
+        """Called every STORE_S. Raises StoreUnavailable, with nothing lost."""
+        self._look()
         self._round += 1
         await self._store_kinds(_ALL if self._round % NODES_EVERY == 0 else _OFTEN)
 
     async def close(self) -> None:
-        self.tally.note_time(self._table, passed_s=self._clock.now_s() - self._looked_s)
+        self._look()
         await self._store_kinds(_ALL)
+
+    def _look(self) -> None:
+        now_s = self._clock.now_s()
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        self.tally.note_time(self._table, passed_s=passed_s, unix_s=self._clock.unix_s())
 
     async def _store_kinds(self, kinds: tuple[Kind, ...]) -> None:
         taken = self.tally.take(kinds)

@@ -28,7 +28,7 @@ def describe_figures(figures: Figures, *, step_s: float) -> dict[str, Any]:
         "first_token_p95_ms": rounded(percentile(figures.first_token, 0.95)),
         "speed_p50_tps": _speed(figures, 0.5),
         "speed_p5_tps": _speed(figures, 0.05),
-        "up": round(min(1.0, figures.up_s / step_s), 4) if step_s > 0 else None,
+        "up": round(min(1.0, figures.up_s / figures.known_s), 4) if figures.known_s > 0 else None,
         "nodes": figures.nodes,
         "gpus": figures.gpus,
         "vram_gb": round(figures.vram_bytes / 1e9),

@@ -99,6 +99,7 @@ def _describe_day(point: Point) -> _Line:
     return {
         "day": point.at.date().isoformat(),
         "up_s": round(figures.up_s),
+        "known_s": round(figures.known_s),
         "jobs": figures.jobs,
         "failed": figures.failed,
         "tokens": figures.tokens,

@@ -19,6 +19,8 @@ from sparewatt.store.history import Figures, Kind
 NETWORK = ""
 RECENT_MAX = 500
 RECENT_S = 300.0
+GONE_S = 7 * 24 * 3600.0
+"""A node that was away for longer has left: its days are not counted as down any more."""
 _FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -64,24 +66,30 @@ class Tally:
         if figures is not None:
             figures.jobs += 1
 
-    def note_time(self, rows: Iterable[NodeRow], *, passed_s: float) -> None:
-        """Who was there in the last `passed_s` seconds."""
+    def note_time(self, rows: Iterable[NodeRow], *, passed_s: float, unix_s: float) -> None:
+        """Who was there in the last `passed_s` seconds, of those who were there in the last days."""
         network = self._counted.setdefault(("network", NETWORK), Figures())
         network.nodes = network.gpus = network.vram_bytes = 0
+        known: set[str] = set()
         warm: set[str] = set()
         for row in rows:
-            if not row.connected:
+            if not row.connected and unix_s - (row.last_seen_unix_s or 0.0) > GONE_S:
                 continue
-            network.nodes += 1
-            network.gpus += row.specs.gpu_count
-            network.vram_bytes += row.specs.vram_bytes
-            warm.update(model.id for model in row.models.values() if model.state == "warm")
-            self._counted.setdefault(("node", row.id), Figures()).up_s += passed_s
-        network.up_s += passed_s if warm else 0.0
-        for model in warm:
-            figures = self._at("model", model)
-            if figures is not None:
-                figures.up_s += passed_s
+            known.update(row.models)
+            node = self._counted.setdefault(("node", row.id), Figures())
+            node.known_s += passed_s
+            if row.connected:
+                node.up_s += passed_s
+                _count_in(network, row)
+                warm.update(model.id for model in row.models.values() if model.state == "warm")
+        self._note_up(network, passed_s=passed_s, is_up=bool(warm))
+        for model in known:
+            self._note_up(self._at("model", model), passed_s=passed_s, is_up=model in warm)
+
+    def _note_up(self, figures: Figures | None, *, passed_s: float, is_up: bool) -> None:
+        if figures is not None:
+            figures.known_s += passed_s
+            figures.up_s += passed_s if is_up else 0.0
 
     def take(self, kinds: Iterable[Kind]) -> dict[tuple[Kind, str], Figures]:
         """What was counted of these kinds; from now on it is counted anew."""
@@ -114,6 +122,12 @@ class Tally:
 
     def _nodes(self) -> int:
         return sum(kind == "node" for kind, _ in self._counted) if len(self._counted) >= HISTORY_NAMES_MAX else 0
+
+
+def _count_in(network: Figures, row: NodeRow) -> None:
+    network.nodes += 1
+    network.gpus += row.specs.gpu_count
+    network.vram_bytes += row.specs.vram_bytes
 
 
 def is_our_failure(record: MatchRecord) -> bool:

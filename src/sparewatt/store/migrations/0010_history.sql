@@ -12,6 +12,7 @@ CREATE TABLE history (
     first_token bigint[] NOT NULL DEFAULT '{}',
     speed       bigint[] NOT NULL DEFAULT '{}',
     up_s        double precision NOT NULL DEFAULT 0,
+    known_s     double precision NOT NULL DEFAULT 0,
     nodes       integer NOT NULL DEFAULT 0,
     gpus        integer NOT NULL DEFAULT 0,
     vram_bytes  bigint NOT NULL DEFAULT 0,

@@ -11,7 +11,7 @@ export function Calendar({ days }: { days: Day[] }) {
   const first = today - (WEEKS - 1) * 7 - ((today + 3) % 7);
   const all = Array.from({ length: today - first + 1 }, (_, at) => {
     const name = new Date((first + at) * DAY_S * 1000).toISOString().slice(0, 10);
-    return { name, day: known.get(name), share: shareOf(known.get(name), first + at === today) };
+    return { name, day: known.get(name), share: shareOf(known.get(name)) };
   });
   const told = all.filter((one) => one.share !== null);
   const mean = told.reduce((sum, one) => sum + (one.share ?? 0), 0) / Math.max(1, told.length);
@@ -32,14 +32,12 @@ export function Calendar({ days }: { days: Day[] }) {
         ))}
       </div>
       <p className="small text-muted">
-        {told.length ? `Up ${percent(mean)} of ${plural(told.length, "day")} known. Today counts as far as it has come.` : "The first day is being counted."}
+        {told.length ? `Up ${percent(mean)} of the time that a gateway looked, over ${plural(told.length, "day")}.` : "The first day is being counted."}
       </p>
     </div>
   );
 }
 
-function shareOf(day: Day | undefined, isToday: boolean): number | null {
-  if (!day) return null;
-  const whole = isToday ? Math.max(60, (Date.now() / 1000) % DAY_S) : DAY_S;
-  return Math.min(1, day.up_s / whole);
+function shareOf(day: Day | undefined): number | null {
+  return day && day.known_s > 0 ? Math.min(1, day.up_s / day.known_s) : null;
 }
