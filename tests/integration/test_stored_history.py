@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from sparewatt.gateway.history.buckets import empty
 from sparewatt.store.database import Database
 from sparewatt.store.history import DAY_S, HOUR_S, KEPT_S, MINUTE_S, Figures
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database, running_postgres
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    with running_postgres(tmp_path_factory.mktemp("history")) as server:
+        yield server
+
+
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    with running_postgres(tmp_path) as server:
-        async with fresh_database(server) as dsn:
-            database = await Database.connect(dsn)
-            yield database
-            await database.close()
+async def database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        yield database
+        await database.close()
 
 
 def some(*, gpus: int) -> Figures:
