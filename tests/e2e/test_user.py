@@ -53,7 +53,7 @@ def test_sign_up_ask_see_tokens_stream_and_open_why(network: Network, window: Wi
     expect(page.get_by_test_id("timeline")).to_contain_text("done")
     page.get_by_text("What if a term had counted more").click()
     expect(page.get_by_test_id("what-if")).to_have_text("The same node would have won.")
-    page.get_by_label("writing the answer").fill("0")
+    page.get_by_role("slider", name="writing the answer").fill("0")
     expect(page.get_by_test_id("what-if")).to_contain_text("would have won")
     page.keyboard.press("Escape")
     page.wait_for_url("**/matching")
