@@ -95,7 +95,7 @@ e2e: setup-dev web  ## The dashboard in a real browser, over a real network
 	$(BIN)/python -m pytest tests/e2e -q $(PYTEST_ARGS)
 
 screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
-	$(BIN)/python docs/pictures/make_screenshots.py
+	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)

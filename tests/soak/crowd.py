@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import random
 import socket
 import sys
@@ -29,7 +30,7 @@ from sparewatt.protocol.node import NodeLoad
 from tests.unit.gateway.small_gateway import make_services
 from tests.unit.inference.nodes import GIB, a_job, node_id, situation, some_specs
 
-NODES = 10_000
+NODES = int(os.environ.get("CROWD_NODES", "10000"))
 CHANGES_PER_S = 300
 MATCHES_PER_S = 20
 TURNS_PER_S = 20
