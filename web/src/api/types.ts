@@ -267,6 +267,19 @@ export interface EarningSum {
   net_promo_usd: string;
 }
 
+export interface EarningLine {
+  job_id: string;
+  opened_at: string;
+  model: string;
+  outcome: string;
+  prompt_tokens: number;
+  completion_tokens: number;
+  net_usd: string;
+  net_promo_usd: string;
+  first_token_ms: number | null;
+  duration_ms: number;
+}
+
 export interface Standing {
   account: string;
   fee_bps: number;

@@ -10,6 +10,7 @@ import { StateMark } from "@/parts/StateMark";
 import { Time } from "@/parts/Time";
 import { Bullet } from "./node/Bullet";
 import { Calendar } from "./node/Calendar";
+import { Jobs } from "./node/Jobs";
 import { WhyNot } from "./node/WhyNot";
 
 export default function Node({ id }: { id: string }) {
@@ -60,6 +61,11 @@ export default function Node({ id }: { id: string }) {
           <Calendar days={calendar.data?.data ?? []} />
         </div>
       </Section>
+      {data.yours && (
+        <Section title="Jobs">
+          <Jobs id={data.id} />
+        </Section>
+      )}
       <Section title="Why it gets jobs, or none">
         {maySeeWhy ? (
           <>
