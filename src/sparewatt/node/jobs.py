@@ -52,6 +52,8 @@ class Jobs:
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
+        self.paused: str | None = None
+        """Why its owner's rules let no job in for a while; those that run go on."""
 
     def load(self) -> NodeLoad:
         mine = len(self._tasks)
@@ -61,7 +63,9 @@ class Jobs:
             running=min(mine, slots),
             queued=max(0, mine - slots),
             foreign=self._inventory.foreign_requests,
-            draining=self.draining,
+            draining=self.draining or self.paused is not None,
+            paused=self.paused,
+            kv_used=self._inventory.kv_used,
             kv_capacity_bytes=self._inventory.kv_capacity_bytes,
             prefill_share=self._outlook.reading_share(self._clock.now_s()),
         )
@@ -137,6 +141,8 @@ class Jobs:
         model = self._model(job)
         if self.draining:
             return "the node is stopping"
+        if self.paused is not None:
+            return f"the node is paused: {self.paused}"
         if model is None:
             return "the model is not here any more"
         if len(self._tasks) >= specs.slots * (1 + NODE_QUEUE_PER_SLOT):

@@ -64,18 +64,19 @@ class FileLocked(Exception):
 
 
 def lock_file(path: Path, *, locker: Locker | None = None) -> int:
-    """Open and lock it, and write our pid into it, for people. Raises FileLocked or OSError. Close it to give it back."""
+    """Open and lock it, and write our pid into it, for people. Close it to give it back.
+
+    Raises FileLocked or OSError.
+    """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     fd = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
-    try:
-        if not (locker or this_systems_locker()).take(fd):
-            raise FileLocked(_holder(fd))
-        os.ftruncate(fd, 0)
-        os.lseek(fd, 0, os.SEEK_SET)
-        os.write(fd, f"{os.getpid()}\n".encode())
-    except BaseException:
+    if not (locker or this_systems_locker()).take(fd):
+        holder = _holder(fd)
         os.close(fd)
-        raise
+        raise FileLocked(holder)
+    os.ftruncate(fd, 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.write(fd, f"{os.getpid()}\n".encode())
     return fd
 
 

@@ -57,8 +57,8 @@ def test_a_data_directory_works_where_there_are_no_users_and_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_lock, "this_systems_locker", lambda: WindowsLocker(Msvcrt()))
-    monkeypatch.delattr(data_dir.os, "geteuid")
-    monkeypatch.delattr(data_dir.os, "O_DIRECTORY")
+    monkeypatch.delattr(os, "geteuid")
+    monkeypatch.delattr(os, "O_DIRECTORY")
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
