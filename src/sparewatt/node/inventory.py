@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +16,7 @@ from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
+from sparewatt.node.backends.continuing import NO_WAYS, Ways, find_ways
 from sparewatt.node.backends.model import BackendError, BackendModel, BackendSlow
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import Hardware
@@ -22,13 +24,15 @@ from sparewatt.node.measure import MeasuredFile, faster_of, measure
 from sparewatt.node.measure_plan import MeasurePlan
 from sparewatt.node.pricing import price_of
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, checked
+from sparewatt.protocol.node import TFLOPS_MAX, Capability, ModelReport, NodeSpecs, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
 SLOW_LOOKS_MAX = 2
 KV_CAPACITY_BYTES_MAX = 1 << 50
 """What a report can say; a server that claims more must not cost the node its link."""
+PROBES_MAX = 3
+"""Times that a server is asked for its ways to go on with a text, if it does not answer."""
 
 
 class Inventory:
@@ -61,6 +65,8 @@ class Inventory:
         self._look = asyncio.Event()
         self._plan = MeasurePlan()
         self._slow_looks = 0
+        self._ways: dict[str, Ways] = {}
+        self._probes: Counter[str] = Counter()
         self._left_out: set[str] = set()
         self.specs = self._first_specs()
 
@@ -118,11 +124,30 @@ class Inventory:
             if self._models:
                 self._tell(f"the model server does not answer ({error})")
             self._models = []
+            self._ways.clear()  # another server may come up in its place
+            self._probes.clear()
             self.on_lost(str(error))
         self._slow_looks = 0
         self._publish()
         for model in self._models:
+            await self._probe_if_due(model)
             await self._measure_if_due(model)
+
+    def ways_of(self, model_id: str) -> Ways:
+        """How its server can go on with an answer that another node began."""
+        return self._ways.get(model_id, NO_WAYS)
+
+    async def _probe_if_due(self, model: BackendModel) -> None:
+        if model.state != "warm" or model.id in self._ways or self._probes[model.id] >= PROBES_MAX:
+            return
+        self._probes[model.id] += 1
+        try:
+            self._ways[model.id] = await find_ways(self._backend, model.id)
+        except BackendError as error:
+            _log.info("probe_failed", model=model.id, why=str(error))
+            return
+        _log.info("probed", model=model.id, ways=",".join(self._ways[model.id].capabilities))
+        self._publish()
 
     def _may_be_busy(self, error: BackendError) -> bool:
         """A server with jobs of ours may be slow to answer once; twice in a row, it hangs."""
@@ -222,8 +247,15 @@ class Inventory:
             claimed=self._claimed(model),
             measured=measured,
             prefix_cache_tokens=model.prefix_cache_tokens,
-            capabilities=model.capabilities,
+            capabilities=self._capabilities(model),
         )
+
+    def _capabilities(self, model: BackendModel) -> tuple[Capability, ...] | None:
+        """What the server says of itself, and what it was found to do."""
+        found = self.ways_of(model.id).capabilities
+        if model.capabilities is None:
+            return ("chat", *found) if found else None
+        return (*model.capabilities, *(each for each in found if each not in model.capabilities))
 
     def _claimed(self, model: BackendModel) -> Speed | None:
         """What the claimed TFLOPS would mean for reading: two operations per parameter and token."""
