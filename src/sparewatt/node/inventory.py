@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +12,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
+from sparewatt.node.abilities import Abilities, FindOut
+from sparewatt.node.backends.continuing import Ways
 from sparewatt.node.backends.model import Backend, BackendError, BackendModel, BackendSlow
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.hardware.model import Hardware
@@ -21,16 +23,13 @@ from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.node.pricing import price_of
 from sparewatt.node.reporting import Reporter, Server
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import Capability, NodeSpecs, Speed, checked
+from sparewatt.protocol.node import NodeSpecs, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
 SLOW_LOOKS_MAX = 2
 KV_CAPACITY_BYTES_MAX = 1 << 50
 """What a report can say; a server that claims more must not cost the node its link."""
-
-FindOut = Callable[[BackendModel], Awaitable[tuple[Capability, ...]]]
-"""Finds out by trying what a model can do besides what its server tells. Raises nothing."""
 
 
 class Inventory:
@@ -52,8 +51,8 @@ class Inventory:
         self._clock = clock
         self._rng = rng
         self._tell = tell
-        self._find_out = find_out
-        self._reporter = Reporter(settings, hardware, speed_of=self._speed, can_also=self._found)
+        self._abilities = Abilities(backend, find_out)
+        self._reporter = Reporter(settings, hardware, speed_of=self._speed, can_also=self._abilities.of)
         self._server = Server(backend.kind, 1, ())
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
@@ -68,7 +67,6 @@ class Inventory:
         self._load_news = asyncio.Event()
         self._look = asyncio.Event()
         self._plan = MeasurePlan()
-        self._can_also: dict[str, tuple[Capability, ...]] = {}
         self._slow_looks = 0
         self._left_out: set[str] = set()
         self.specs = self._first_specs()
@@ -154,11 +152,18 @@ class Inventory:
                 self._tell(f"the model server does not answer ({error})")
             self._server = replace(self._server, models=())
             self.trouble = str(error)
+            self._abilities.forget()
             self.on_lost(str(error))
         self._slow_looks = 0
         self._publish()
         for model in self._models:
+            if await self._abilities.look_at(model):
+                self._publish()
             await self._measure_if_due(model)
+
+    def ways_of(self, model_id: str) -> Ways:
+        """How its server can go on with an answer that another node began."""
+        return self._abilities.ways_of(model_id)
 
     def _may_be_busy(self, error: BackendError) -> bool:
         """A server with jobs of ours may be slow to answer once; twice in a row, it hangs."""
@@ -177,9 +182,6 @@ class Inventory:
         if is_wanted and self._plan.is_due(key, is_measured=is_measured, is_idle=is_idle, now_s=self._clock.now_s()):
             self._plan.note(key, was_measured=is_measured, now_s=self._clock.now_s())
             await self._measure(model)
-        if model.state == "warm" and self._find_out is not None and key not in self._can_also:
-            self._can_also[key] = await self._find_out(model)
-            self._publish()
 
     async def _measure(self, model: BackendModel) -> None:
         """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
@@ -231,9 +233,6 @@ class Inventory:
 
     def _is_measured(self, model: BackendModel) -> bool:
         return self._speed(model) is not None
-
-    def _found(self, model: BackendModel) -> tuple[Capability, ...]:
-        return self._can_also.get(self._key(model), ())
 
     def _publish(self) -> None:
         self._put(self._reporter.specs(self._server))
