@@ -11,12 +11,13 @@ from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, models
+from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors])
+    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app.on_response_prepare.append(add_own_headers)

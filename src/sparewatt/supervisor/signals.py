@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 
 EXIT_INTERRUPTED = 130
 
 
-def stop_event() -> asyncio.Event:
-    """Set by the first signal. Call it once, in the main thread's event loop."""
+def stop_event(*, on_hangup: Callable[[], object] | None = None) -> asyncio.Event:
+    """Set by the first signal. Call it once, in the main thread's event loop.
+
+    With `on_hangup` SIGHUP calls that instead, as servers do that read something again.
+    """
     stop = asyncio.Event()
 
     def received() -> None:
@@ -18,6 +22,9 @@ def stop_event() -> asyncio.Event:
             os._exit(EXIT_INTERRUPTED)  # children are tied to our life and end with it
         stop.set()
 
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, received)
+        loop.add_signal_handler(number, received)
+    if on_hangup is not None:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
     return stop
