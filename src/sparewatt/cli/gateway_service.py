@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -57,7 +57,7 @@ def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
     )
 
 
-def _check(words: tuple[str, ...]) -> dict[str, int | str | None]:
+def _check(words: tuple[str, ...]) -> dict[str, Any]:
     """As `gateway run` itself would read them: a mistake is told now, not at the next boot."""
     from sparewatt.cli.gateway import run
 

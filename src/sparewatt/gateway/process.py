@@ -24,6 +24,7 @@ from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import Chore, chores, open_accounting
 from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.gateway.downloads import OWN
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.links import LinkDesk
@@ -80,11 +81,13 @@ async def run_gateway(settings: GatewaySettings) -> None:
         port: int = listener.getsockname()[1]
         services = await assemble(settings, database, port=port, clock=clock, rng=rng)
         tls = certificate.context if certificate is not None else None
-        await stack.enter_async_context(listening(make_app(services), listener, tls=tls))
+        app = make_app(services)
+        await stack.enter_async_context(listening(app, listener, tls=tls))
         if settings.port_file is not None:
             await asyncio.to_thread(_write_port, settings.port_file, port)
         _spare_the_collector()
         _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
+        app[OWN].pack()
         await _serve_until(stop, services, certificate)
 
 

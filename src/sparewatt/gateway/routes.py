@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from sparewatt.gateway import chain
+from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
@@ -20,6 +20,7 @@ def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
+    app[downloads.OWN] = downloads.Downloads()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
@@ -74,6 +75,8 @@ def make_app(services: Services) -> web.Application:
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),
+            web.get(downloads.DOWNLOADS, downloads.list_downloads),
+            web.get(f"{downloads.DOWNLOADS}/{{name}}", downloads.download),
             web.get(LINK_PATH, services.desk.handle),
         ]
     )

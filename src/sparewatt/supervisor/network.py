@@ -29,6 +29,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
+from sparewatt.gateway.downloads import line_of
 from sparewatt.ledger.rules import deposit, fund_treasury
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, Transfer
@@ -78,6 +79,8 @@ class Ready:
     join_token: str
     pid: int
     model: str
+    join_line: str = ""
+    """All that another machine's shell needs to lend that machine, to be copied as it is."""
     chain_url: str | None = None
     """None until the chain is up, and where there is none."""
     contracts: dict[str, str] = field(default_factory=dict)
@@ -193,7 +196,13 @@ async def _start(
         join_token=bootstrap.join_token,
         pid=os.getpid(),
         model=MODEL_NAME,
+        join_line=await _join_line(root_url, bootstrap.join_token),
     )
+
+
+async def _join_line(root_url: str, token: str) -> str:
+    install = (await _get_json(f"{root_url}/dl")).get("install")
+    return line_of(str(install), root_url, token) if install else f"sparewatt node join {root_url} --token {token}"
 
 
 # database
