@@ -343,3 +343,6 @@ CLAIM_ADDRESSES_MAX = 20
 
 DEPOSIT_PARTS_MAX = 1_000
 """Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
+
+OWN_WHEEL_BYTES_MAX = 16 * MIB
+"""What a gateway keeps in memory to hand out as its own package; it is under one."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 EXIT_INTERRUPTED = 130
 NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
 """Those of them count that the system has."""
 
 
-def stop_event() -> asyncio.Event:
-    """Set by the first signal. Call it once, in the main thread's event loop."""
+def stop_event(*, on_hangup: Callable[[], object] | None = None) -> asyncio.Event:
+    """Set by the first signal. Call it once, in the main thread's event loop.
+
+    With `on_hangup` SIGHUP calls that instead, as servers do that read something again.
+    """
     stop = asyncio.Event()
 
     def received() -> None:
@@ -25,13 +28,18 @@ def stop_event() -> asyncio.Event:
             os._exit(EXIT_INTERRUPTED)  # children are tied to our life and end with it
         stop.set()
 
-    on_signals(received, loop=asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    on_signals(received, loop=loop)
+    if on_hangup is not None:
+        on_signals(on_hangup, loop=loop, names=("SIGHUP",))
     return stop
 
 
-def on_signals(received: Callable[[], None], *, loop: asyncio.AbstractEventLoop) -> None:
-    """Call `received` in the loop for each signal that asks us to stop."""
-    for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
+def on_signals(
+    received: Callable[[], object], *, loop: asyncio.AbstractEventLoop, names: Sequence[str] = NAMES
+) -> None:
+    """Call `received` in the loop for each of these signals that the system has."""
+    for number in [getattr(signal, name) for name in names if hasattr(signal, name)]:
         try:
             loop.add_signal_handler(number, received)
         except NotImplementedError:  # Windows: the handler runs between two steps of the main thread
