@@ -95,6 +95,8 @@ MATRIX = {
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),
     "GET /version": everybody(),
+    "GET /dl": everybody(),
+    "GET /dl/{name}": everybody(GONE),
     "GET /link/v1": everybody(BAD),
 }
 

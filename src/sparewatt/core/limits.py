@@ -65,6 +65,18 @@ ATTEMPTS_MAX = 3
 REFUSALS_MAX = 2
 """Refusals by nodes that do not count as attempts: a full node answers at once and costs nothing."""
 
+SEAMS_MAX = 8
+"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
+
+SAID_BYTES_MAX = 1 * MIB
+"""Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
+
+RESUME_LOOK_S = 0.25
+"""How often a broken answer looks for a node while all that could take it are full or away."""
+
+KEEP_ALIVE_S = 10.0
+"""After this long without a byte a stream gets a comment: proxies close what is silent for longer than a minute."""
+
 SSE_EVENT_BYTES_MAX = 1 * MIB
 """One server-sent event; a token is about 200 bytes, a chunk of logprobs a few kB."""
 
@@ -331,3 +343,6 @@ CLAIM_ADDRESSES_MAX = 20
 
 DEPOSIT_PARTS_MAX = 1_000
 """Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
+
+OWN_WHEEL_BYTES_MAX = 16 * MIB
+"""What a gateway keeps in memory to hand out as its own package; it is under one."""

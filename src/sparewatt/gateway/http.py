@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -33,6 +32,7 @@ from sparewatt.core.limits import CLIENT_BODY_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.cookies import cookie_name
+from sparewatt.gateway.proxies import client_address
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.protocol.openai import error_body
 
@@ -180,19 +180,10 @@ async def _find_principal(request: web.Request) -> Principal:
 
 def address_of(request: web.Request, services: Services) -> str:
     """Where a request comes from: the other end of the socket, or what our own proxy says it was."""
-    if services.settings.behind_proxy:
-        said = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-        if _is_address(said):
-            return said
-    return request.remote or "unknown"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    peer, settings = request.remote or "unknown", services.settings
+    if not settings.behind_proxy:
+        return peer
+    return client_address(peer, request.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:

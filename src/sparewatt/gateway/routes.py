@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from sparewatt.gateway import chain
+from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, models
+from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors])
+    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
+    app[downloads.OWN] = downloads.Downloads()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
@@ -73,6 +75,8 @@ def make_app(services: Services) -> web.Application:
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),
+            web.get(downloads.DOWNLOADS, downloads.list_downloads),
+            web.get(f"{downloads.DOWNLOADS}/{{name}}", downloads.download),
             web.get(LINK_PATH, services.desk.handle),
         ]
     )

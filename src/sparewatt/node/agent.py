@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
@@ -16,11 +17,13 @@ from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink
 from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.node.hardware.sensing import Sensing
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.node import NodeLoad
 from sparewatt.protocol.signing import SigningKey
 
 BACKOFF_FIRST_S = 0.5
@@ -48,6 +51,7 @@ class Agent:
         clock: Clock,
         rng: Rng,
         tell: Callable[[str], None],
+        sensing: Sensing | None = None,
     ) -> None:
         self._settings = settings
         self._key = key
@@ -58,6 +62,11 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._tell = tell
+        self._sensing = sensing
+        self.joined_unix_s: float | None = None
+        """Since when the link is up; None while it is not."""
+        self.last_trouble: str | None = None
+        """Why the last link was lost, or none came up."""
         self._url = settings.gateway_url.rstrip("/").removesuffix("/v1")
         self._has_joined = False
         self._link: GatewayLink | None = None
@@ -74,6 +83,7 @@ class Agent:
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
                 self._refuse_hopeless(error)
                 why = str(error)[:200] or type(error).__name__
+                self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
             wait_s = backoff_s(failures, rng=self._rng)
@@ -124,9 +134,11 @@ class Agent:
                 rng=self._rng,
             )
             self._has_joined = True
+            self.joined_unix_s = self._clock.unix_s()
             self._tell(f"joined {url} as {self._key.address}")
             await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
         finally:
+            self.joined_unix_s = None
             await socket.close()
 
     async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
@@ -163,8 +175,13 @@ class Agent:
         while True:
             if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
-            link.send_load(self._jobs.load())
+            link.send_load(self._load_with_sensors())
             await asyncio.sleep(heartbeat_s)
+
+    def _load_with_sensors(self) -> NodeLoad:
+        """What the sensors saw goes with heartbeats only: it would make every other report three times as long."""
+        sensors = self._sensing.report() if self._sensing is not None else None
+        return msgspec.structs.replace(self._jobs.load(), sensors=sensors)
 
     async def _report_news(self, link: GatewayLink) -> None:
         """Between heartbeats: work that did not come from the gateway, as soon as it is seen."""

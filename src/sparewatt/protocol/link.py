@@ -121,6 +121,9 @@ class Open(msgspec.Struct, frozen=True):
     """Of these, what the gateway believes the node's server to hold from before. The promise counts on it."""
     job: Annotated[str, Meta(max_length=64)] = ""
     """Its id, which the node's receipt names. An older gateway says none, and wants no receipt."""
+    continue_bytes: Annotated[int, Meta(ge=0, le=REQUEST_BODY_BYTES_MAX)] = 0
+    """So many bytes at the end of the body are no part of the request, but the text of its answer so far, which another
+    node wrote. Only nodes that say they can go on from there (`Capability`) are asked to."""
 
 
 class Credit(msgspec.Struct, frozen=True):

@@ -53,6 +53,7 @@ _QUOTES = 2
 
 
 class _Choice(msgspec.Struct, frozen=True):
+    index: int = 0
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
     logprobs: msgspec.Raw = _NULL

@@ -9,7 +9,7 @@ import pytest
 
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.inference import eligibility as module
-from sparewatt.inference.dispatch.run import match_through, no_match_error
+from sparewatt.inference.dispatch.choosing import match_through, no_match_error
 from sparewatt.inference.eligibility import Eligibility, Gate
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.explain import describe

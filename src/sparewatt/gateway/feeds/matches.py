@@ -22,9 +22,9 @@ from sparewatt.gateway.http import authenticate, json_reply, read_json
 from sparewatt.gateway.openai.chat import policy_named, route_of
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
-from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.situation import vram_needed_bytes
