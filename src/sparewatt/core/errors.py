@@ -6,7 +6,8 @@ SparewattError                      code                     status  retry
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
-│   └── UnsupportedParameter        unsupported_parameter      400    no
+│   ├── UnsupportedParameter        unsupported_parameter      400    no
+│   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
 │   └── SessionEnded                session_ended              401    no
@@ -103,6 +104,10 @@ class InvalidAmount(BadRequest):
 
 class UnsupportedParameter(BadRequest):
     code = "unsupported_parameter"
+
+
+class UnsupportedContent(BadRequest):
+    code = "unsupported_content"
 
 
 class UnknownField(BadRequest):

@@ -14,6 +14,9 @@ CONTROL_BODY_BYTES_MAX = 64 * KIB
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
 
+PROMPTS_MAX = 2048
+"""Texts in one request for completions or embeddings: OpenAI's own bound."""
+
 MODEL_ID_CHARS_MAX = 256
 """Paths of model files, which some servers use as names, fit."""
 

@@ -10,7 +10,7 @@ from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
-from sparewatt.gateway.openai import chat, models
+from sparewatt.gateway.openai import chat, completions, embeddings, models
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
 
@@ -23,6 +23,8 @@ def make_app(services: Services) -> web.Application:
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
+            web.post("/v1/completions", completions.completions),
+            web.post("/v1/embeddings", embeddings.embeddings),
             web.get("/v1/models", models.list_models),
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from sparewatt.core.errors import SparewattError
+from sparewatt.core.errors import JobFailed, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S
 from sparewatt.gateway.http import error_headers, error_reply, json_reply
 from sparewatt.gateway.openai.call import Call
@@ -27,7 +27,10 @@ async def answer(request: web.Request, errand: Errand, call: Call) -> web.Stream
     if call.stream:
         return await _stream(request, errand, headers)
     body = await errand.sink.take_all()
-    return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
+    try:
+        return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
+    except ValueError as error:
+        return error_reply(JobFailed(f"The node's answer cannot be read: {error}."), headers)
 
 
 def refusal(errand: Errand) -> web.Response | None:
