@@ -28,9 +28,11 @@ SparewattError                      code                     status  retry
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
+├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, and not kept)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
@@ -226,6 +228,18 @@ class EmailTaken(SparewattError):
 class IdReused(SparewattError):
     code = "id_reused"
     status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyConflict(SparewattError):
+    code = "idempotency_conflict"
+    status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyMismatch(SparewattError):
+    code = "idempotency_mismatch"
+    status = 422
     kind = "invalid_request_error"
 
 

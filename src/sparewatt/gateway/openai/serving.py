@@ -23,6 +23,7 @@ from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, Unsu
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import admit_rate, identify, read_body
+from sparewatt.gateway.kept_answers import Produce, digest_of, key_of, once
 from sparewatt.gateway.openai.answer import answer
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand
@@ -56,9 +57,32 @@ class Caller(NamedTuple):
 async def serve(request: web.Request, read: Callable[[bytes], Call]) -> web.StreamResponse:
     """`read` makes a call of a body, and raises what a client should hear."""
     caller = await enter(request)
-    call = read(await read_body(request, limit=REQUEST_BODY_BYTES_MAX))
-    async with errand_for(request, caller, call) as errand:
-        return await answer(request, errand, call)
+    body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
+
+    async def produce() -> web.StreamResponse:
+        call = read(body)
+        async with errand_for(request, caller, call) as errand:
+            return await answer(request, errand, call)
+
+    return await answer_once(request, caller, body, produce)
+
+
+async def answer_once(request: web.Request, caller: Caller, body: bytes, produce: Produce) -> web.StreamResponse:
+    """Produce an answer; if the client names its request by an Idempotency-Key, only the first time."""
+    name, services = key_of(request.headers), services_of(request)
+    if name is None:
+        return await produce()
+    said = (request.headers.get(HEADER, ""), caller.policy.name)
+    digest = digest_of(services.prefix_secret, request.path, body, *said)
+    which = (str(caller.who.key_id), name)
+    return await once(
+        services.answers,
+        which,
+        digest,
+        produce,
+        on_repeat=lambda: admit_rate(request),
+        now_s=services.clock.now_s,
+    )
 
 
 async def enter(request: web.Request) -> Caller:
