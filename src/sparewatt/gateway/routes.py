@@ -11,6 +11,7 @@ from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openapi import document
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
 
@@ -71,6 +72,7 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
+            web.get("/openapi.json", document.show_document),
             web.get("/", status.show_status),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
@@ -78,4 +80,5 @@ def make_app(services: Services) -> web.Application:
             web.get(LINK_PATH, services.desk.handle),
         ]
     )
+    app[document.DOCUMENT] = document.make_document(app)
     return app
