@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,11 +11,12 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, new_id
-from sparewatt.core.limits import ATTEMPTS_MAX, CLIENT_WRITE_S, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import admit_rate, error_headers, error_reply, identify, json_reply, read_body
 from sparewatt.gateway.openai.paying import drop_tab, gate_for, limit_headers, open_tab, price_of
 from sparewatt.gateway.openai.routing import Routing, route
 from sparewatt.gateway.openai.sink import BufferedSink
+from sparewatt.gateway.openai.streaming import has_begun, write_stream
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.admission.model import Applicant, Priority, TicketState
 from sparewatt.inference.admission.rules import cost_tokens, priority_named
@@ -96,6 +96,11 @@ class Errand:
             self.run.cancel()
         else:
             drop_tab(self.tab)
+
+    def consumed(self, n_bytes: int) -> None:
+        """The client has taken that much of the reply."""
+        if self.run is not None:
+            self.run.consumed(n_bytes)
 
     def _can_come_true(self) -> bool:
         """Whether some node could have the job, if only it had room."""
@@ -188,6 +193,7 @@ def make_job(
         tab=tab,
         gate=gate,
         attempts_max=1 if routing.policy.allow_fallbacks is False else ATTEMPTS_MAX,
+        allow_resume=routing.policy.allow_resume is not False,
     )
 
 
@@ -210,7 +216,11 @@ def _for_node(body: bytes, *, stream: bool, output_limit: int | None, model: str
 
 async def _reply(request: web.Request, errand: Errand, routing: Routing) -> web.StreamResponse:
     sink, ticket = errand.sink, errand.ticket
-    await sink.begun()
+    if not errand.job.stream:
+        await sink.begun()
+    elif not await has_begun(sink):
+        early = {"x-sparewatt-match-id": errand.job.match.id, **_queue_headers(ticket), **routing.headers()}
+        return await write_stream(request, sink, early | limit_headers(errand.tab), consumed=errand.consumed)
     headers = {**sink.headers, **_queue_headers(ticket), **routing.headers()}
     if ticket is not None and ticket.state is TicketState.REFUSED and sink.error is not None:
         return _refused(sink.error, ticket, headers)
@@ -219,7 +229,7 @@ async def _reply(request: web.Request, errand: Errand, routing: Routing) -> web.
     headers |= limit_headers(errand.tab)
     if not errand.job.stream:
         return web.Response(body=await sink.take_all(), headers=headers)
-    return await _stream(request, errand, headers)
+    return await write_stream(request, sink, headers, consumed=errand.consumed)
 
 
 def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:
@@ -236,24 +246,3 @@ def _queue_headers(ticket: Ticket | None) -> dict[str, str]:
         "x-sparewatt-queue-position": str(ticket.position),
         "x-sparewatt-queued-ms": f"{ticket.queued_s * 1000:.0f}",
     }
-
-
-async def _stream(request: web.Request, errand: Errand, headers: Mapping[str, str]) -> web.StreamResponse:
-    response = web.StreamResponse(headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"})
-    await response.prepare(request)
-    try:
-        await _write_out(response, errand)
-    except (TimeoutError, ConnectionError):
-        if request.transport is not None:
-            request.transport.abort()  # the client is gone or stuck: what is queued for it would wait for ever
-    return response
-
-
-async def _write_out(response: web.StreamResponse, errand: Errand) -> None:
-    while (data := await errand.sink.take()) is not None:
-        async with asyncio.timeout(CLIENT_WRITE_S):
-            await response.write(data)
-        if errand.run is not None:
-            errand.run.consumed(len(data))
-    async with asyncio.timeout(CLIENT_WRITE_S):
-        await response.write_eof()
