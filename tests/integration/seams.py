@@ -31,12 +31,21 @@ from tests.processes import end_process, start_process, tail, wait_until
 
 MODEL = "mortal"
 NODES = ("first", "second", "third", "fourth")
-ANSWER_TOKENS = 40
-DECODE_TPS = 20
 STREAM_S = 180.0
 """After this long a stream counts as stuck."""
 
 Blow = Literal["kill", "kill two", "stop", "kill while clients leave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long answers are, and how fast they are written: together, how long there is time to strike."""
+
+    answer_tokens: int = 40
+    decode_tps: float = 20
+
+
+QUICK = Pace()
 
 
 @dataclass(slots=True)
@@ -44,6 +53,7 @@ class Client:
     """One streamed chat and all that came of it."""
 
     prompt: str
+    answer_tokens: int
     leaves_after: int | None = None
     status: int = 0
     chunks: list[dict[str, Any]] = field(default_factory=list)
@@ -52,6 +62,7 @@ class Client:
     has_left: bool = False
     broke: str = ""
     match_id: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -67,10 +78,9 @@ class Client:
 
     def fault(self) -> str | None:
         """What is wrong with it; None if nobody could tell that a node was lost."""
-        wanted = expected(self.prompt)
+        wanted = expected(self.prompt, self.answer_tokens)
         finishes = [choice["finish_reason"] for choice in self._choices if choice.get("finish_reason")]
         roles = sum("role" in choice["delta"] for choice in self._choices)
-        usage = self.chunks[-1].get("usage") if self.chunks else None
         faults = {
             self.broke: bool(self.broke),
             f"status {self.status}": self.status != 200,
@@ -79,16 +89,16 @@ class Client:
             f"finished as {finishes}": finishes != ["length"],
             f"{roles} roles": roles != 1,
             "several ids": len({(chunk.get("id"), chunk.get("created")) for chunk in self.chunks}) != 1,
-            f"counted {usage}": not usage or usage["completion_tokens"] != ANSWER_TOKENS,
+            f"counted {self.usage}": self.usage.get("completion_tokens") != self.answer_tokens,
         }
         if self.has_left:
             return None if wanted.startswith(self.text) else "another text"
         return next((what for what, is_so in faults.items() if is_so), None)
 
 
-def expected(prompt: str) -> str:
+def expected(prompt: str, tokens: int) -> str:
     rendered = render_chat([{"role": "user", "content": prompt}])
-    return expected_text(rendered, max_tokens=ANSWER_TOKENS, answer_length=2 * ANSWER_TOKENS)
+    return expected_text(rendered, max_tokens=tokens, answer_length=2 * tokens)
 
 
 @dataclass(slots=True)
@@ -98,6 +108,7 @@ class Arena:
     network: Network
     folder: Path
     engines: dict[str, str]
+    pace: Pace
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start_node(self, name: str) -> None:
@@ -106,7 +117,8 @@ class Arena:
             *(sys.executable, "-m", "tests.integration.eager_node", "node", "join", self.network.root_url),
             *(f"--backend={self.engines[name]}", f"--data={self.folder / name}", f"--name={name}", "--drain-s=1"),
         ]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "SPAREWATT_NODE_TOKEN": token}
+        path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "SPAREWATT_NODE_TOKEN": token}
         self.nodes[name] = start_process(argv, output=self.folder / f"{name}.txt", env=env)
 
     def revive(self) -> None:
@@ -143,27 +155,27 @@ class Arena:
 
 
 @contextmanager
-def arena(folder: Path, *, slots: int = 256) -> Iterator[Arena]:
+def arena(folder: Path, *, pace: Pace = QUICK) -> Iterator[Arena]:
     env = {
         "SPAREWATT_GATEWAY_REQUESTS_PER_MIN": "1000000",
         "SPAREWATT_GATEWAY_ADDRESS_REQUESTS_PER_MIN": "1000000",
     }
     with ExitStack() as stack:
         network = stack.enter_context(start_network(folder / "network", "--engine=deterministic", "--nodes=0", env=env))
-        engines = {name: stack.enter_context(_engine(folder, name, slots)) for name in NODES}
-        found = Arena(network, folder, engines)
+        engines = {name: stack.enter_context(_engine(folder, name, pace)) for name in NODES}
+        found = Arena(network, folder, engines, pace)
         stack.callback(found.close)
         found.revive()
         yield found
 
 
 @contextmanager
-def _engine(folder: Path, name: str, slots: int) -> Iterator[str]:
+def _engine(folder: Path, name: str, pace: Pace) -> Iterator[str]:
     port_file = folder / f"{name}-engine.port"
     argv = [
         *(sys.executable, "-m", "sparewatt.testing", f"--port-file={port_file}", f"--model={MODEL}"),
-        *(f"--slots={slots}", "--prefill-tps=20000", f"--decode-tps={DECODE_TPS}"),
-        f"--answer-tokens={2 * ANSWER_TOKENS}",
+        *("--slots=256", "--prefill-tps=20000", f"--decode-tps={pace.decode_tps}"),
+        f"--answer-tokens={2 * pace.answer_tokens}",
     ]
     process = start_process(argv, output=folder / f"{name}-engine.txt")
     try:
@@ -184,22 +196,32 @@ class Round:
     moved: int = 0
     """Answers that more than one node wrote."""
     seconds: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def faults(self) -> Counter[str]:
-        return Counter(fault for client in self.clients if (fault := client.fault()) is not None)
+    def judge(self) -> None:
+        self.faults = Counter(fault for client in self.clients if (fault := client.fault()) is not None)
+
+    def forget_texts(self) -> None:
+        """Of hundreds of rounds, all texts would fill the memory."""
+        for client in self.clients:
+            client.chunks.clear()
 
 
 def play(arena: Arena, blow: Blow, *, streams: int, number: int = 0) -> Round:
     """Open streams, strike when every one of them has a token, and see them end."""
     clients = [
-        Client(f"Round {number}, question {i}", leaves_after=3 + i % 9 if "leave" in blow and i % 2 else None)
+        Client(
+            f"Round {number}, question {i}",
+            arena.pace.answer_tokens,
+            leaves_after=3 + i % 9 if "leave" in blow and i % 2 else None,
+        )
         for i in range(streams)
     ]
     done = Round(blow, clients)
     began_s = time.monotonic()
     asyncio.run(_play(arena, done))
     done.seconds = time.monotonic() - began_s
+    done.judge()
     done.moved = sum(len(parts_of(arena, client)) > 1 for client in clients if client.match_id)
     return done
 
@@ -238,7 +260,7 @@ async def _read(session: aiohttp.ClientSession, network: Network, client: Client
     body = {
         "model": MODEL,
         "messages": [{"role": "user", "content": client.prompt}],
-        "max_tokens": ANSWER_TOKENS,
+        "max_tokens": client.answer_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -261,6 +283,7 @@ def _read_line(client: Client, line: bytes) -> None:
         assert not client.is_done, "something came after [DONE]"
         chunk = json.loads(line[6:])
         client.chunks.append(chunk)
+        client.usage = chunk.get("usage") or client.usage
         if "error" in chunk:
             client.broke = chunk["error"]["message"]
 
@@ -284,7 +307,7 @@ def check_seams(arena: Arena, done: Round) -> None:
             assert (at["tokens"], at["chars"]) == (tokens, chars)
             tokens, chars = tokens + part["tokens"], chars + part["chars"]
         if len(parts) > 1 and not client.has_left:
-            assert (tokens, chars) == (ANSWER_TOKENS, len(client.text))
+            assert (tokens, chars) == (client.answer_tokens, len(client.text))
 
 
 def check_books(arena: Arena, rounds: Sequence[Round]) -> dict[str, int]:
@@ -300,8 +323,8 @@ def check_books(arena: Arena, rounds: Sequence[Round]) -> dict[str, int]:
         job = jobs[client.match_id]
         if not client.has_left:
             assert job.state == "done"
-            assert job.completion_tokens == ANSWER_TOKENS
-            assert prompts[job.id] == client.chunks[-1]["usage"]["prompt_tokens"]
+            assert job.completion_tokens == client.answer_tokens
+            assert prompts[job.id] == client.usage["prompt_tokens"]
     disputed = rows(arena.network, "SELECT count(*) AS n FROM receipts WHERE disputed")[0]["n"]
     assert disputed == 0
     return {"jobs": len(clients), "nano": sum(jobs[client.match_id].cost_nano for client in clients)}

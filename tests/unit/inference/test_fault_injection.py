@@ -73,7 +73,7 @@ def backend_timeout(_: Stage, node: ScriptedNode, __: JobRun) -> None:
     node.fail("backend_timeout")
 
 
-def stall(stage: Stage, _: ScriptedNode, run: JobRun) -> None:
+def stall(stage: Stage, _node: ScriptedNode, run: JobRun) -> None:
     """Until it is given up, and not longer: whoever takes over does not stall."""
     attempts = len(run.record.attempts)
     for _ in range(240):
