@@ -17,7 +17,7 @@ from tests.integration.seams import Blow, Pace, Round, arena, check_books, check
 
 STREAMS = 200
 ROUNDS = 50
-PACE = Pace(answer_tokens=60, decode_tps=10)
+PACE = Pace(answer_tokens=30, decode_tps=5)
 REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "streams.md"
 
 
