@@ -115,6 +115,11 @@ class ScriptedNode:
         return b"".join(payload for op, _, payload in self._heard() if op is Op.BODY)
 
     @property
+    def latest_body(self) -> bytes:
+        """Of the latest job alone."""
+        return b"".join(payload for op, stream, payload in self._heard() if op is Op.BODY and stream == self._stream)
+
+    @property
     def credit_bytes(self) -> int:
         latest = self._stream
         grants = [payload for op, stream, payload in self._heard() if op is Op.CREDIT and stream == latest]

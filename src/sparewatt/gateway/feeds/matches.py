@@ -172,4 +172,13 @@ def _describe_attempt(attempt: AttemptRecord, services: Services) -> dict[str, A
         "first_token_ms": attempt.first_token_ms,
         "ended_ms": attempt.ended_ms,
         "tokens": attempt.tokens,
+        "chars": attempt.chars,
+        "continued_from": _seam(attempt),
     }
+
+
+def _seam(attempt: AttemptRecord) -> dict[str, int] | None:
+    """How much of the answer others had written before it; None for one who started it."""
+    if not attempt.carried_chars:
+        return None
+    return {"tokens": attempt.carried_tokens, "chars": attempt.carried_chars}

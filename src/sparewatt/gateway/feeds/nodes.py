@@ -99,6 +99,7 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
         "state": model.state,
         "context_length": model.context_length,
         "quantization": model.quantization,
+        "capabilities": model.capabilities,
         "claimed": _describe_speed(model.claimed),
         "measured": _describe_speed(model.measured),
         "price": {

@@ -418,7 +418,10 @@ class JobRun:
             return
         reason = f"the job took longer than {self._rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
-        if self._replying:
+        finish = self._resume.finish() if self._replying else None
+        if finish is not None:
+            self._end_reply(finish)
+        elif self._replying:
             self._break_reply(reason)
         else:
             self._fail(FirstTokenTimeout(f"No answer: {reason}."))

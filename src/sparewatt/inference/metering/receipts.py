@@ -33,7 +33,7 @@ class Expected(NamedTuple):
     tokens: int
     opened_unix_s: float
     was_cut: bool
-    """The client went away: the node may have written on for a moment, and that is no lie."""
+    """It was stopped half-way: the node may have written on for a moment, and that is no lie."""
 
 
 class Early(NamedTuple):
@@ -174,7 +174,7 @@ class ReceiptDesk:
 
 
 def _expected(closed: ClosedJob, delivery: Delivery) -> Expected:
-    was_cut = delivery.outcome == Outcome.CANCELLED.value
+    was_cut = delivery.outcome != Outcome.DONE.value
     return Expected(delivery.completion_tokens, closed.job.opened_unix_s, was_cut)
 
 
