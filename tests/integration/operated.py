@@ -101,5 +101,5 @@ def joined_node(
 def is_serving(gateway: Network, name: str) -> bool:
     for node in ask(gateway, "GET", "/v1/nodes").json()["data"]:
         if node["name"] == name:
-            return node["state"] in {"online", "busy"} and bool(node["models"][0]["measured"])
+            return node["state"] in {"online", "busy"} and any(model["measured"] for model in node["models"])
     return False

@@ -53,7 +53,7 @@ wheel lies in a folder (`PIP_FIND_LINKS`), since the home reaches nothing else.
 
 From an empty environment to the first whole streamed answer, installed, joined and measured: **{joined_s:.0f} s**.
 
-Then the router's cable is pulled under {STREAMS} streams that prefer the home. Streams that had begun there {continued};
+Then the router's cable is pulled under {STREAMS} streams that prefer the home. Those that had begun there {continued};
 every text is compared with what the engine must say.
 
 | cable out | streams | whole | ended in an error object | cut or wrong | home serves again after | charged once |

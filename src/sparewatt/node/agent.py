@@ -89,6 +89,11 @@ class Agent:
             raise StartupError(
                 f"{self._url} is no Sparewatt gateway: it answered {error.status}. Check the address."
             ) from None
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            raise StartupError(
+                f"The certificate of {self._url} is not trusted here ({error.certificate_error}). "
+                "If it is your own, say where it is: SSL_CERT_FILE=gateway.crt."
+            ) from None
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             raise StartupError(f"{self._url} cannot be found. Check the address.") from None
 
