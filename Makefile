@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: soak gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: soak gas bench-install bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -86,6 +86,9 @@ gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py
+
+bench-install: setup  ## Size and time of a node's installation, and of its first answer
+	$(BIN)/python -m bench.install --report docs/measurements/install.md $(ARGS)
 
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)

@@ -366,3 +366,12 @@ DEPOSIT_PARTS_MAX = 1_000
 
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""
+
+BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
+"""The list of what a backup holds; a directory with ten thousand files needs one."""
+
+BACKUP_FILES_MAX = 10_000
+"""Files of a data directory that a backup takes; a network on one machine has dozens."""
+
+BACKUP_TRIES_MAX = 100
+"""A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""

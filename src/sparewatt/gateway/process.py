@@ -45,6 +45,7 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.ledger.retention import kept_since
 from sparewatt.store.database import Database
+from sparewatt.supervisor.data_dir import make_private_dir
 from sparewatt.supervisor.kept_postgres import kept_postgres
 from sparewatt.supervisor.signals import stop_event
 
@@ -104,7 +105,7 @@ async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> Asy
     if settings.database_url is not None:
         yield settings.database_url
         return
-    home = settings.data.expanduser() / POSTGRES
+    home = make_private_dir(settings.data.expanduser()) / POSTGRES
     async with kept_postgres(home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)) as dsn:
         yield dsn
 

@@ -145,6 +145,7 @@ class Quirky(Backend):
 
     kind = "quirky"
     stops_whole_answers = False
+    to_try = ()
 
     def __init__(self, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
         self._answer = answer
@@ -154,6 +155,9 @@ class Quirky(Backend):
 
     async def load(self) -> BackendLoad | None:
         return None
+
+    async def slots(self) -> int:
+        return 1
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:
