@@ -53,7 +53,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
         inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
         await _wait_for_server(backend, backend_url)
         keep_terms(settings)
-        receipts = ReceiptBook(settings.data_dir, key)
+        receipts = ReceiptBook(settings.data_dir, key, clock=clock)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
         agent = Agent(
             settings,

@@ -72,6 +72,9 @@ class ReceiptRow(NamedTuple):
     seen_tokens: int
     disputed: bool
     signature: bytes
+    """Of the sheet, or of the receipt where that was signed by itself."""
+    proof: bytes | None = None
+    """All that shows what the node signed, in JSON; of disputed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Books:
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         await self._ensure_months(receipt.unix_s for receipt in receipts)
-        await self._pool.do("insert_receipts", *columns(map(_receipt_values, receipts), width=8))
+        await self._pool.do("insert_receipts", *columns(receipts, width=9))
 
     # transfers
 
@@ -333,13 +336,6 @@ def _attempt_values(job: JobRow, at: int, row: AttemptRow) -> tuple[Any, ...]:
         *(job.id, job.opened_unix_s, at, row.node_id, row.owner_id, job.model, row.outcome),
         *(row.prompt_tokens, row.completion_tokens, row.claimed_tokens, row.prompt_price, row.completion_price),
         *(row.net_nano, row.net_promo_nano, row.fee_nano, row.first_token_ms, row.duration_ms),
-    )
-
-
-def _receipt_values(row: ReceiptRow) -> tuple[Any, ...]:
-    return (
-        *(row.job_id, row.node_id, row.unix_s, row.prompt_tokens, row.completion_tokens),
-        *(row.seen_tokens, row.disputed, row.signature),
     )
 
 

@@ -143,10 +143,11 @@ SELECT
         AND b.nano < 0) AS overdrawn
 
 -- name: insert_receipts
-INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
-SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen_tokens, disputed, signature
-FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[])
-    AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
+INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof)
+SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[],
+    $9::bytea[])
+    AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof)
 ON CONFLICT (job_id, node_id, at) DO NOTHING
 
 -- name: standing_of
