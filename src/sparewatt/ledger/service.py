@@ -21,7 +21,17 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.holds import Hold, Purse, slice_for
 from sparewatt.ledger.journal import Journal
-from sparewatt.ledger.model import NOTHING, Amount, Bill, ClosedJob, Delivery, JournalRecord, OpenedJob, Progress
+from sparewatt.ledger.model import (
+    NOTHING,
+    Amount,
+    Bill,
+    ClosedJob,
+    Delivery,
+    JournalRecord,
+    OpenedJob,
+    Progress,
+    sum_of,
+)
 from sparewatt.ledger.rows import job_row
 from sparewatt.ledger.rules import bill
 from sparewatt.store.books import Books
@@ -119,9 +129,12 @@ class Ledger:
             ) from None
         self._open[job.id] = job
 
-    def close(self, closed: ClosedJob, hold: Hold) -> Bill:
-        """Settle what was delivered and free the rest. A second time changes nothing more."""
-        billed = bill(closed.deliveries, closed.job.hold)
+    def close(self, closed: ClosedJob, hold: Hold, billed: Bill | None = None) -> Bill:
+        """Settle what was delivered and free the rest. A second time changes nothing more.
+
+        `billed` is its bill, where that is known already.
+        """
+        billed = billed or bill(closed.deliveries, closed.job.hold)
         if closed.job.id not in self._open:
             return billed
         hold.settle(billed.cost)
@@ -166,10 +179,13 @@ class Ledger:
             _log.crash("books_stopped", jobs=[closed.job.id for closed, _ in self._posting])
             raise
         await self._books.post_jobs(rows, instance=self._instance)
+        posted: dict[AccountId, list[Amount]] = {}
         for closed, billed in self._posting:
-            purse = self._purses.get(closed.job.account)
+            posted.setdefault(closed.job.account, []).append(billed.cost)
+        for account, costs in posted.items():
+            purse = self._purses.get(account)
             if purse is not None:
-                purse.posted(billed.cost)
+                purse.posted(sum_of(costs))
         self._posting.clear()
 
     def _shorten_journal(self) -> None:

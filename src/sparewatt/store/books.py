@@ -50,6 +50,7 @@ class JobRow(msgspec.Struct, frozen=True):
     model: str
     state: str
     reason: str | None
+    finish_reason: str | None
     stream: bool
     prompt_tokens: int
     completion_tokens: int
@@ -119,7 +120,7 @@ class Books:
         """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
         await self._ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
-            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=13))
+            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=14))
             new = {str(row["id"]) for row in rows}
             fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
@@ -127,8 +128,10 @@ class Books:
 
     async def _post_fresh(self, connection: Connection, jobs: Sequence[JobRow], *, instance: str) -> None:
         attempts = [_attempt_values(job, at, row) for job in jobs for at, row in enumerate(job.attempts)]
-        lines = [(job.cause, job.opened_unix_s, *line) for job in jobs for line in job.lines]
-        sums = _sums(line for job in jobs for line in job.lines)
+        lines = [
+            (cause, at, *line) for job in jobs for cause, at in [(job.cause, job.opened_unix_s)] for line in job.lines
+        ]
+        sums = _sums([line for job in jobs for line in job.lines])
         if attempts:
             await connection.execute(sql("insert_attempts"), *columns(attempts, width=17))
         if lines:
@@ -261,7 +264,7 @@ class Books:
         await self._ensure_months([unix_s])
 
     async def _ensure_months(self, moments: Iterable[float]) -> None:
-        for month in {_month_of(unix_s) for unix_s in moments} - self._months:
+        for month in _months_of(moments) - self._months:
             await self._pool.do("ensure_month", month)
             self._months.add(month)
 
@@ -304,6 +307,15 @@ def _month_of(unix_s: float) -> dt.date:
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).date().replace(day=1)
 
 
+def _months_of(moments: Iterable[float]) -> set[dt.date]:
+    """Nearly always the first and the last lie in the same."""
+    found = sorted(moments)
+    if not found:
+        return set()
+    first, last = _month_of(found[0]), _month_of(found[-1])
+    return {first} if first == last else {_month_of(unix_s) for unix_s in found}
+
+
 def _may_go_negative(account: str) -> bool:
     """Where money comes from goes negative by what came."""
     return account in ("network:deposits", "network:grants")
@@ -327,7 +339,15 @@ def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
 def _job_values(job: JobRow) -> tuple[Any, ...]:
     return (
         *(job.id, job.opened_unix_s, job.closed_unix_s, job.account_id, job.key_id, job.model, job.state),
-        *(job.reason, job.stream, job.prompt_tokens, job.completion_tokens, job.cost_nano, job.promo_nano),
+        *(
+            job.reason,
+            job.finish_reason,
+            job.stream,
+            job.prompt_tokens,
+            job.completion_tokens,
+            job.cost_nano,
+            job.promo_nano,
+        ),
     )
 
 
