@@ -123,8 +123,8 @@ class World:
         ends = None if life_s is None else now + life_s
         if await self.books.post_transfer(Transfer(cause, kind, account, Nano(nano), lines, now, ends)):
             self.counts[f"transfers: {kind}"] += 1
-            for line in lines:
-                self.given[line.account] += line.nano
+            for name, gained in lines:
+                self.given[name] += gained
 
     async def give(self, cause: str, account: AccountId) -> None:
         """Twice, as a client that got no answer would."""

@@ -135,7 +135,7 @@ class Eligibility:
         return [found.facts for found in known.values()]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gate:
     """One job's conditions on who may serve it. Implements dispatch's Gate."""
 

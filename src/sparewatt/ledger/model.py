@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -109,14 +109,11 @@ class Progress(msgspec.Struct, frozen=True, tag="progress", gc=False):
 JournalRecord: TypeAlias = OpenedJob | ClosedJob | Progress
 
 
-class Posting(NamedTuple):
-    """One line of the books: an account of the ledger gains (or loses) an amount."""
-
-    account: str
-    nano: int
+Posting: TypeAlias = tuple[str, int]
+"""One line of the books: an account of the ledger, and what it gains (or loses)."""
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """What one delivery brings its owner, and the network; together that is what its payer pays for it."""
 
     net: Amount
@@ -127,7 +124,7 @@ class Part(NamedTuple):
         return self.net + self.fee
 
 
-class Bill(NamedTuple):
+class Bill(msgspec.Struct, frozen=True, gc=False):
     """A job in money: what its payer pays, split by delivery."""
 
     cost: Amount

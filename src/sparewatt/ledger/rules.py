@@ -77,70 +77,70 @@ def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
     """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing."""
     job, cost = closed.job, billed.cost
     earned = [line for each in zip(closed.deliveries, billed.parts, strict=True) for line in _earning(*each)]
-    paid_out = sum([line.nano for line in earned])
+    paid_out = sum([nano for _, nano in earned])
     if not (cost.promo or cost.paid or paid_out):
         return []
     clearing = chart.clearing_of(job.id)
-    lines = [Posting(clearing, cost.promo + cost.paid), Posting(clearing, -paid_out), *earned]
+    lines = [(clearing, cost.promo + cost.paid), (clearing, -paid_out), *earned]
     if cost.promo:
-        lines.append(Posting(chart.promo_of(job.account), -cost.promo))
+        lines.append((chart.promo_of(job.account), -cost.promo))
     if cost.paid:
-        lines.append(Posting(chart.credits_of(job.account), -cost.paid))
+        lines.append((chart.credits_of(job.account), -cost.paid))
     return balanced(lines)
 
 
 def _earning(delivery: Delivery, part: Part) -> list[Posting]:
     """Of either class, as far as there is any."""
     owner, net, fee = delivery.owner, part.net, part.fee
-    lines = [Posting(chart.earned_by(owner), net.paid)] if net.paid else []
+    lines: list[Posting] = [(chart.earned_by(owner), net.paid)] if net.paid else []
     if fee.paid:
-        lines.append(Posting(chart.FEES, fee.paid))
+        lines.append((chart.FEES, fee.paid))
     if net.promo:
-        lines.append(Posting(chart.promo_earned_by(owner), net.promo))
+        lines.append((chart.promo_earned_by(owner), net.promo))
     if fee.promo:
-        lines.append(Posting(chart.FEES_PROMO, fee.promo))
+        lines.append((chart.FEES_PROMO, fee.promo))
     return lines
 
 
 def balanced(lines: Iterable[Posting]) -> list[Posting]:
     """The same lines, if they sum to zero. Raises UnbalancedEntry: then there is a bug, and nothing may be posted."""
     found = list(lines)
-    if sum([line.nano for line in found]) != 0:
+    if sum([nano for _, nano in found]) != 0:
         raise UnbalancedEntry(f"{len(found)} postings do not sum to zero")
     return found
 
 
 def grant(account: AccountId, nano: Nano) -> list[Posting]:
     """Free credits come from the network's own generosity."""
-    return balanced([Posting(chart.promo_of(account), nano), Posting(chart.GRANTS, -nano)])
+    return balanced([(chart.promo_of(account), nano), (chart.GRANTS, -nano)])
 
 
 def expire(account: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.promo_of(account), -nano), Posting(chart.GRANTS, nano)])
+    return balanced([(chart.promo_of(account), -nano), (chart.GRANTS, nano)])
 
 
 def deposit(account: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.credits_of(account), nano), Posting(chart.DEPOSITS, -nano)])
+    return balanced([(chart.credits_of(account), nano), (chart.DEPOSITS, -nano)])
 
 
 def fund_treasury(nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.TREASURY, nano), Posting(chart.DEPOSITS, -nano)])
+    return balanced([(chart.TREASURY, nano), (chart.DEPOSITS, -nano)])
 
 
 def redeem_promo_income(owner: AccountId, nano: Nano) -> list[Posting]:
     """Promo income becomes payable, out of the treasury; the free credits behind it are thereby used up."""
     return balanced(
         [
-            Posting(chart.promo_earned_by(owner), -nano),
-            Posting(chart.GRANTS, nano),
-            Posting(chart.TREASURY, -nano),
-            Posting(chart.earned_by(owner), nano),
+            (chart.promo_earned_by(owner), -nano),
+            (chart.GRANTS, nano),
+            (chart.TREASURY, -nano),
+            (chart.earned_by(owner), nano),
         ]
     )
 
 
 def pay_out(owner: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.earned_by(owner), -nano), Posting(chart.PAYOUTS, nano)])
+    return balanced([(chart.earned_by(owner), -nano), (chart.PAYOUTS, nano)])
 
 
 def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:

@@ -6,9 +6,10 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
@@ -21,8 +22,8 @@ Line = tuple[str, int]
 """An account of the ledger and what it gains."""
 
 
-class AttemptRow(msgspec.Struct, frozen=True):
-    """What a node brought of a job. A struct: one is made for every job, and a frozen dataclass is slow to make."""
+class AttemptRow(msgspec.Struct, frozen=True, gc=False):
+    """What a node brought of a job. One is made for every job: a struct is quick to make, and nothing to collect."""
 
     node_id: NodeId
     owner_id: AccountId
@@ -39,8 +40,8 @@ class AttemptRow(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
-class JobRow(msgspec.Struct, frozen=True):
-    """A settled job with all its lines."""
+class JobRow(msgspec.Struct, frozen=True, gc=False):
+    """A settled job with all its lines; up to these, in the order in which `insert_jobs` takes it."""
 
     id: MatchId
     opened_unix_s: float
@@ -63,8 +64,13 @@ class JobRow(msgspec.Struct, frozen=True):
     def cause(self) -> str:
         return f"job:{self.id}"
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Without its attempts and lines."""
+        return astuple(self)[:-2]
 
-class ReceiptRow(NamedTuple):
+
+class ReceiptRow(msgspec.Struct, frozen=True, gc=False):
     job_id: MatchId
     node_id: NodeId
     unix_s: float
@@ -120,7 +126,7 @@ class Books:
         """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
         await self._ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
-            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=14))
+            rows = await connection.fetch(sql("insert_jobs"), *columns([job.values for job in jobs], width=14))
             new = {str(row["id"]) for row in rows}
             fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
@@ -142,7 +148,7 @@ class Books:
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         await self._ensure_months(receipt.unix_s for receipt in receipts)
-        await self._pool.do("insert_receipts", *columns(receipts, width=9))
+        await self._pool.do("insert_receipts", *columns(map(astuple, receipts), width=9))
 
     # transfers
 
@@ -334,21 +340,6 @@ def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
     """What `unnest` takes: one array per column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]
-
-
-def _job_values(job: JobRow) -> tuple[Any, ...]:
-    return (
-        *(job.id, job.opened_unix_s, job.closed_unix_s, job.account_id, job.key_id, job.model, job.state),
-        *(
-            job.reason,
-            job.finish_reason,
-            job.stream,
-            job.prompt_tokens,
-            job.completion_tokens,
-            job.cost_nano,
-            job.promo_nano,
-        ),
-    )
 
 
 def _attempt_values(job: JobRow, at: int, row: AttemptRow) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ Which = tuple[MatchId, NodeId]
 _T = TypeVar("_T")
 
 
-class Expected(NamedTuple):
+class Expected(msgspec.Struct, frozen=True, gc=False):
     """A delivery that was seen, and that a receipt should come for."""
 
     tokens: int
@@ -39,7 +39,7 @@ class Expected(NamedTuple):
     """The client went away: the node may have written on for a moment, and that is no lie."""
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A receipt, and where it stands."""
 
     signed: Signed
@@ -50,19 +50,19 @@ class Line(NamedTuple):
         return self.signed.receipts[self.at]
 
 
-class Early(NamedTuple):
+class Early(msgspec.Struct, frozen=True, gc=False):
     line: Line
     came_at_s: float
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """A receipt that was taken; `digest` once it is kept."""
 
     receipt: Receipt
     digest: bytes | None = None
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True, gc=False):
     row: ReceiptRow
     receipt: Receipt
     digest: bytes
@@ -171,9 +171,10 @@ class ReceiptDesk:
 
     def _tell_all(self, kept: Iterable[Checked]) -> None:
         by_node: dict[NodeId, list[bytes]] = {}
-        for row, receipt, digest in kept:
-            _keep(self._known, (row.job_id, row.node_id), Known(receipt, digest))
-            by_node.setdefault(row.node_id, []).append(digest)
+        for each in kept:
+            row = each.row
+            _keep(self._known, (row.job_id, row.node_id), Known(each.receipt, each.digest))
+            by_node.setdefault(row.node_id, []).append(each.digest)
         for node_id, digests in by_node.items():
             self._tell(node_id, digests)
 
@@ -220,7 +221,7 @@ def _digests_if_signed(signed: Signed, node: str) -> list[bytes] | None:
 
 
 def _checked_line(line: Line, expected: Expected, digests: Sequence[bytes]) -> Checked:
-    signed, at = line
+    signed, at = line.signed, line.at
     receipt = signed.receipts[at]
     disputed = not expected.was_cut and disagrees(receipt.completion_tokens, expected.tokens)
     row = ReceiptRow(
