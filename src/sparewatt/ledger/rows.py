@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparewatt.ledger.model import Bill, ClosedJob, Delivery, Part
+from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, Part
 from sparewatt.ledger.rules import bill, postings_of
 from sparewatt.store.books import AttemptRow, JobRow
 
@@ -25,7 +25,9 @@ def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
         completion_tokens=sum([delivery.completion_tokens for delivery in deliveries]),
         cost_nano=billed.cost.total,
         promo_nano=billed.cost.promo,
-        attempts=tuple(map(_attempt_row, deliveries, billed.parts)),
+        attempts=tuple(
+            [_attempt_row(job, at, *each) for at, each in enumerate(zip(deliveries, billed.parts, strict=True))]
+        ),
         lines=tuple(postings_of(closed, billed)),
     )
 
@@ -35,11 +37,15 @@ def _storable(text: str | None) -> str | None:
     return text and text.replace("\0", "�")
 
 
-def _attempt_row(delivery: Delivery, part: Part) -> AttemptRow:
+def _attempt_row(job: OpenedJob, at: int, delivery: Delivery, part: Part) -> AttemptRow:
     net, price = part.net, delivery.price
     return AttemptRow(
+        job_id=job.id,
+        opened_unix_s=job.opened_unix_s,
+        position=at,
         node_id=delivery.node_id,
         owner_id=delivery.owner,
+        model=job.model,
         outcome=delivery.outcome,
         prompt_tokens=delivery.prompt_tokens,
         completion_tokens=delivery.completion_tokens,

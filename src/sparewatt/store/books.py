@@ -23,10 +23,17 @@ Line = tuple[str, int]
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
-    """What a node brought of a job. One is made for every job: a struct is quick to make, and nothing to collect."""
+    """What a node brought of a job, as `insert_attempts` takes it.
 
+    One is made for every job: a struct is quick to make, and nothing to collect.
+    """
+
+    job_id: MatchId
+    opened_unix_s: float
+    position: int
     node_id: NodeId
     owner_id: AccountId
+    model: str
     outcome: str
     prompt_tokens: int
     completion_tokens: int
@@ -133,15 +140,15 @@ class Books:
         return len(fresh)
 
     async def _post_fresh(self, connection: Connection, jobs: Sequence[JobRow], *, instance: str) -> None:
-        attempts = [_attempt_values(job, at, row) for job in jobs for at, row in enumerate(job.attempts)]
-        lines = [
-            (cause, at, *line) for job in jobs for cause, at in [(job.cause, job.opened_unix_s)] for line in job.lines
-        ]
-        sums = _sums([line for job in jobs for line in job.lines])
+        attempts = [astuple(row) for job in jobs for row in job.attempts]
+        lines = [line for job in jobs for line in job.lines]
+        sums = _sums(lines)
         if attempts:
             await connection.execute(sql("insert_attempts"), *columns(attempts, width=17))
         if lines:
-            await connection.execute(sql("insert_postings"), *columns(lines, width=4))
+            causes = [cause for job in jobs for cause in [job.cause] * len(job.lines)]
+            moments = [at for job in jobs for at in [job.opened_unix_s] * len(job.lines)]
+            await connection.execute(sql("insert_postings"), causes, moments, *columns(lines, width=2))
             await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
             used = {account: -nano for account, nano in sums.items() if nano < 0}
             await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
@@ -340,14 +347,6 @@ def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
     """What `unnest` takes: one array per column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]
-
-
-def _attempt_values(job: JobRow, at: int, row: AttemptRow) -> tuple[Any, ...]:
-    return (
-        *(job.id, job.opened_unix_s, at, row.node_id, row.owner_id, job.model, row.outcome),
-        *(row.prompt_tokens, row.completion_tokens, row.claimed_tokens, row.prompt_price, row.completion_price),
-        *(row.net_nano, row.net_promo_nano, row.fee_nano, row.first_token_ms, row.duration_ms),
-    )
 
 
 def _transfer_values(transfer: Transfer) -> tuple[Any, ...]:
