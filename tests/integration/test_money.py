@@ -127,6 +127,16 @@ def test_with_credits_enough_the_limit_is_the_usual_one_or_the_client_s_own(netw
     assert "x-sparewatt-output-limit" not in chat(network, max_tokens=3).headers
 
 
+def test_a_generation_tells_why_the_answer_ended(network: Network) -> None:
+    whole, streamed = chat(network, max_tokens=3), stream_chat(network, "hello", max_tokens=3)
+    for answer in (whole, streamed, chat(network)):
+        match_id = answer.headers["x-sparewatt-match-id"]
+        job = booked(network, match_id)
+        told = ask(network, "GET", f"/v1/generation?id={match_id}").json()["data"]
+        assert told["finish_reason"] == job["finish_reason"]
+        assert told["finish_reason"] == ("length" if told["tokens_completion"] == 3 else "stop")
+
+
 # answers that do not come whole
 
 
