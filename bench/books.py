@@ -39,7 +39,7 @@ ANSWER_TOKENS = "4,32"
 NATURAL_TOKENS = 1_000
 """How long answers would be, if nobody set a limit."""
 ROUND_S = 2.0
-ROUNDS = 7
+ROUNDS = 15
 CONNECTIONS = 32
 GOAL = 0.9
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
