@@ -77,12 +77,16 @@ class Ledger:
         purse = self._purses.get(account)
         return purse.free.total if purse else Nano(0)
 
+    def hold_here(self, account: AccountId, nano: Nano) -> Hold | None:
+        """Set money aside that is reserved here already. None if there is not that much."""
+        return self._purse(account).hold(nano, now_s=self._clock.now_s())
+
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
-        held = self._purse(account).hold(nano, now_s=self._clock.now_s())
+        held = self.hold_here(account, nano)
         if held is None:
             await self.reserve(account, slice_for(nano))
-            held = self._purse(account).hold(nano, now_s=self._clock.now_s())  # not the old one: it may be put away
+            held = self.hold_here(account, nano)  # not from the old purse: it may be put away
         return held
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:

@@ -63,9 +63,12 @@ class Metering:
     async def open(self, payer: Payer, order: Order) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
         prompt = prompt_bound(order.prompt_tokens)
-        asked, why = await self._within_budget(payer, order, prompt)
+        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        why: Limit = "default"
+        if payer.budget is not None:
+            asked, why = await self._within_budget(payer, payer.budget, order, prompt)
         nano = _hold_for(order, prompt, asked)
-        hold = await self._ledger.hold(payer.account, nano)
+        hold = self._ledger.hold_here(payer.account, nano) or await self._ledger.hold(payer.account, nano)
         if hold is None and order.output_limit is None:
             asked, why = _affordable(order, prompt, self._ledger.free_here(payer.account)), "credits"
             hold = await self._ledger.hold(payer.account, _hold_for(order, prompt, asked)) if asked else None
@@ -74,15 +77,15 @@ class Metering:
         self._budgets.hold(payer.key, hold.amount.total)
         return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
 
-    async def _within_budget(self, payer: Payer, order: Order, prompt: int) -> tuple[int, Limit]:
+    async def _within_budget(self, payer: Payer, budget: KeyBudget, order: Order, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        left, nano = await self._budgets.left(payer.key, payer.budget), _hold_for(order, prompt, asked)
-        if payer.budget is None or left is None or nano <= left:
+        left, nano = await self._budgets.left(payer.key, budget), _hold_for(order, prompt, asked)
+        if left is None or nano <= left:
             return asked, "default"
         fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
         if not fewer:
-            raise exceeded(payer.budget, left, nano)
+            raise exceeded(budget, left, nano)
         return fewer, "budget"
 
     def _too_little(self, account: AccountId, nano: Nano, order: Order) -> InsufficientCredits:
