@@ -60,6 +60,7 @@ MATRIX = {
     "POST /v1/password/reset": everybody(BAD, body={}),
     "GET /v1/me": known(),
     "PATCH /v1/me": known(body={}),
+    "POST /v1/me/close": known(BAD, body={}),
     "GET /v1/accounts": operators(),
     "GET /v1/accounts/{account}": operators(),
     "PATCH /v1/accounts/{account}": operators(body={"role": "owner"}),

@@ -26,6 +26,7 @@ HIDDEN_COLUMNS = {("accounts", "chain_key"), ("grant_counts", "who")} | {
 OPEN_COLUMNS = {
     ("network_secret", "fingerprint"),
     ("receipts", "signature"),
+    ("receipts", "proof"),
     ("payout_batches", "root"),
     ("chain_index", "genesis_hash"),
     ("chain_index", "block_hash"),

@@ -43,6 +43,7 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/password/reset", people.reset_password),
             web.get("/v1/me", me.show_me),
             web.patch("/v1/me", me.change_me),
+            web.post("/v1/me/close", me.close_me),
             web.get("/v1/accounts", operators.list_accounts),
             web.get("/v1/accounts/{account}", operators.show_account),
             web.patch("/v1/accounts/{account}", operators.change_role),

@@ -23,7 +23,7 @@ from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link import LINK_PATH, Welcome
 from sparewatt.protocol.node import NodeLoad
 from sparewatt.protocol.signing import SigningKey
 
@@ -152,22 +152,22 @@ class Agent:
             self._has_joined = True
             self.joined_unix_s = self._clock.unix_s()
             self._tell(f"joined {url} as {self._key.address}")
-            await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
+            await self._serve(socket, welcome)
         finally:
             self.joined_unix_s = None
             await socket.close()
 
-    async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
+    async def _serve(self, socket: Socket, welcome: Welcome) -> None:
         outbox = Outbox()
         link = self._link = GatewayLink(
             outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
         )
-        self._receipts.on_link(link.send_receipt)
+        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self._listen(link, socket)),
-                    tasks.create_task(self._beat(link, heartbeat_s)),
+                    tasks.create_task(self._beat(link, welcome.heartbeat_s)),
                     tasks.create_task(self._report_news(link)),
                     tasks.create_task(self._report_changes(link)),
                     tasks.create_task(self._leave(link)),
@@ -219,6 +219,7 @@ class Agent:
     async def _leave(self, link: GatewayLink) -> None:
         """Also a link that came up while the node was already stopping."""
         await self._stopping.wait()
+        self._receipts.sign()
         link.say_goodbye("the node is stopping")
 
     def _report_load(self) -> None:

@@ -127,7 +127,7 @@ async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = No
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
-            receipts=ReceiptBook(data_dir, KEY),
+            receipts=ReceiptBook(data_dir, KEY, clock=SystemClock()),
             session=rig.session,
             clock=clock or SystemClock(),
             rng=FixedRng(0.0),

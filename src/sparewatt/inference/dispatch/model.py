@@ -113,6 +113,8 @@ class Seen:
     text_bytes: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    finish_reason: str | None = None
+    """Why the answer ended, as the client was told; the last one told, of several answers."""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,9 @@ TOLERANCE, TOLERANCE_TOKENS = 0.1, 8
 PRICE_CAP_MEDIANS = 4
 """A request that names no price goes to no node that asks more than this many times the model's median."""
 
+FINISH_REASON_CHARS_MAX = 32
+"""OpenAI's longest has 14."""
+
 NOBODY = AccountId("acc_unknown")
 """Owner of a node that was registered before nodes had owners."""
 
@@ -110,6 +113,14 @@ def state_of(outcome: Outcome) -> JobState:
             return JobState.CANCELLED
         case _:
             return JobState.FAILED
+
+
+def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | None:
+    """Why the answer ended, as its client was told. Nodes have a say in it, so not all of a long one."""
+    seen = attempts[-1].seen if attempts else None
+    if outcome is not Outcome.DONE:
+        return None if outcome is Outcome.CANCELLED else "error"
+    return seen.finish_reason[:FINISH_REASON_CHARS_MAX] if seen is not None and seen.finish_reason else None
 
 
 def cap_of(median: TokenPrice) -> TokenPrice:
