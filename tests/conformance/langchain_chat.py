@@ -20,11 +20,11 @@ class TestSparewatt(ChatModelIntegrationTests):
     @property
     def chat_model_params(self) -> dict[str, object]:
         return {
-            "model": os.environ["SPAREWATT_MODEL"],
-            "base_url": os.environ["SPAREWATT_BASE_URL"],
-            "api_key": os.environ["SPAREWATT_API_KEY"],
+            "model": os.environ["SUITE_MODEL"],
+            "base_url": os.environ["SUITE_BASE_URL"],
+            "api_key": os.environ["SUITE_API_KEY"],
             "stream_usage": True,
-            "use_responses_api": bool(os.environ.get("SPAREWATT_USE_RESPONSES")),
+            "use_responses_api": bool(os.environ.get("SUITE_USE_RESPONSES")),
             "max_retries": 0,
         }
 
