@@ -331,3 +331,27 @@ CLAIM_ADDRESSES_MAX = 20
 
 DEPOSIT_PARTS_MAX = 1_000
 """Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
+
+RESPONSE_ITEMS_MAX = 10_000
+"""Items in one request: an agent's day of messages, calls and their results."""
+
+RESPONSE_TOOLS_MAX = 512
+"""Functions offered to one request; models lose their way among a tenth of that."""
+
+RESPONSE_CHAIN_MAX = 1_000
+"""Stored responses that one goes on from, one after another; its context is full long before."""
+
+RESPONSES_STORED_S = 24 * 3600.0
+"""How long a stored response is kept. A promise: nothing makes it longer."""
+
+RESPONSES_STORED_PER_KEY_MAX = 10_000
+"""Stored responses of one key: one every nine seconds, all day."""
+
+RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
+"""What they may take together: a dozen of the largest, or all of them at 26 kB each."""
+
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 100
+"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
+
+RESPONSES_RUNNING_MAX = 10_000
+"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,7 @@ from msgspec import Meta
 from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
+_T = TypeVar("_T")
 _TOKENS_MAX = 1 << 24
 _Tokens = Annotated[int, Meta(ge=1, le=_TOKENS_MAX)]
 _Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
@@ -116,9 +117,14 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
+    return decode_body(body, _chat_decoder)
+
+
+def decode_body(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    """A request of a known shape. Raises InvalidJson or InvalidField (naming the field); never anything else."""
     try:
-        body.decode()  # messages are passed on unread, and a model server would choke on them
-        return _chat_decoder.decode(body)
+        body.decode()  # what is passed on unread must not choke a model server
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
     except RecursionError:
