@@ -282,7 +282,7 @@ async def test_a_client_that_takes_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job, its place on the node, the connection and what is queued on it are let go."""
-    monkeypatch.setattr("sparewatt.gateway.openai.chat.CLIENT_WRITE_S", 0.01)
+    monkeypatch.setattr("sparewatt.gateway.openai.answer.CLIENT_WRITE_S", 0.01)
     services = make_services()
     node = one_node(services)
     async with running(services) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.money import Nano
+from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.routing import Routing
 from sparewatt.gateway.services import Services
 from sparewatt.inference.eligibility import Gate
@@ -14,13 +15,12 @@ from sparewatt.ledger.budgets import KeyBudget
 from sparewatt.ledger.chart import promo_of
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.policy.model import Policy, Prices
-from sparewatt.protocol.openai import ChatRequest
 
 LIMIT_HEADER = "x-sparewatt-output-limit"
 
 
 async def open_tab(
-    match: MatchJob, chat: ChatRequest, price: TokenPrice | None, *, who: Principal, services: Services
+    match: MatchJob, call: Call, price: TokenPrice | None, *, who: Principal, services: Services
 ) -> RunningTab | None:
     """Hold what the answer may cost; None on a network without books. Raises what a client should hear."""
     if services.accounting is None or price is None:
@@ -29,9 +29,9 @@ async def open_tab(
         id=match.id,
         model=match.model,
         prompt_tokens=match.prompt_tokens,
-        answers=chat.n or 1,
-        output_limit=chat.output_limit,
-        stream=bool(chat.stream),
+        answers=call.answers,
+        output_limit=call.output_limit,
+        stream=call.stream,
         price=price,
     )
     return await services.accounting.metering.open(payer_of(who), order)
