@@ -350,8 +350,17 @@ RESPONSES_STORED_PER_KEY_MAX = 10_000
 RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
 """What they may take together: a dozen of the largest, or all of them at 26 kB each."""
 
-RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 100
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
 """Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
 
 RESPONSES_RUNNING_MAX = 10_000
 """Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
+
+RESPONSE_LOG_BYTES_MAX = 4 * MIB
+"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
+
+RESPONSE_SILENCE_S = 10.0
+"""After this long without a byte a stream of events begins, or gets a comment: proxies close what is silent."""
+
+RESPONSE_CANCEL_S = 5.0
+"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""

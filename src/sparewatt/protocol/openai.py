@@ -117,13 +117,13 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
-    return decode_body(body, _chat_decoder)
+    return parse(_chat_decoder, body)
 
 
-def decode_body(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
-    """A request of a known shape. Raises InvalidJson or InvalidField (naming the field); never anything else."""
+def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
+    """Raises InvalidJson or InvalidField (naming the field); never anything else."""
     try:
-        body.decode()  # what is passed on unread must not choke a model server
+        body.decode()  # much is passed on unread, and a model server would choke on it
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
@@ -141,6 +141,11 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
         field = text.split("`")[1]
         text = f"The field '{field}' is required"
     return InvalidField(f"{text}.", param=field)
+
+
+def fields_of(body: bytes) -> dict[str, msgspec.Raw]:
+    """The top level of a body that was parsed before, values unread."""
+    return _fields_decoder.decode(body)
 
 
 def for_node(body: bytes, *, stream: bool, output_limit: int | None = None, model: str | None = None) -> bytes:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX, RESPONSE_ITEMS_MAX, RESPONSE_TOOLS_MAX
-from sparewatt.protocol.openai import decode_body
+from sparewatt.protocol.openai import fields_of, parse
 
 _TOKENS_MAX = 1 << 24
 _Name = Annotated[str, Meta(max_length=256)]
@@ -88,13 +88,12 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(ResponsesRequest)
-_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def parse_request(body: bytes) -> Asked:
     """Raises InvalidJson, InvalidField or UnsupportedParameter."""
-    request = decode_body(body, _decoder)
-    given = _fields_decoder.decode(body)
+    request = parse(_decoder, body)
+    given = fields_of(body)
     refuse_unsupported(request)
     check_metadata(request.metadata)
     extras = {name: given[name] for name in PASSED_ON if name in given}

@@ -17,7 +17,7 @@ def to_chat(asked: Asked, messages: Sequence[Json], tools: Tools) -> Json:
     """Raises InvalidField for a text format that means nothing."""
     request = asked.request
     chat: Json = {"model": request.model, "messages": list(messages)}
-    if request.stream:
+    if request.stream or request.background:  # in the background too: what is there when it is cancelled can be kept
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     chat |= {name: value for name in _SAME_NAME if (value := getattr(request, name)) is not None}
     chat |= chat_tools(tools)

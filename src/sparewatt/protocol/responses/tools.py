@@ -21,6 +21,9 @@ class Tools:
     ignored: tuple[str, ...] = ()
 
 
+NO_TOOLS = Tools()
+
+
 def read_tools(tools: Sequence[Json] | None, choice: str | Json | None) -> Tools:
     """Raises InvalidField or UnsupportedParameter."""
     functions, ignored = [], []
