@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -209,7 +210,7 @@ def test_chunks_are_read_wherever_the_bytes_are_cut(cuts: list[int], texts: list
     places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
     reader = ChunkReader()
     read: list[Chunk] = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in itertools.pairwise(places):
         read += reader.feed(body[start:end])
     said = [(one.choices or [])[0].said.text for one in read]
     assert said == [text.encode(errors="replace").decode() for text in texts]
