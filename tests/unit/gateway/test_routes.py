@@ -42,6 +42,7 @@ async def test_models_are_listed_as_openai_lists_them_with_prices_per_token() ->
         "created": 1_700_000_000,
         "owned_by": "sparewatt",
         "context_length": 32768,
+        "capabilities": ["chat", "completions", "json_schema", "logprobs", "tools"],
         "quantizations": ["fp16", "q4"],
         "nodes_online": 2,
         "warm": 1,

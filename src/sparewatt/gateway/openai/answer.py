@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from sparewatt.core.errors import SparewattError
-from sparewatt.core.limits import CLIENT_WRITE_S
+from sparewatt.core.errors import JobFailed, SparewattError
+from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
 from sparewatt.gateway.http import error_headers, error_reply, json_reply
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand
@@ -16,6 +16,9 @@ from sparewatt.gateway.openai.paying import limit_headers
 from sparewatt.inference.admission.model import TicketState
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.protocol.openai import error_body
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: no event for whoever reads the stream, and a sign of life for whatever stands in between."""
 
 
 async def answer(request: web.Request, errand: Errand, call: Call) -> web.StreamResponse:
@@ -27,7 +30,10 @@ async def answer(request: web.Request, errand: Errand, call: Call) -> web.Stream
     if call.stream:
         return await _stream(request, errand, headers)
     body = await errand.sink.take_all()
-    return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
+    try:
+        return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
+    except ValueError as error:
+        return error_reply(JobFailed(f"The node's answer cannot be read: {error}."), headers)
 
 
 def refusal(errand: Errand) -> web.Response | None:
@@ -77,10 +83,20 @@ async def _stream(request: web.Request, errand: Errand, headers: Mapping[str, st
     return response
 
 
+async def _next(errand: Errand) -> bytes | None:
+    """What came next; nothing if it was silent for too long, None at the end."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE_S):
+            return await errand.sink.take()
+    except TimeoutError:
+        return b""
+
+
 async def _write_out(response: web.StreamResponse, errand: Errand) -> None:
-    while (data := await errand.sink.take()) is not None:
+    while (data := await _next(errand)) is not None:
         async with asyncio.timeout(CLIENT_WRITE_S):
-            await response.write(data)
-        errand.consumed(len(data))
+            await response.write(data or KEEP_ALIVE)
+        if data:
+            errand.consumed(len(data))
     async with asyncio.timeout(CLIENT_WRITE_S):
         await response.write_eof()

@@ -32,7 +32,9 @@ class Call:
     """How many it asks for. 0: nothing is written, as with embeddings, and only the prompt costs."""
     needs: frozenset[Capability] = field(default_factory=frozenset)
     """What a node's model must be able to do."""
+    foreign: tuple[str, ...] = ()
+    """Fields of the body that no server would take: left out of it."""
     ignored: tuple[str, ...] = ()
-    """Fields of the body that no server would take: left out of it, and named in the reply."""
+    """Those of them that ask for something: named in the reply."""
     reshape: Callable[[bytes], bytes] | None = None
     """What turns a whole reply into what the client asked for, where the node's server says it otherwise."""

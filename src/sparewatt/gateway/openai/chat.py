@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.openai.reading import needs_of
 from sparewatt.gateway.openai.serving import serve
 from sparewatt.inference.admission.sizing import size_of
-from sparewatt.protocol.openai import parse_chat
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.openai import fields_of, parse_chat
+from sparewatt.protocol.parameters import foreign_fields, ignored_fields
+
+PATH: JobPath = "/v1/chat/completions"
+_DEVELOPER = b'"developer"'
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -15,11 +22,16 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 
 
 def read_chat(body: bytes) -> Call:
-    """Raises InvalidJson or InvalidField."""
+    """Raises InvalidJson, InvalidField or UnsupportedContent."""
     chat = parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
+    fields = fields_of(body)
+    if any(_DEVELOPER in message for message in messages):
+        messages = tuple(map(_as_system, messages))
+        fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
+        body = msgspec.json.encode(fields)
     return Call(
-        path="/v1/chat/completions",
+        path=PATH,
         model=chat.model,
         body=body,
         size=size_of(messages),
@@ -29,4 +41,20 @@ def read_chat(body: bytes) -> Call:
         wants_usage=chat.wants_usage,
         output_limit=chat.output_limit,
         answers=chat.n or 1,
+        needs=needs_of(chat, messages),
+        foreign=foreign_fields(fields, PATH),
+        ignored=ignored_fields(fields, PATH),
     )
+
+
+def _as_system(message: bytes) -> bytes:
+    """OpenAI's newer name for the role; most chat templates know only the older one."""
+    if _DEVELOPER not in message:
+        return message
+    try:
+        fields = fields_of(message)
+    except msgspec.DecodeError:
+        return message
+    if bytes(fields.get("role", b"")) != _DEVELOPER:
+        return message
+    return msgspec.json.encode(fields | {"role": "system"})

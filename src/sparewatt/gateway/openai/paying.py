@@ -8,6 +8,7 @@ from sparewatt.core.money import Nano
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.routing import Routing
 from sparewatt.gateway.services import Services
+from sparewatt.inference.capabilities import NO_NEEDS, Needs
 from sparewatt.inference.eligibility import Gate
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.service import Order, Payer, RunningTab
@@ -43,11 +44,17 @@ def price_of(policy: Policy, model: ModelId, services: Services) -> TokenPrice |
 
 
 def gate_for(
-    routing: Routing, model: ModelId, *, price: TokenPrice | None, payer: AccountId | None, services: Services
+    routing: Routing,
+    model: ModelId,
+    *,
+    price: TokenPrice | None,
+    payer: AccountId | None,
+    services: Services,
+    needs: Needs = NO_NEEDS,
 ) -> Gate | None:
-    """Who may serve it: whom its policy allows, whoever asks no more than what is held, and not its payer's own."""
+    """Who may serve it: whom its policy allows, who can, who asks no more than what is held; not its payer's own."""
     usual = usual_of(routing.policy, price) if price is not None else None
-    return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual)
+    return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual, needs=needs)
 
 
 async def promo_payer(who: Principal, services: Services) -> AccountId | None:

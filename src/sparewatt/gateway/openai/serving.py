@@ -19,10 +19,11 @@ from typing import NamedTuple
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
-from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown
+from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, UnsupportedParameter
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import admit_rate, identify, read_body
+from sparewatt.gateway.kept_answers import Produce, digest_of, key_of, once
 from sparewatt.gateway.openai.answer import answer
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand
@@ -31,6 +32,7 @@ from sparewatt.gateway.openai.routing import Routing, route
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.admission.rules import priority_named
+from sparewatt.inference.capabilities import Needs
 from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.dispatch.prefixes import chain_of
 from sparewatt.inference.matcher.model import MatchJob
@@ -38,6 +40,7 @@ from sparewatt.inference.matcher.policies import POLICIES, Policy
 from sparewatt.inference.metering.service import RunningTab
 from sparewatt.policy.carriers import HEADER
 from sparewatt.protocol.openai import for_node
+from sparewatt.protocol.parameters import NOTED, for_header
 
 POLICY_HEADER = "x-sparewatt-policy"
 PRIORITY_HEADER = "x-sparewatt-priority"
@@ -54,9 +57,32 @@ class Caller(NamedTuple):
 async def serve(request: web.Request, read: Callable[[bytes], Call]) -> web.StreamResponse:
     """`read` makes a call of a body, and raises what a client should hear."""
     caller = await enter(request)
-    call = read(await read_body(request, limit=REQUEST_BODY_BYTES_MAX))
-    async with errand_for(request, caller, call) as errand:
-        return await answer(request, errand, call)
+    body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
+
+    async def produce() -> web.StreamResponse:
+        call = read(body)
+        async with errand_for(request, caller, call) as errand:
+            return await answer(request, errand, call)
+
+    return await answer_once(request, caller, body, produce)
+
+
+async def answer_once(request: web.Request, caller: Caller, body: bytes, produce: Produce) -> web.StreamResponse:
+    """Produce an answer; if the client names its request by an Idempotency-Key, only the first time."""
+    name, services = key_of(request.headers), services_of(request)
+    if name is None:
+        return await produce()
+    said = (request.headers.get(HEADER, ""), caller.policy.name)
+    digest = digest_of(services.prefix_secret, request.path, body, *said)
+    which = (str(caller.who.key_id), name)
+    return await once(
+        services.answers,
+        which,
+        digest,
+        produce,
+        on_repeat=lambda: admit_rate(request),
+        now_s=services.clock.now_s,
+    )
 
 
 async def enter(request: web.Request) -> Caller:
@@ -75,14 +101,15 @@ async def enter(request: web.Request) -> Caller:
 async def errand_for(request: web.Request, caller: Caller, call: Call) -> AsyncIterator[Errand]:
     """Routed, held for, and started or in line. Whatever is not over at the end is stopped."""
     services, who = services_of(request), caller.who
-    routing = route_of(call.model, call.provider, request=request, who=who, services=services)
+    routing = heed(call, route_of(call.model, call.provider, request=request, who=who, services=services))
     match = make_match(call, routing, services=services)
     admit_rate(request, tokens=match.prompt_tokens + match.output_tokens)
     price = price_of(routing.policy, match.model, services)
     tab = await open_tab(match, call, price, who=who, services=services)
     try:
         payer = who.account_id if tab is not None and tab.spends_promo else None
-        gate = gate_for(routing, match.model, price=price, payer=payer, services=services)
+        needs = Needs(call.needs, declared=bool(routing.policy.require_parameters))
+        gate = gate_for(routing, match.model, price=price, payer=payer, services=services, needs=needs)
         job = make_job(call, match, routing, who=who, tab=tab, gate=gate, services=services)
         errand = Errand(
             job, routing=routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services
@@ -114,6 +141,17 @@ def route_of(model: str, provider: bytes, *, request: web.Request, who: Principa
         network=services.network_policy,
         is_model=lambda name: services.table.entries(name) is not None,
     )
+
+
+def heed(call: Call, routing: Routing) -> Routing:
+    """With what the reply must say of the body's own fields. Raises UnsupportedParameter if all of them must count."""
+    refused = [name for name in call.ignored if name not in NOTED] if routing.policy.require_parameters else []
+    if refused:
+        name = refused[0][:80]
+        raise UnsupportedParameter(
+            f"No node takes the field {name!r}. Leave it out, or leave 'provider.require_parameters' out.", param=name
+        )
+    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored)) if call.ignored else routing
 
 
 def make_match(call: Call, routing: Routing, *, services: Services) -> MatchJob:
@@ -166,7 +204,7 @@ def _body_for_node(call: Call, routing: Routing, tab: RunningTab | None) -> byte
     """A few bytes longer: a body that just fitted must not break the link to the node by that."""
     limit = tab.output_limit if tab is not None and tab.was_limited else None
     model = routing.model if routing.model != call.model or call.provider else None
-    ready = for_node(call.body, stream=call.stream, output_limit=limit, model=model)
+    ready = for_node(call.body, stream=call.stream, output_limit=limit, model=model, without=call.foreign)
     if len(ready) > REQUEST_BODY_BYTES_MAX:
         raise BodyTooLarge("The body is too large by a few bytes.")
     return ready

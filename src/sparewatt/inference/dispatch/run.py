@@ -28,6 +28,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.core.money import NANO_PER_USD, format_usd
+from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Gate, Job, MatchRecord, Outcome, Seen, Sink
@@ -381,7 +382,7 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
     model = decision.job.model
     reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
     if not reasons and decision.barred:
-        return _barred_error(decision, gate)
+        return unable_error(decision.barred, model) or _barred_error(decision, gate)
     if not reasons:
         return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
     if reasons & _MAY_PASS:

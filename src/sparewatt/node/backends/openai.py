@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import aiohttp
 import msgspec
@@ -21,6 +21,7 @@ from sparewatt.node.backends.model import (
     BackendSlow,
     BackendUnreachable,
 )
+from sparewatt.protocol.node import Capability
 
 _T = TypeVar("_T")
 ASK_S = 5.0
@@ -38,6 +39,7 @@ class _Meta(msgspec.Struct, frozen=True):
     size: int | None = None
     ftype: str | None = None
     prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
+    capabilities: list[str] | None = None
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -171,7 +173,14 @@ def _describe(model: _Model, *, loaded: bool) -> BackendModel:
         kv_bytes_per_token=weights_bytes // KV_SHARE,
         parameters=meta.n_params,
         prefix_cache_tokens=_prefix_cache_tokens(meta),
+        capabilities=_capabilities(meta),
     )
+
+
+def _capabilities(meta: _Meta) -> tuple[Capability, ...] | None:
+    """What the server says in a field of ours, as far as we know the words."""
+    said = meta.capabilities
+    return None if said is None else tuple(word for word in get_args(Capability) if word in said)
 
 
 def _prefix_cache_tokens(meta: _Meta) -> int:
