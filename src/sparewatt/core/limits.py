@@ -379,8 +379,5 @@ RESPONSES_RUNNING_MAX = 10_000
 RESPONSE_LOG_BYTES_MAX = 4 * MIB
 """Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
 
-RESPONSE_SILENCE_S = 10.0
-"""After this long without a byte a stream of events begins, or gets a comment: proxies close what is silent."""
-
 RESPONSE_CANCEL_S = 5.0
 """How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""

@@ -10,6 +10,7 @@ from msgspec import Meta
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX, RESPONSE_ITEMS_MAX, RESPONSE_TOOLS_MAX
 from sparewatt.protocol.openai import fields_of, parse
+from sparewatt.protocol.parameters import PASSED
 
 _TOKENS_MAX = 1 << 24
 _Name = Annotated[str, Meta(max_length=256)]
@@ -19,10 +20,13 @@ Json = dict[str, Any]
 LOGPROBS_WANTED = "message.output_text.logprobs"
 METADATA_PAIRS_MAX, METADATA_KEY_CHARS_MAX, METADATA_VALUE_CHARS_MAX = 16, 64, 512
 
-PASSED_ON = (
-    *("seed", "stop", "top_k", "min_p", "repetition_penalty", "logit_bias", "ignore_eos"),
-    *("chat_template_kwargs", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+_SAID_OTHERWISE = frozenset(
+    {
+        *("messages", "n", "max_tokens", "max_completion_tokens", "logprobs", "response_format", "reasoning_effort"),
+        *("continue_final_message", "add_generation_prompt"),
+    }
 )
+PASSED_ON = PASSED["/v1/chat/completions"] - _SAID_OTHERWISE
 """Fields of chat requests that OpenAI's responses do not have, and model servers take."""
 
 
@@ -96,8 +100,10 @@ def parse_request(body: bytes) -> Asked:
     given = fields_of(body)
     refuse_unsupported(request)
     check_metadata(request.metadata)
-    extras = {name: given[name] for name in PASSED_ON if name in given}
-    unknown = [name for name in given if name not in ResponsesRequest.__struct_fields__ and name not in extras]
+    known = ResponsesRequest.__struct_fields__
+    unknown = [name for name in given if name not in known]
+    extras = {name: given[name] for name in unknown if name in PASSED_ON}
+    unknown = [name for name in unknown if name not in extras and bytes(given[name]) != b"null"]
     return Asked(request, extras, (*unheeded(request), *(name[:60] for name in unknown)))
 
 

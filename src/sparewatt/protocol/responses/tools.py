@@ -31,7 +31,7 @@ def read_tools(tools: Sequence[Json] | None, choice: str | Json | None) -> Tools
         if tool.get("type") == "function":
             functions.append(_function(tool, at=f"tools[{i}]"))
         else:
-            ignored.append(f"tools[{i}].{str(tool.get('type'))[:40]}")
+            ignored.append(f"tools.{str(tool.get('type'))[:40]}")
     return Tools(tuple(functions), _choice(choice, {f["name"] for f in functions}), tuple(ignored))
 
 

@@ -108,7 +108,7 @@ def test_a_choice_of_what_is_not_there_is_refused(choice: object) -> None:
 
 def test_hosted_tools_are_left_out_and_named() -> None:
     tools = read_tools([{"type": "web_search"}, WEATHER, {"type": "mcp"}], None)
-    assert tools.ignored == ("tools[0].web_search", "tools[2].mcp")
+    assert tools.ignored == ("tools.web_search", "tools.mcp")
     assert [function["name"] for function in tools.functions] == ["weather"]
 
 

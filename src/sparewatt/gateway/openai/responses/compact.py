@@ -11,7 +11,7 @@ from sparewatt.gateway.http import authenticate, json_reply, read_body
 from sparewatt.gateway.openai.answer import refusal, reply_headers
 from sparewatt.gateway.openai.responses.draft import chat_call, context_of, id_maker
 from sparewatt.gateway.openai.responses.shelf import needed, shelf_of
-from sparewatt.gateway.openai.serving import enter, errand_for
+from sparewatt.gateway.openai.serving import Caller, answer_once, enter, errand_for
 from sparewatt.gateway.services import services_of
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.protocol.responses.chunks import read_chunk
@@ -30,7 +30,11 @@ _ASK = (
 async def compact_response(request: web.Request) -> web.StreamResponse:
     """The user's messages, and after them one item with the rest in short, sealed under the API key."""
     caller = await enter(request)
-    asked = parse_request(await read_body(request, limit=REQUEST_BODY_BYTES_MAX))
+    body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
+    return await answer_once(request, caller, body, lambda: _compact(request, caller, parse_request(body)))
+
+
+async def _compact(request: web.Request, caller: Caller, asked: Asked) -> web.StreamResponse:
     services = services_of(request)
     shelf, make_id = needed(shelf_of(request, caller.who), param="input"), id_maker(services.rng)
     items = read_input(asked.request.input, new_id=make_id)

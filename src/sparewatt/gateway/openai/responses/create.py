@@ -18,9 +18,9 @@ from sparewatt.gateway.openai.responses.event_log import EventLog
 from sparewatt.gateway.openai.responses.live import Live
 from sparewatt.gateway.openai.responses.shelf import Shelf, shelf_of
 from sparewatt.gateway.openai.responses.streaming import EventStream, send_log
-from sparewatt.gateway.openai.serving import Caller, enter, errand_for
+from sparewatt.gateway.openai.serving import Caller, answer_once, enter, errand_for
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.protocol.responses.request import parse_request
+from sparewatt.protocol.responses.request import Asked, parse_request
 from sparewatt.protocol.responses.translate import Translator
 
 STORE_HEADER = "x-sparewatt-store"
@@ -50,8 +50,13 @@ class Order:
 
 
 async def create_response(request: web.Request) -> web.StreamResponse:
+    """Answer items, whole, as a stream of events, or in the background."""
     caller = await enter(request)
-    asked = parse_request(await read_body(request, limit=REQUEST_BODY_BYTES_MAX))
+    body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
+    return await answer_once(request, caller, body, lambda: _create(request, caller, parse_request(body)))
+
+
+async def _create(request: web.Request, caller: Caller, asked: Asked) -> web.StreamResponse:
     services, shelf = services_of(request), shelf_of(request, caller.who)
     if asked.request.background:
         services.responses.refuse_too_many(caller.who.key_id)

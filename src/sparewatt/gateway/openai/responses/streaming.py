@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from sparewatt.core.errors import JobFailed
-from sparewatt.core.limits import CLIENT_WRITE_S, RESPONSE_SILENCE_S
+from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
+from sparewatt.gateway.openai.answer import KEEP_ALIVE
 from sparewatt.gateway.openai.responses.event_log import EventLog
 from sparewatt.protocol.responses.events import Events, as_sse
 
-KEEP_ALIVE = b": keep-alive\n\n"
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -32,7 +32,7 @@ class EventStream:
     async def is_silent(self, news: Awaitable[None]) -> bool:
         """Whether the news take so long that the client should hear something first."""
         try:
-            async with asyncio.timeout(RESPONSE_SILENCE_S):
+            async with asyncio.timeout(KEEP_ALIVE_S):
                 await news
         except TimeoutError:
             return True
@@ -62,8 +62,8 @@ class EventStream:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(max(0.1, RESPONSE_SILENCE_S - (self._now_s() - self._wrote_s)))
-            if self._now_s() - self._wrote_s >= RESPONSE_SILENCE_S:
+            await asyncio.sleep(max(0.1, KEEP_ALIVE_S - (self._now_s() - self._wrote_s)))
+            if self._now_s() - self._wrote_s >= KEEP_ALIVE_S:
                 try:
                     await self.send([KEEP_ALIVE])
                 except (TimeoutError, ConnectionError):
