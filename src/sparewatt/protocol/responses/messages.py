@@ -6,19 +6,16 @@ the assistant's message before them, and reasoning with the one after it, in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sparewatt.protocol.responses.request import Json
 
 _SYSTEM = ("system", "developer")
-COMPACTED = "The conversation so far, in short:"
 
 
-def to_messages(
-    items: Sequence[Json], *, instructions: str | None, open_compaction: Callable[[str], str]
-) -> list[Json]:
-    """`open_compaction` gives the summary that a compaction item has sealed in it."""
+def to_messages(items: Sequence[Json], *, instructions: str | None) -> list[Json]:
+    """Compactions must have been opened."""
     said = [instructions] if instructions else []
     rest = list(items)
     while rest and _is_system_text(rest[0]):
@@ -37,9 +34,6 @@ def to_messages(
                 messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _content(item["output"])})
             case "reasoning":
                 thought += "".join(part["text"] for part in item["content"] or item["summary"])
-            case "compaction":
-                summary = open_compaction(item["encrypted_content"])
-                messages.append({"role": "user", "content": f"{COMPACTED}\n\n{summary}"})
     return messages
 
 

@@ -31,7 +31,7 @@ def chat_of(**fields: Any) -> Json:
     """The chat that a request becomes, as a node would read it."""
     one = asked(**fields)
     items = read_input(one.request.input, new_id=counting_ids())
-    messages = to_messages(items, instructions=one.request.instructions, open_compaction=lambda sealed: sealed[::-1])
+    messages = to_messages(items, instructions=one.request.instructions)
     tools = read_tools(one.request.tools, one.request.tool_choice)
     made: Json = json.loads(json.dumps(to_chat(one, messages, tools), default=lambda raw: json.loads(bytes(raw))))
     return made

@@ -15,20 +15,18 @@ from sparewatt.gateway.openai.serving import Caller, answer_once, enter, errand_
 from sparewatt.gateway.services import services_of
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.protocol.responses.chunks import read_chunk
+from sparewatt.protocol.responses.compaction import ASK, shortened
 from sparewatt.protocol.responses.items import read_input
+from sparewatt.protocol.responses.messages import to_messages
 from sparewatt.protocol.responses.request import Asked, Json, parse_request
 from sparewatt.protocol.responses.resource import usage_of
 from sparewatt.protocol.responses.tools import NO_TOOLS, read_tools
 
 ESTIMATED_HEADER = "x-sparewatt-estimated"
-_ASK = (
-    "Write down all of the conversation above that is needed to go on with it: what is wanted, what was decided, "
-    "what was found and done, names, numbers and open ends. Be brief. Answer with nothing else."
-)
 
 
 async def compact_response(request: web.Request) -> web.StreamResponse:
-    """The user's messages, and after them one item with the rest in short, sealed under the API key."""
+    """Make a conversation short: one item that stands for it, sealed under the API key."""
     caller = await enter(request)
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
     return await answer_once(request, caller, body, lambda: _compact(request, caller, parse_request(body)))
@@ -37,10 +35,9 @@ async def compact_response(request: web.Request) -> web.StreamResponse:
 async def _compact(request: web.Request, caller: Caller, asked: Asked) -> web.StreamResponse:
     services = services_of(request)
     shelf, make_id = needed(shelf_of(request, caller.who), param="input"), id_maker(services.rng)
-    items = read_input(asked.request.input, new_id=make_id)
-    messages = [*await context_of(asked, items, shelf), {"role": "user", "content": _ASK}]
-    previous = asked.request.previous_response_id
-    history = await shelf.history(previous) if previous is not None else []
+    context = await context_of(asked, read_input(asked.request.input, new_id=make_id), shelf)
+    messages = to_messages(context, instructions=asked.request.instructions)
+    messages.append({"role": "user", "content": ASK})
     async with errand_for(request, caller, chat_call(_plain(asked), messages, NO_TOOLS)) as errand:
         await errand.sink.begun()
         refused = refusal(errand)
@@ -48,13 +45,12 @@ async def _compact(request: web.Request, caller: Caller, asked: Asked) -> web.St
             return refused
         summary, usage = _read_reply(await errand.sink.take_all())
         headers = reply_headers(errand)
-    kept = [item for item in (*history, *items) if item["type"] == "message" and item["role"] == "user"]
-    sealed = {"id": make_id("cmp"), "type": "compaction", "encrypted_content": shelf.seal_summary(summary)}
+    sealed = shelf.seal_items(shortened(context, summary, new_id=make_id))
     reply = {
         "id": make_id("resp"),
         "object": "response.compaction",
         "created_at": int(services.clock.unix_s()),
-        "output": [*kept, sealed],
+        "output": [{"id": make_id("cmp"), "type": "compaction", "encrypted_content": sealed}],
         "usage": usage,
     }
     return json_reply(reply, headers={n: v for n, v in headers.items() if n != "content-type"})
@@ -67,7 +63,8 @@ async def count_input_tokens(request: web.Request) -> web.StreamResponse:
     asked = parse_request(_with_model(body))
     services = services_of(request)
     items = read_input(asked.request.input, new_id=id_maker(services.rng))
-    messages = await context_of(asked, items, shelf_of(request, who))
+    context = await context_of(asked, items, shelf_of(request, who))
+    messages = to_messages(context, instructions=asked.request.instructions)
     tools = read_tools(asked.request.tools, asked.request.tool_choice)
     size = size_of(msgspec.json.encode(part) for part in (*messages, *tools.functions))
     reply = {"object": "response.input_tokens", "input_tokens": size.tokens}

@@ -12,6 +12,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.chat import read_chat
 from sparewatt.gateway.openai.responses.shelf import Shelf, gone, needed
+from sparewatt.protocol.responses.compaction import opened
 from sparewatt.protocol.responses.items import NewId, read_input
 from sparewatt.protocol.responses.messages import to_messages
 from sparewatt.protocol.responses.request import Asked, Json
@@ -43,25 +44,26 @@ async def draft_response(asked: Asked, shelf: Shelf | None, *, make_id: NewId, n
     tools = read_tools(request.tools, request.tool_choice)
     response = new_response(request, tools, response_id=make_id("resp"), created_at=now, stored=request.stores)
     items = read_input(request.input, new_id=make_id)
-    messages = await context_of(asked, items, shelf)
+    context = await context_of(asked, items, shelf)
+    messages = to_messages(context, instructions=request.instructions)
     return Draft(response, items, chat_call(asked, messages, tools))
 
 
 async def context_of(asked: Asked, items: list[Json], shelf: Shelf | None) -> list[Json]:
-    """The messages of what came before and of these items. Raises PreviousResponseGone or InvalidField."""
-    request, history = asked.request, []
-    if request.previous_response_id is not None:
+    """What came before and these items, nothing in it sealed. Raises PreviousResponseGone or InvalidField."""
+    previous, history = asked.request.previous_response_id, []
+    if previous is not None:
         if shelf is None:
-            raise gone(request.previous_response_id)
-        history = await shelf.history(request.previous_response_id)
+            raise gone(previous)
+        history = await shelf.history(previous)
 
-    def open_compaction(sealed: str) -> str:
-        return needed(shelf, param="input").open_summary(sealed)
+    def open_sealed(sealed: str) -> list[Json]:
+        return needed(shelf, param="input").open_items(sealed)
 
-    messages = to_messages([*history, *items], instructions=request.instructions, open_compaction=open_compaction)
-    if not messages:
+    context = opened([*history, *items], open_sealed)
+    if not context and not asked.request.instructions:
         raise InvalidField("There is nothing to answer: send 'input'.", param="input")
-    return messages
+    return context
 
 
 def chat_call(asked: Asked, messages: list[Json], tools: Tools) -> Call:

@@ -109,18 +109,21 @@ class Shelf:
     async def ask_to_cancel(self, response_id: str) -> None:
         await self._store.ask_to_cancel(response_id, key_id=self.key_id)
 
-    def seal_summary(self, text: str) -> str:
+    def seal_items(self, items: list[Json]) -> str:
         """A conversation in short, for the client to keep and send back."""
-        return base64.urlsafe_b64encode(self._sealer.seal(text.encode(), bound_to=_COMPACTION)).decode()
+        sealed = self._sealer.seal(msgspec.json.encode(items), bound_to=_COMPACTION)
+        return base64.urlsafe_b64encode(sealed).decode()
 
-    def open_summary(self, sealed: str) -> str:
+    def open_items(self, sealed: str) -> list[Json]:
         """Raises InvalidField if this key did not make it."""
         try:
-            return self._sealer.open(base64.urlsafe_b64decode(sealed), bound_to=_COMPACTION).decode()
+            plain = self._sealer.open(base64.urlsafe_b64decode(sealed), bound_to=_COMPACTION)
+            items: list[Json] = msgspec.json.decode(plain)
         except (ValueError, binascii.Error):
             raise InvalidField(
                 "This compaction was not made here with this API key, and cannot be opened.", param="input"
             ) from None
+        return items
 
     async def _open(self, row: SealedResponse) -> Kept:
         asked = await self._unseal(row.input, f"{row.id}/input")
