@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: soak gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: conformance soak gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -77,6 +77,9 @@ contract: setup-dev
 
 integration: setup-dev
 	$(BIN)/python -m pytest tests/integration -q $(PYTEST_ARGS)
+
+conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
+	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)

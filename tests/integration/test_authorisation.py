@@ -45,6 +45,8 @@ def operators(status: tuple[int, ...] = YES, body: object = None) -> Row:
 
 MATRIX = {
     "POST /v1/chat/completions": known(BAD, body={}),
+    "POST /v1/completions": known(BAD, body={}),
+    "POST /v1/embeddings": known(BAD, body={}),
     "POST /v1/responses": known(BAD, body={}),
     "POST /v1/responses/compact": known(BAD, body={}),
     "POST /v1/responses/input_tokens": known(body={"input": "Hi"}),
@@ -99,6 +101,7 @@ MATRIX = {
     "GET /v1/chain": known(),
     "POST /v1/chain/rpc": known((503,), body={"method": "eth_chainId"}),
     "GET /": everybody(),
+    "GET /openapi.json": everybody(),
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),
     "GET /version": everybody(),

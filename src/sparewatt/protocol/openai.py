@@ -12,7 +12,6 @@ from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
 _TOKENS_MAX = 1 << 24
-_Tokens = Annotated[int, Meta(ge=1, le=_TOKENS_MAX)]
 _Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
 
 
@@ -33,8 +32,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: _Tokens | None = None
-    max_completion_tokens: _Tokens | None = None
+    max_tokens: _Counted | None = None
+    max_completion_tokens: _Counted | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     tools: msgspec.Raw = _NULL
     tool_choice: msgspec.Raw = _NULL
@@ -45,7 +44,9 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
     @property
     def output_limit(self) -> int | None:
-        return self.max_completion_tokens or self.max_tokens
+        """At least one: no server writes a chat of nothing, and some take 0 for no limit."""
+        asked = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if asked is None else max(1, asked)
 
     @property
     def wants_usage(self) -> bool:
