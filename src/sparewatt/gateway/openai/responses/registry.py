@@ -73,13 +73,19 @@ class LiveResponses:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def close(self, *, within_s: float) -> None:
-        """Let what nearly is over end, and stop the rest."""
+        """Let end what is about to, cancel the rest, and keep what was written of it."""
+        await self._settled(within_s)
         for live in list(self._live.values()):
             live.cancel()
-        if self._tasks:
-            _, late = await asyncio.wait(list(self._tasks), timeout=within_s)
-            for task in late:
-                task.cancel()
+        for task in await self._settled(within_s):
+            task.cancel()
+
+    async def _settled(self, within_s: float) -> set[asyncio.Task[None]]:
+        """Tasks that are not over by then."""
+        if not self._tasks:
+            return set()
+        _, late = await asyncio.wait(list(self._tasks), timeout=within_s)
+        return late
 
 
 async def _guarded(work: Coroutine[Any, Any, None]) -> None:
