@@ -98,8 +98,9 @@ def _pytest_counts(output: str) -> dict[str, int]:
 def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
     source = openai_source()
     files = ["chat/test_completions", "test_completions", "test_embeddings", "test_models"]
+    files += ["test_responses", "responses/test_input_items", "responses/test_input_tokens"]
     tests = [f"tests/api_resources/{name}.py" for name in files]
-    return [str(python), *PYTEST, "-o", "addopts=--tb=short", *tests], source
+    return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", *tests], source
 
 
 def openai_source() -> Path:

@@ -375,3 +375,33 @@ BACKUP_FILES_MAX = 10_000
 
 BACKUP_TRIES_MAX = 100
 """A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
+
+RESPONSE_ITEMS_MAX = 10_000
+"""Items in one request: an agent's day of messages, calls and their results."""
+
+RESPONSE_TOOLS_MAX = 512
+"""Functions offered to one request; models lose their way among a tenth of that."""
+
+RESPONSE_CHAIN_MAX = 1_000
+"""Stored responses that one goes on from, one after another; its context is full long before."""
+
+RESPONSES_STORED_S = 24 * 3600.0
+"""How long a stored response is kept. A promise: nothing makes it longer."""
+
+RESPONSES_STORED_PER_KEY_MAX = 10_000
+"""Stored responses of one key: one every nine seconds, all day."""
+
+RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
+"""What they may take together: a dozen of the largest, or all of them at 26 kB each."""
+
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
+"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
+
+RESPONSES_RUNNING_MAX = 10_000
+"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
+
+RESPONSE_LOG_BYTES_MAX = 4 * MIB
+"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
+
+RESPONSE_CANCEL_S = 5.0
+"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""

@@ -59,6 +59,9 @@ HEALTH_CHECK_S = 0.5
 COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
+RESPONSE_TEND_S = 1.0
+RESPONSE_FORGET_S = 60.0
+RESPONSE_CLOSE_S = 2.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
 PREFIX_SECRET_BYTES = 32
@@ -210,6 +213,8 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(RESPONSE_TEND_S, lambda: _tend_responses(services), name="responses_tend")),
+            tasks.create_task(_every(RESPONSE_FORGET_S, services.database.responses.forget_old, name="responses_old")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
@@ -293,6 +298,13 @@ async def _check_health(services: Services) -> None:
         _log.warning("reservations_leaked", count=leaked)
 
 
+async def _tend_responses(services: Services) -> None:
+    """Say which stored answers are being written here, and end those that were cancelled at another gateway."""
+    running = services.responses.stored_ids()
+    for response_id in await services.database.responses.tend(running) if running else ():
+        services.responses.cancel(response_id)
+
+
 async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
     database, months = services.database, services.settings.keep_months
@@ -315,6 +327,7 @@ async def _drain(services: Services) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
+    await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: store_matches(services), name="matches_store")
     if services.accounting is not None:

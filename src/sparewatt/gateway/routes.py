@@ -11,6 +11,7 @@ from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openai.responses import compact, create, stored
 from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
@@ -28,6 +29,13 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/chat/completions", chat.chat_completions),
             web.post("/v1/completions", completions.completions),
             web.post("/v1/embeddings", embeddings.embeddings),
+            web.post("/v1/responses", create.create_response),
+            web.post("/v1/responses/compact", compact.compact_response),
+            web.post("/v1/responses/input_tokens", compact.count_input_tokens),
+            web.get("/v1/responses/{response_id}", stored.show_response),
+            web.delete("/v1/responses/{response_id}", stored.delete_response),
+            web.get("/v1/responses/{response_id}/input_items", stored.list_input_items),
+            web.post("/v1/responses/{response_id}/cancel", stored.cancel_response),
             web.get("/v1/models", models.list_models),
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),

@@ -19,6 +19,7 @@ from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.kept_answers import KeptAnswers
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import MoneyDesk
+from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -64,6 +65,7 @@ class Services:
     accounting: Accounting | None = None
     """None on a network without books."""
     mailer: Mailer | None = None
+    responses: LiveResponses = field(default_factory=LiveResponses)
     signup_hook: SignupHook = field(default_factory=NothingElse)
     stopping: bool = False
     answers: KeptAnswers = field(default_factory=KeptAnswers)
