@@ -9,7 +9,7 @@ export PIP_PROGRESS_BAR ?= off
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: soak gas bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: conformance soak gas bench-install bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -97,6 +97,9 @@ e2e: setup-dev web  ## The dashboard in a real browser, over a real network
 screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
 	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
 
+conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
+	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
+
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
 
@@ -105,6 +108,9 @@ gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py
+
+bench-install: setup  ## Size and time of a node's installation, and of its first answer
+	$(BIN)/python -m bench.install --report docs/measurements/install.md $(ARGS)
 
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)

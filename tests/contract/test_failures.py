@@ -14,8 +14,9 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
+from sparewatt.node.backends.finding import find_local_servers
 from sparewatt.node.backends.model import BackendBroke, BackendUnreachable
-from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend, find_local_server
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.measure import measure
 from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import Fault
@@ -145,14 +146,12 @@ class TestNonsense:
 
         assert status == 302
 
-    async def test_a_server_that_answers_nonsense_is_not_found(
-        self, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_server_that_answers_nonsense_is_not_found(self, session: aiohttp.ClientSession) -> None:
         async with answering([NONSENSE["no HTTP"]], session) as mail, answering([http(MODELS)], session) as models:
             ports = {"mail": int(mail._base.rsplit(":", 1)[1]), "models": int(models._base.rsplit(":", 1)[1])}
-            monkeypatch.setattr("sparewatt.node.backends.openai.KNOWN_PORTS", ports)
+            (found,) = await find_local_servers(session, ports=ports, env={})
 
-            assert await find_local_server(session) == models._base
+        assert (found.url, found.kind) == (models._base, "openai")
 
 
 @pytest.mark.parametrize("server", [pytest.param(DETERMINISTIC, id=DETERMINISTIC.name)], indirect=True)

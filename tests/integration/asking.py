@@ -52,7 +52,9 @@ class Answer:
 @contextmanager
 def connection_to(network: Network) -> Iterator[http.client.HTTPConnection]:
     parts = urlsplit(network.root_url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=REPLY_S)
+    secure = parts.scheme == "https"  # SSL_CERT_FILE names whom to trust
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=REPLY_S)
     try:
         yield connection
     finally:

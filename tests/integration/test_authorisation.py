@@ -45,6 +45,15 @@ def operators(status: tuple[int, ...] = YES, body: object = None) -> Row:
 
 MATRIX = {
     "POST /v1/chat/completions": known(BAD, body={}),
+    "POST /v1/completions": known(BAD, body={}),
+    "POST /v1/embeddings": known(BAD, body={}),
+    "POST /v1/responses": known(BAD, body={}),
+    "POST /v1/responses/compact": known(BAD, body={}),
+    "POST /v1/responses/input_tokens": known(body={"input": "Hi"}),
+    "GET /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
+    "GET /v1/responses/{response_id}/input_items": Row(WHO, GONE, YES, GONE),
+    "POST /v1/responses/{response_id}/cancel": Row(WHO, GONE, YES, GONE, body={}),
+    "DELETE /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
     "GET /v1/models": known(),
     "GET /v1/models/{model}": known(GONE),
     "GET /v1/nodes": known(),
@@ -65,6 +74,7 @@ MATRIX = {
     "POST /v1/password/reset": everybody(BAD, body={}),
     "GET /v1/me": known(),
     "PATCH /v1/me": known(body={}),
+    "POST /v1/me/close": known(BAD, body={}),
     "GET /v1/accounts": operators(),
     "GET /v1/accounts/{account}": operators(),
     "PATCH /v1/accounts/{account}": operators(body={"role": "owner"}),
@@ -99,9 +109,12 @@ MATRIX = {
     "GET /": everybody(),
     "GET /{page}": everybody(GONE),
     "GET /assets/{name}": everybody(GONE),
+    "GET /openapi.json": everybody(),
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),
     "GET /version": everybody(),
+    "GET /dl": everybody(),
+    "GET /dl/{name}": everybody(GONE),
     "GET /link/v1": everybody(BAD),
 }
 
@@ -129,13 +142,19 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        path = path.format(
-            **self.things
-            | {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
-        )
+        spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        if "{response_id}" in path:
+            spare["response_id"] = self._stored_response()
+        path = path.format(**self.things | spare)
         keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
         body = MATRIX[route].body
         return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}
+
+    def _stored_response(self) -> str:
+        body = {"model": self.network.model, "input": "Hi", "store": True, "max_output_tokens": 1}
+        made = ask(self.network, "POST", "/v1/responses", body, key=self.owner.key)
+        response_id: str = made.json()["id"]
+        return response_id
 
 
 def make_cast(network: Network) -> Cast:

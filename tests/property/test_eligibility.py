@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
-from sparewatt.inference.dispatch.run import match_through
+from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher import match as module
 from sparewatt.inference.matcher.explain import describe

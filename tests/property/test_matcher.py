@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, ModelId, NodeId
-from sparewatt.inference.dispatch.run import no_match_error
+from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.match import match

@@ -20,6 +20,8 @@ class NodeTime(msgspec.Struct):
     utilisation: float
     name: str | None = None
     slots: int | None = None
+    power_watts: float | None = None
+    """What the node itself measures; None if it does not."""
 
 
 class Treasury(msgspec.Struct):
@@ -69,7 +71,7 @@ class Electricity(msgspec.Struct):
     "--watts",
     type=click.FloatRange(0, 1e6),
     envvar="SPAREWATT_WATTS",
-    help="What a machine draws while it works.  [env: SPAREWATT_WATTS]",
+    help="What a machine draws while it works, if it does not measure that itself.  [env: SPAREWATT_WATTS]",
 )
 @span_options
 @csv_option
@@ -90,8 +92,8 @@ def earnings(
 ) -> None:
     """Show what your nodes earned: tokens, price, fee and net of each job, or sums of them.
 
-    Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. Power is not
-    measured yet: give it with --watts.
+    Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. For machines
+    that do not report their power, give it with --watts.
 
     \b
     Example:
@@ -107,9 +109,10 @@ def earnings(
     reply = client.get(path_with("/earnings/summary", span))
     lines = lines_of(client, "/earnings", query)
     power = None
-    if kwh_usd is not None and watts is not None:
+    nodes = reply.parse(_Shown).data.nodes
+    if kwh_usd is not None and any(power_of(node, watts) is not None for node in nodes):
         by_node = lines_of(client, "/earnings", {"by": "node", **span})
-        power = electricity(reply.parse(_Shown).data.nodes, by_node, watts=watts, kwh_usd=kwh_usd)
+        power = electricity(nodes, by_node, watts=watts, kwh_usd=kwh_usd)
     if as_json:
         told = {"summary": reply.json()["data"], "data": lines}
         output.print_json(told if power is None else told | {"electricity": [_described(each) for each in power]})
@@ -117,15 +120,21 @@ def earnings(
     _print_all(reply.parse(_Shown).data, lines, power, by=by)
 
 
+def power_of(node: NodeTime, watts: float | None) -> float | None:
+    """What was measured counts more than what was said."""
+    return watts if node.power_watts is None else node.power_watts
+
+
 def electricity(
-    nodes: list[NodeTime], by_node: list[dict[str, Any]], *, watts: float, kwh_usd: float
+    nodes: list[NodeTime], by_node: list[dict[str, Any]], *, watts: float | None, kwh_usd: float
 ) -> list[Electricity]:
-    """Of the time in which each node worked. What it draws while it waits is the owner's own."""
+    """Of the time in which each node worked, where its power is known. What it draws while it waits is the owner's."""
     earned = {line["name"]: line["net_nano"] for line in by_node}
     found = []
     for node in nodes:
-        if node.node_id in earned:
-            kwh = watts / 1_000 * node.busy_s / 3_600
+        power_w = power_of(node, watts)
+        if node.node_id in earned and power_w is not None:
+            kwh = power_w / 1_000 * node.busy_s / 3_600
             found.append(Electricity(node.node_id, kwh, round(kwh * kwh_usd * NANO_PER_USD), earned[node.node_id]))
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from sparewatt.cli.context import POLICIES
+from sparewatt.cli.gateway_service import service
 
 
 @click.group()
@@ -17,16 +18,25 @@ def gateway() -> None:
 
     \b
     Example:
-      DATABASE_URL=postgresql://… sparewatt gateway run --port 8484
+      sparewatt gateway run
+      sparewatt gateway run --host 0.0.0.0 --port 443 --public-url https://gateway.example \\
+        --tls-cert fullchain.pem --tls-key privkey.pem
     """
 
 
+gateway.add_command(service)
+
+
 @gateway.command("run")
-@click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
+@click.option("--database-url", metavar="URL", help="Postgres; without one it runs its own.  [env: DATABASE_URL]")
 @click.option("--host", metavar="IP", help="Address to listen on (loopback).")
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
 @click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM); read again on change.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key (PEM, no passphrase).")
+@click.option("--behind-proxy", is_flag=True, default=None, help="A TLS proxy in front tells clients' addresses.")
+@click.option("--trusted-proxies", metavar="NETS", help="Where that proxy may be (this machine, private networks).")
 @click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the network's chain.  [env: CHAIN_URL]")
 @click.option("--heartbeat-s", type=float, help="Seconds between a node's reports.")
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
@@ -34,9 +44,8 @@ def gateway() -> None:
 @click.option("--first-token-floor-s", type=float, help="The least time a node gets for its first token.")
 @click.option("--idle-s", type=float, help="Silence in an answer that counts as a lost node.")
 @click.option("--policy", type=click.Choice(POLICIES), help="How nodes are chosen by default.")
-@click.option("--data", type=click.Path(path_type=Path), help="Where the network's secret is kept.")
+@click.option("--data", type=click.Path(path_type=Path), help="Where secret, journals and own Postgres are kept.")
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
-@click.option("--behind-proxy", is_flag=True, default=None, help="Take clients' addresses from X-Forwarded-For.")
 @click.option("--development", is_flag=True, default=None, help="Anybody may deposit test money; never in public.")
 @click.option("--signup-credit-usd", metavar="USD", help="Free credits for who signs up.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
@@ -44,13 +53,15 @@ def gateway() -> None:
 def run(*, config: Path | None, **flags: Any) -> None:
     """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
+    It listens on this machine alone; an address that others can reach needs TLS, its own or a proxy's.
+
     \b
     Example:
-      DATABASE_URL=postgresql://… sparewatt gateway run --port 8484 --public-url https://gateway.example
+      sparewatt gateway run --port 8484
+      DATABASE_URL=postgresql://… sparewatt gateway run --behind-proxy --public-url https://gateway.example
     """
     import asyncio
 
-    from sparewatt.core.errors import StartupError
     from sparewatt.core.log import log_to_stderr
     from sparewatt.core.settings import load_settings
     from sparewatt.gateway.process import run_gateway
@@ -58,10 +69,8 @@ def run(*, config: Path | None, **flags: Any) -> None:
     from sparewatt.supervisor.lifeline import die_with_parent
 
     die_with_parent()
-    flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
+    flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL") or None
     flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
-    if not flags["database_url"] and "SPAREWATT_GATEWAY_DATABASE_URL" not in os.environ and config is None:
-        raise StartupError("A gateway needs Postgres: set DATABASE_URL. 'sparewatt up' brings its own.")
     flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None
     settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
@@ -70,24 +79,26 @@ def run(*, config: Path | None, **flags: Any) -> None:
 
 
 @gateway.command("operator-key")
-@click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
-def operator_key(*, database_url: str | None) -> None:
+@click.option("--database-url", metavar="URL", help="The network's Postgres.  [env: DATABASE_URL]")
+@click.option("--data", type=click.Path(path_type=Path), help="The gateway's data directory, if Postgres is its own.")
+def operator_key(*, database_url: str | None, data: Path | None) -> None:
     """Make a key with every scope for the network's operator. Only the key goes to stdout.
 
     For the first start of a network of one's own: whoever has the database may do this, without asking a gateway.
 
     \b
     Example:
-      export SPAREWATT_API_KEY=$(DATABASE_URL=postgresql://… sparewatt gateway operator-key)
+      export SPAREWATT_API_KEY=$(sparewatt gateway operator-key)
     """
     import asyncio
 
-    from sparewatt.core.errors import StartupError
+    from sparewatt.cli.operated import network_database
 
-    url = database_url or os.environ.get("DATABASE_URL")
-    if not url:
-        raise StartupError("This needs the network's Postgres: set DATABASE_URL.")
-    print(asyncio.run(_make_operator_key(url)))
+    async def make() -> str:
+        async with network_database(database_url=database_url, data=data) as dsn:
+            return await _make_operator_key(dsn)
+
+    print(asyncio.run(make()))
 
 
 async def _make_operator_key(database_url: str) -> str:

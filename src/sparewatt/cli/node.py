@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,10 @@ def token(client: Client, *, as_json: bool) -> None:
         output.print_json(made)
         return
     print(made["token"])
-    output.note(f"Good for one node. Use it on the other machine: sparewatt node join {client.root_url} --token …")
+    line = made.get("join_line")
+    if line is None or not sys.stdout.isatty():  # who captures the token does not want to see it
+        line = f"sparewatt node join {client.root_url} --token …"
+    output.note(f"Good for one node. On the machine that joins, in a Python environment of its own:\n\n  {line}\n")
 
 
 class WhyAnswer(msgspec.Struct):

@@ -71,7 +71,6 @@ def _print_ready(ready: Ready, *, as_json: bool) -> None:
 
 def banner(ready: Ready) -> str:
     """What to do next, in lines that can be copied."""
-    root_url = ready.base_url.removesuffix("/v1")
     messages = '[{"role": "user", "content": "Say hello"}]'
     question = f'{{"model": "{ready.model}", "stream": true, "messages": {messages}}}'
     return f"""
@@ -92,9 +91,11 @@ print(c.chat.completions.create(model='{ready.model}', messages=[{{'role': 'user
 
   .venv/bin/sparewatt chat {ready.model}
 
-Lend a GPU. The node belongs to the account that made its token, so sign up first and make it yourself (from another
-machine the gateway needs TLS, see the README):
+Lend a machine of yours: copy this line into its shell, in a Python environment of its own (python3 -m venv). From
+outside this machine the gateway needs TLS and a public address: docs/how-to/operate.md.
 
-  .venv/bin/sparewatt signup
-  SPAREWATT_NODE_TOKEN=$(.venv/bin/sparewatt node token) .venv/bin/sparewatt node join {root_url}
+  {ready.join_line}
+
+The line is good for one node, and what that earns belongs to this network's own account. To earn for yours, sign up
+first and make your own line: .venv/bin/sparewatt signup && .venv/bin/sparewatt node token
 """

@@ -6,7 +6,9 @@ SparewattError                      code                     status  retry
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
-│   └── UnsupportedParameter        unsupported_parameter      400    no
+│   ├── PreviousResponseGone        previous_response_not_found 400   no     (not stored, expired or deleted)
+│   ├── UnsupportedParameter        unsupported_parameter      400    no
+│   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
 │   └── SessionEnded                session_ended              401    no
@@ -17,19 +19,23 @@ SparewattError                      code                     status  retry
 │   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
 │   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
 │   ├── SignupRefused               signup_refused             403    no
+│   ├── StorageFull                 storage_full               403    no     (of a key, for a day)
 │   └── KeyPolicyViolation          key_policy_violation       403    no     (a request may narrow, never widen)
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
+│   ├── ResponseNotFound            response_not_found         404    no
 │   └── AccountNotFound             account_not_found          404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
+├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, and not kept)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
@@ -101,8 +107,16 @@ class InvalidAmount(BadRequest):
         super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
+class PreviousResponseGone(BadRequest):
+    code = "previous_response_not_found"
+
+
 class UnsupportedParameter(BadRequest):
     code = "unsupported_parameter"
+
+
+class UnsupportedContent(BadRequest):
+    code = "unsupported_content"
 
 
 class UnknownField(BadRequest):
@@ -161,6 +175,10 @@ class SignupRefused(NotAllowed):
     code = "signup_refused"
 
 
+class StorageFull(NotAllowed):
+    code = "storage_full"
+
+
 class KeyPolicyViolation(NotAllowed):
     code = "key_policy_violation"
 
@@ -195,6 +213,10 @@ class KeyNotFound(NotFound):
     code = "key_not_found"
 
 
+class ResponseNotFound(NotFound):
+    code = "response_not_found"
+
+
 class AccountNotFound(NotFound):
     code = "account_not_found"
 
@@ -221,6 +243,18 @@ class EmailTaken(SparewattError):
 class IdReused(SparewattError):
     code = "id_reused"
     status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyConflict(SparewattError):
+    code = "idempotency_conflict"
+    status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyMismatch(SparewattError):
+    code = "idempotency_mismatch"
+    status = 422
     kind = "invalid_request_error"
 
 

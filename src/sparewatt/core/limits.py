@@ -14,6 +14,9 @@ CONTROL_BODY_BYTES_MAX = 64 * KIB
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
 
+PROMPTS_MAX = 2048
+"""Texts in one request for completions or embeddings: OpenAI's own bound."""
+
 MODEL_ID_CHARS_MAX = 256
 """Paths of model files, which some servers use as names, fit."""
 
@@ -59,11 +62,40 @@ PREFIX_BLOCKS_MAX = 200_000
 PREFIX_AGE_S_MAX = 1800.0
 """After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
 
+IDEMPOTENT_S = 300.0
+"""How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
+
+IDEMPOTENT_ANSWERS_MAX = 2_000
+IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
+"""Requests with such a key that a gateway remembers, in all and per API key; the oldest go first."""
+
+IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
+IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
+"""Of their answers, one and all together. A longer one is not kept."""
+
+KEEP_ALIVE_S = 10.0
+"""Silence in a stream after which a comment shows that somebody is still there. Sooner, simple parsers stumble."""
+
+RETRY_AFTER_S_MAX = 120.0
+"""Longer than this, OpenAI's clients do not wait at all."""
+
 ATTEMPTS_MAX = 3
 """Nodes tried for one job: more rarely helps and multiplies the load of a bad request."""
 
 REFUSALS_MAX = 2
 """Refusals by nodes that do not count as attempts: a full node answers at once and costs nothing."""
+
+SEAMS_MAX = 8
+"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
+
+SAID_BYTES_MAX = 1 * MIB
+"""Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
+
+RESUME_LOOK_S = 0.25
+"""How often a broken answer looks for a node while all that could take it are full or away."""
+
+KEEP_ALIVE_S = 10.0
+"""After this long without a byte a stream gets a comment: proxies close what is silent for longer than a minute."""
 
 SSE_EVENT_BYTES_MAX = 1 * MIB
 """One server-sent event; a token is about 200 bytes, a chunk of logprobs a few kB."""
@@ -361,3 +393,45 @@ HISTORY_CACHED_MAX = 64
 
 WEB_ASSET_BYTES_MAX = 8 * MIB
 """One file of the dashboard; they are held in memory."""
+
+OWN_WHEEL_BYTES_MAX = 16 * MIB
+"""What a gateway keeps in memory to hand out as its own package; it is under one."""
+
+BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
+"""The list of what a backup holds; a directory with ten thousand files needs one."""
+
+BACKUP_FILES_MAX = 10_000
+"""Files of a data directory that a backup takes; a network on one machine has dozens."""
+
+BACKUP_TRIES_MAX = 100
+"""A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
+
+RESPONSE_ITEMS_MAX = 10_000
+"""Items in one request: an agent's day of messages, calls and their results."""
+
+RESPONSE_TOOLS_MAX = 512
+"""Functions offered to one request; models lose their way among a tenth of that."""
+
+RESPONSE_CHAIN_MAX = 1_000
+"""Stored responses that one goes on from, one after another; its context is full long before."""
+
+RESPONSES_STORED_S = 24 * 3600.0
+"""How long a stored response is kept. A promise: nothing makes it longer."""
+
+RESPONSES_STORED_PER_KEY_MAX = 10_000
+"""Stored responses of one key: one every nine seconds, all day."""
+
+RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
+"""What they may take together: a dozen of the largest, or all of them at 26 kB each."""
+
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
+"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
+
+RESPONSES_RUNNING_MAX = 10_000
+"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
+
+RESPONSE_LOG_BYTES_MAX = 4 * MIB
+"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
+
+RESPONSE_CANCEL_S = 5.0
+"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""

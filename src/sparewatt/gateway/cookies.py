@@ -11,7 +11,7 @@ _NAME = "sparewatt_session"
 
 
 def is_secure(settings: GatewaySettings) -> bool:
-    return (settings.public_url or "").lower().startswith("https://")
+    return settings.has_tls or (settings.public_url or "").lower().startswith("https://")
 
 
 def cookie_name(settings: GatewaySettings) -> str:

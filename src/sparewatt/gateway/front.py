@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,6 +19,8 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.http import error_reply
 
 SHUTDOWN_S = 2.0
+HANDSHAKE_S = 10.0
+"""For a client's half of the TLS handshake: a few round trips."""
 
 
 class FrontProtocol(web.RequestHandler):
@@ -39,7 +42,9 @@ class FrontProtocol(web.RequestHandler):
 
 
 @asynccontextmanager
-async def listening(app: web.Application, listener: socket.socket) -> AsyncIterator[None]:
+async def listening(
+    app: web.Application, listener: socket.socket, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve `app` on a socket that is bound already. A client that leaves cancels its handler."""
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
@@ -51,7 +56,8 @@ async def listening(app: web.Application, listener: socket.socket) -> AsyncItera
     def accept() -> FrontProtocol:
         return FrontProtocol(manager, loop=loop, access_log=None)  # type: ignore[arg-type]  # None turns it off
 
-    server = await loop.create_server(accept, sock=listener)
+    patience_s = HANDSHAKE_S if tls is not None else None
+    server = await loop.create_server(accept, sock=listener, ssl=tls, ssl_handshake_timeout=patience_s)
     try:
         yield
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -29,15 +28,18 @@ from sparewatt.core.errors import (
     Unprocessable,
 )
 from sparewatt.core.ids import new_id
-from sparewatt.core.limits import CLIENT_BODY_S
+from sparewatt.core.limits import CLIENT_BODY_S, RETRY_AFTER_S_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.cookies import cookie_name
+from sparewatt.gateway.cors import cors_headers, is_open, is_preflight, preflight
+from sparewatt.gateway.proxies import client_address
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.protocol.openai import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID = web.RequestKey("request_id", str)
+BEGAN_S = web.RequestKey("began_s", float)
 METER = web.RequestKey("meter", Meter)
 ERROR_CODE = web.ResponseKey("error_code", str)
 _ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
@@ -64,7 +66,8 @@ def error_headers(error: SparewattError) -> dict[str, str]:
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     if error.retry_after_s is not None:
-        headers["retry-after"] = str(math.ceil(error.retry_after_s))
+        wait_s = min(error.retry_after_s, RETRY_AFTER_S_MAX)
+        headers |= {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(wait_s * 1000))}
     if not error.retryable and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers["x-should-retry"] = "false"
     return headers
@@ -74,6 +77,9 @@ def error_headers(error: SparewattError) -> dict[str, str]:
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error into OpenAI's error object, and every reply into one that carries a request id."""
     request[REQUEST_ID] = new_id("req", rng=_rng)
+    request[BEGAN_S] = services_of(request).clock.now_s()
+    if is_preflight(request) and is_open(request.path):
+        return preflight(request)
     try:
         reply = await handler(request)
     except Exception as error:  # the process boundary: whatever it is, the client gets an answer
@@ -130,11 +136,14 @@ def _route(request: web.Request) -> str:
 
 
 async def add_own_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """On every reply: its id, and what is left of the key's limits."""
+    """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see."""
+    now_s = services_of(request).clock.now_s()
     response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
+    response.headers["openai-processing-ms"] = f"{(now_s - request.get(BEGAN_S, now_s)) * 1000:.0f}"
+    response.headers.update(cors_headers(request))
     meter = request.get(METER)
     if meter is not None:
-        response.headers.update(meter.headers(services_of(request).clock.now_s()))
+        response.headers.update(meter.headers(now_s))
 
 
 async def authenticate(request: web.Request, scope: Scope) -> Principal:
@@ -194,19 +203,10 @@ async def _find_principal(request: web.Request) -> Principal:
 
 def address_of(request: web.Request, services: Services) -> str:
     """Where a request comes from: the other end of the socket, or what our own proxy says it was."""
-    if services.settings.behind_proxy:
-        said = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-        if _is_address(said):
-            return said
-    return request.remote or "unknown"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    peer, settings = request.remote or "unknown", services.settings
+    if not settings.behind_proxy:
+        return peer
+    return client_address(peer, request.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:

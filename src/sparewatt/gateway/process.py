@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import ipaddress
-import socket
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from sparewatt.accounts.custody import Custody, check_secret, fill_missing
 from sparewatt.accounts.doors import Doors
@@ -22,11 +19,13 @@ from sparewatt.accounts.people import People
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import StartupError, StoreUnavailable
+from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
-from sparewatt.gateway.accounting import chores, open_accounting
+from sparewatt.gateway.accounting import Chore, chores, open_accounting
+from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.gateway.downloads import OWN
 from sparewatt.gateway.feeds.live import LOOK_S
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
@@ -38,6 +37,7 @@ from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.tls import CHECK_S, Certificate
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
@@ -47,12 +47,14 @@ from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.ledger.retention import kept_since
-from sparewatt.link.handshake import host_of
 from sparewatt.store.database import Database
+from sparewatt.supervisor.data_dir import make_private_dir
+from sparewatt.supervisor.kept_postgres import kept_postgres
 from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.gateway")
 
+POSTGRES = "postgres"
 KEY_SYNC_S = 1.0
 KEY_USE_S = 60.0
 NODE_SAVE_S = 2.0
@@ -60,6 +62,9 @@ HEALTH_CHECK_S = 0.5
 COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
+RESPONSE_TEND_S = 1.0
+RESPONSE_FORGET_S = 60.0
+RESPONSE_CLOSE_S = 2.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
 PREFIX_SECRET_BYTES = 32
@@ -71,21 +76,44 @@ LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
 async def run_gateway(settings: GatewaySettings) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError."""
-    refuse_public_bind(settings.host)
-    stop = stop_event()
+    refuse_unsafe(settings)
+    certificate = read_certificate(settings)
+    stop = stop_event(on_hangup=certificate.reload if certificate is not None else None)
+    clock, rng = SystemClock(), SystemRng()
     async with AsyncExitStack() as stack:
-        database = await Database.connect(settings.database_url)
-        stack.push_async_callback(database.close)
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port)
         stack.callback(listener.close)
+        database = await Database.connect(await stack.enter_async_context(_postgres(settings, clock=clock, rng=rng)))
+        stack.push_async_callback(database.close)
         port: int = listener.getsockname()[1]
-        services = await assemble(settings, database, port=port, clock=SystemClock(), rng=SystemRng())
-        await stack.enter_async_context(listening(make_app(services), listener))
+        services = await assemble(settings, database, port=port, clock=clock, rng=rng)
+        tls = certificate.context if certificate is not None else None
+        app = make_app(services)
+        await stack.enter_async_context(listening(app, listener, tls=tls))
         if settings.port_file is not None:
             await asyncio.to_thread(_write_port, settings.port_file, port)
         _spare_the_collector()
-        _log.info("gateway_listening", host=settings.host, port=port)
-        await _serve_until(stop, services)
+        _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
+        app[OWN].pack()
+        await _serve_until(stop, services, certificate)
+
+
+def read_certificate(settings: GatewaySettings) -> Certificate | None:
+    """Raises StartupError."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificate(settings.tls_cert, settings.tls_key)
+
+
+@asynccontextmanager
+async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> AsyncIterator[str]:
+    """The operator's own, or one that runs as long as this process does."""
+    if settings.database_url is not None:
+        yield settings.database_url
+        return
+    home = make_private_dir(settings.data.expanduser()) / POSTGRES
+    async with kept_postgres(home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)) as dsn:
+        yield dsn
 
 
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
@@ -174,76 +202,13 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GC_YOUNG, GC_OLDER, GC_OLDER)
 
 
-def own_hosts(settings: GatewaySettings, *, port: int) -> frozenset[str]:
-    """The names under which a node may dial this gateway."""
-    names = {f"{settings.host}:{port}"}
-    if ipaddress.ip_address(settings.host).is_loopback:
-        names.add(f"localhost:{port}")
-    if settings.public_url is not None:
-        names.add(host_of(settings.public_url))
-    return frozenset(names)
-
-
-def own_root_url(settings: GatewaySettings, *, port: int) -> str:
-    return (settings.public_url or f"http://{_bracketed(settings.host)}:{port}").rstrip("/")
-
-
-def own_origins(settings: GatewaySettings, *, port: int) -> frozenset[str]:
-    """Where a browser says that pages of this gateway come from."""
-    hosts = {_bracketed(settings.host)}
-    if ipaddress.ip_address(settings.host).is_loopback:
-        hosts.add("localhost")
-    local = {origin_of(f"http://{host}:{port}") for host in hosts}
-    return frozenset(local | ({origin_of(settings.public_url)} if settings.public_url is not None else set()))
-
-
-def origin_of(url: str) -> str:
-    """Scheme and host in lower case, and the port unless it is the scheme's own: as browsers write it."""
-    parts = urlsplit(url)
-    host = _bracketed(parts.hostname or "")
-    if parts.port is None or (parts.scheme, parts.port) in {("http", 80), ("https", 443)}:
-        return f"{parts.scheme}://{host}"
-    return f"{parts.scheme}://{host}:{parts.port}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def refuse_public_bind(host: str) -> None:
-    """Safe by default: nothing outside this machine reaches a gateway that speaks plain HTTP."""
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        raise StartupError(f"--host takes an IP address, not {host!r}.") from None
-    if not is_loopback:
-        raise StartupError(
-            f"Refusing to listen on {host}: without TLS, keys and prompts would cross the network in the clear. "
-            "Listen on 127.0.0.1 and put a TLS proxy in front, with --public-url https://your.name."
-        )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
-
-
 def _write_port(path: Path, port: int) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(str(port))
     temporary.replace(path)
 
 
-async def _serve_until(stop: asyncio.Event, services: Services) -> None:
+async def _serve_until(stop: asyncio.Event, services: Services, certificate: Certificate | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         background = [
             tasks.create_task(_every(KEY_SYNC_S, lambda: _sync_accounts(services), name="accounts_sync")),
@@ -255,17 +220,27 @@ async def _serve_until(stop: asyncio.Event, services: Services) -> None:
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
             tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
+            tasks.create_task(_every(RESPONSE_TEND_S, lambda: _tend_responses(services), name="responses_tend")),
+            tasks.create_task(_every(RESPONSE_FORGET_S, services.database.responses.forget_old, name="responses_old")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))
-                for pause_s, work, name in chores(services.accounting)
+                for pause_s, work, name in (*chores(services.accounting), *_tls_chores(certificate))
             ),
         ]
         await stop.wait()
         await _drain(services)
         for task in background:
             task.cancel()
+
+
+def _tls_chores(certificate: Certificate | None) -> list[Chore]:
+    async def look() -> None:
+        if certificate is not None:
+            await asyncio.to_thread(certificate.reload_if_changed)
+
+    return [] if certificate is None else [(CHECK_S, look, "certificate")]
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]], *, name: str) -> None:
@@ -330,6 +305,13 @@ async def _check_health(services: Services) -> None:
         _log.warning("reservations_leaked", count=leaked)
 
 
+async def _tend_responses(services: Services) -> None:
+    """Say which stored answers are being written here, and end those that were cancelled at another gateway."""
+    running = services.responses.stored_ids()
+    for response_id in await services.database.responses.tend(running) if running else ():
+        services.responses.cancel(response_id)
+
+
 async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
     database, months = services.database, services.settings.keep_months
@@ -354,6 +336,7 @@ async def _drain(services: Services) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
+    await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: store_matches(services), name="matches_store")
     await _once(services.history.close, name="history")

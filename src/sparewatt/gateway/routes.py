@@ -6,30 +6,43 @@ from collections import Counter
 
 from aiohttp import web
 
-from sparewatt.gateway import chain
+from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
 from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
-from sparewatt.gateway.openai import chat, models
+from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openai.responses import compact, create, stored
+from sparewatt.gateway.openapi import document
+from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors])
+    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app[stream.AUDIENCE] = Counter()
     app[history.LINES] = history.Lines()
     app[pages.BUNDLE] = pages.find_bundle()
+    app[downloads.OWN] = downloads.Downloads()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
+            web.post("/v1/completions", completions.completions),
+            web.post("/v1/embeddings", embeddings.embeddings),
+            web.post("/v1/responses", create.create_response),
+            web.post("/v1/responses/compact", compact.compact_response),
+            web.post("/v1/responses/input_tokens", compact.count_input_tokens),
+            web.get("/v1/responses/{response_id}", stored.show_response),
+            web.delete("/v1/responses/{response_id}", stored.delete_response),
+            web.get("/v1/responses/{response_id}/input_items", stored.list_input_items),
+            web.post("/v1/responses/{response_id}/cancel", stored.cancel_response),
             web.get("/v1/models", models.list_models),
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),
@@ -50,6 +63,7 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/password/reset", people.reset_password),
             web.get("/v1/me", me.show_me),
             web.patch("/v1/me", me.change_me),
+            web.post("/v1/me/close", me.close_me),
             web.get("/v1/accounts", operators.list_accounts),
             web.get("/v1/accounts/{account}", operators.show_account),
             web.patch("/v1/accounts/{account}", operators.change_role),
@@ -81,13 +95,17 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
-            web.get("/", pages.show_page),
+            web.get("/", pages.show_home),
             web.get("/{page:" + pages.PAGES + "}", pages.show_page),
             web.get("/assets/{name}", pages.show_asset),
+            web.get("/openapi.json", document.show_document),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),
+            web.get(downloads.DOWNLOADS, downloads.list_downloads),
+            web.get(f"{downloads.DOWNLOADS}/{{name}}", downloads.download),
             web.get(LINK_PATH, services.desk.handle),
         ]
     )
+    app[document.DOCUMENT] = document.make_document(app)
     return app

@@ -19,8 +19,10 @@ from sparewatt.core.rng import Rng
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.feeds.live import LiveFeed
 from sparewatt.gateway.history.keeper import HistoryKeeper
+from sparewatt.gateway.kept_answers import KeptAnswers
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import MoneyDesk
+from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -67,10 +69,13 @@ class Services:
     accounting: Accounting | None = None
     """None on a network without books."""
     mailer: Mailer | None = None
+    responses: LiveResponses = field(default_factory=LiveResponses)
     signup_hook: SignupHook = field(default_factory=NothingElse)
     handle_secret: bytes = b""
     """What keys the names that strangers know nodes by; the same for every gateway of a network."""
     stopping: bool = False
+    answers: KeptAnswers = field(default_factory=KeptAnswers)
+    """For requests that are sent again."""
     history: HistoryKeeper = field(init=False)
     live: LiveFeed = field(init=False)
 

@@ -17,7 +17,8 @@ PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    database_url: str = field(repr=False)
+    database_url: str | None = field(default=None, repr=False)
+    """Without one, the gateway runs a Postgres of its own in its data directory."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8484
     public_url: str | None = None
@@ -43,7 +44,12 @@ class GatewaySettings:
     """Who may sign up. By default everybody on this machine, and with a public address those who were invited."""
     signups_per_address_hour: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
     behind_proxy: bool = False
-    """A proxy in front adds the client's address as the last of X-Forwarded-For. Without one, anybody could."""
+    """A proxy in front adds the client's address to X-Forwarded-For. Without one, anybody could."""
+    trusted_proxies: str | None = None
+    """Where that proxy may be: networks, with commas. By default this machine and private networks."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    """A certificate chain and its key, in PEM files. Read again when they change."""
     smtp_url: str | None = field(default=None, repr=False)
     smtp_from: str | None = None
     route: str | None = None
@@ -72,5 +78,10 @@ class GatewaySettings:
     """How often what owners earned is put into a batch for the chain."""
 
     @property
+    def has_tls(self) -> bool:
+        return self.tls_cert is not None
+
+    @property
     def signup_mode(self) -> SignupMode:
-        return self.signup or ("open" if self.public_url is None else "invite")
+        """Who is reachable by TLS or by a public address is reachable by strangers."""
+        return self.signup or ("open" if self.public_url is None and not self.has_tls else "invite")

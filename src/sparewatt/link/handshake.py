@@ -16,6 +16,7 @@ from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_HANDSHAKE_S
 from sparewatt.core.rng import Rng
+from sparewatt.core.versions import why_apart
 from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link import (
     FRAME_HEADER_BYTES,
@@ -80,6 +81,7 @@ async def introduce(
     async with _in_time():
         await socket.send(encode_message(Op.HELLO, hello))
         challenge = decode_message(await _receive_or_reject(socket, Op.CHALLENGE), Challenge)
+        _refuse_apart(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
         await socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
         return decode_message(await _receive_or_reject(socket, Op.WELCOME), Welcome)
@@ -98,6 +100,13 @@ def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) 
             f"This gateway is not {hello.host!r}. Join under the address it prints, or start it with --public-url.",
             reason="wrong_host",
         )
+    _refuse_apart(agent=hello.agent_version, gateway=gateway_version)
+
+
+def _refuse_apart(*, agent: str, gateway: str) -> None:
+    """Both sides look: either may be the one that knows the rule of a later release."""
+    if (why := why_apart(agent=agent, gateway=gateway)) is not None:
+        raise JoinRefused(why, reason="version_apart")
 
 
 def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
@@ -16,23 +18,34 @@ from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink
 from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.node.hardware.sensing import Sensing
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link import LINK_PATH, Welcome
+from sparewatt.protocol.node import NodeLoad
 from sparewatt.protocol.signing import SigningKey
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
 SILENCE_BEATS = 3
 DIAL_S = 10.0
+OFFLINE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+OFFLINE_FAILURES_MAX = 3
+"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do."""
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
     """Between a tenth of a bound that doubles and all of it: a fleet must not dial in step."""
     bound = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 10))
     return bound * (0.1 + 0.9 * rng.random())
+
+
+def is_offline(error: Exception) -> bool:
+    """Whether it is this machine that has no way out: a pulled cable, not a gateway in trouble."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, OSError) and cause.errno in OFFLINE
 
 
 class Agent:
@@ -48,6 +61,7 @@ class Agent:
         clock: Clock,
         rng: Rng,
         tell: Callable[[str], None],
+        sensing: Sensing | None = None,
     ) -> None:
         self._settings = settings
         self._key = key
@@ -58,6 +72,11 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._tell = tell
+        self._sensing = sensing
+        self.joined_unix_s: float | None = None
+        """Since when the link is up; None while it is not."""
+        self.last_trouble: str | None = None
+        """Why the last link was lost, or none came up."""
         self._url = settings.gateway_url.rstrip("/").removesuffix("/v1")
         self._has_joined = False
         self._link: GatewayLink | None = None
@@ -68,14 +87,16 @@ class Agent:
         failures = 0
         while not self._stopping.is_set():
             joined_at_s = self._clock.now_s()
-            why = ""
+            why, offline = "", False
             try:
                 await self._join_once()
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
                 self._refuse_hopeless(error)
-                why = str(error)[:200] or type(error).__name__
+                why, offline = str(error)[:200] or type(error).__name__, is_offline(error)
+                self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
+            failures = min(failures, OFFLINE_FAILURES_MAX) if offline else failures
             wait_s = backoff_s(failures, rng=self._rng)
             if not self._stopping.is_set():
                 self._tell(f"no link to {self._url} ({why}); dialling again in {wait_s:.0f} s")
@@ -88,6 +109,11 @@ class Agent:
         if isinstance(error, aiohttp.WSServerHandshakeError):
             raise StartupError(
                 f"{self._url} is no Sparewatt gateway: it answered {error.status}. Check the address."
+            ) from None
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            raise StartupError(
+                f"The certificate of {self._url} is not trusted here ({error.certificate_error}). "
+                "If it is your own, say where it is: SSL_CERT_FILE=gateway.crt."
             ) from None
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             raise StartupError(f"{self._url} cannot be found. Check the address.") from None
@@ -124,22 +150,24 @@ class Agent:
                 rng=self._rng,
             )
             self._has_joined = True
+            self.joined_unix_s = self._clock.unix_s()
             self._tell(f"joined {url} as {self._key.address}")
-            await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
+            await self._serve(socket, welcome)
         finally:
+            self.joined_unix_s = None
             await socket.close()
 
-    async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
+    async def _serve(self, socket: Socket, welcome: Welcome) -> None:
         outbox = Outbox()
         link = self._link = GatewayLink(
             outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
         )
-        self._receipts.on_link(link.send_receipt)
+        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self._listen(link, socket)),
-                    tasks.create_task(self._beat(link, heartbeat_s)),
+                    tasks.create_task(self._beat(link, welcome.heartbeat_s)),
                     tasks.create_task(self._report_news(link)),
                     tasks.create_task(self._report_changes(link)),
                     tasks.create_task(self._leave(link)),
@@ -163,8 +191,13 @@ class Agent:
         while True:
             if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
-            link.send_load(self._jobs.load())
+            link.send_load(self._load_with_sensors())
             await asyncio.sleep(heartbeat_s)
+
+    def _load_with_sensors(self) -> NodeLoad:
+        """What the sensors saw goes with heartbeats only: it would make every other report three times as long."""
+        sensors = self._sensing.report() if self._sensing is not None else None
+        return msgspec.structs.replace(self._jobs.load(), sensors=sensors)
 
     async def _report_news(self, link: GatewayLink) -> None:
         """Between heartbeats: work that did not come from the gateway, as soon as it is seen."""
@@ -186,6 +219,7 @@ class Agent:
     async def _leave(self, link: GatewayLink) -> None:
         """Also a link that came up while the node was already stopping."""
         await self._stopping.wait()
+        self._receipts.sign()
         link.say_goodbye("the node is stopping")
 
     def _report_load(self) -> None:

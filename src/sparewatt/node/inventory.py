@@ -1,28 +1,29 @@
-"""What the node has: hardware, models, measured speeds, and the model server's own load. The source of all reports."""
+"""What the node has: models, measured speeds, and the model server's own load. The source of all reports."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
-from sparewatt import __version__
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.log import Log
-from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.model import BackendError, BackendModel, BackendSlow
-from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.hardware import Hardware
-from sparewatt.node.measure import MeasuredFile, faster_of, measure
-from sparewatt.node.measure_plan import MeasurePlan
+from sparewatt.node.abilities import Abilities, FindOut
+from sparewatt.node.backends.continuing import Ways
+from sparewatt.node.backends.model import Backend, BackendError, BackendModel, BackendSlow
+from sparewatt.node.hardware.gpu_bench import GpuSpeed
+from sparewatt.node.hardware.model import Hardware
+from sparewatt.node.measure import faster_of, measure, measure_embeddings
+from sparewatt.node.measure_plan import MeasurePlan, may_load
+from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.node.pricing import price_of
+from sparewatt.node.reporting import Reporter, Server
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, checked
+from sparewatt.protocol.node import NodeSpecs, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
@@ -35,25 +36,31 @@ class Inventory:
     def __init__(
         self,
         settings: NodeSettings,
-        backend: OpenAIBackend,
+        backend: Backend,
         hardware: Hardware,
         measured: MeasuredFile,
         *,
         clock: Clock,
         rng: Rng,
         tell: Callable[[str], None],
+        find_out: FindOut | None = None,
     ) -> None:
         self._settings = settings
         self._backend = backend
-        self._hardware = hardware
         self._measured = measured
         self._clock = clock
         self._rng = rng
         self._tell = tell
-        self._models: list[BackendModel] = []
-        self._slots = 1
+        self._abilities = Abilities(backend, find_out)
+        self._reporter = Reporter(settings, hardware, speed_of=self._speed, can_also=self._abilities.of)
+        self._server = Server(backend.kind, 1, ())
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
+        self.kv_used: float | None = None
+        self.trouble: str | None = None
+        """Why the model server cannot be used, if so."""
+        self.measuring: str | None = None
+        """What is being measured right now, in words."""
         self.count_mine: Callable[[], int] = lambda: 0
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
@@ -64,30 +71,55 @@ class Inventory:
         self._left_out: set[str] = set()
         self.specs = self._first_specs()
 
+    @property
+    def settings(self) -> NodeSettings:
+        return self._settings
+
+    @property
+    def _models(self) -> list[BackendModel]:
+        return list(self._server.models)
+
     async def changed(self) -> None:
         """Wait until the specs are other than they were."""
         self._news.clear()
         await self._news.wait()
 
     async def load_changed(self) -> None:
-        """Wait until there is other work on the server than there was."""
+        """Wait until there is other work on the server than there was, or whoever asked for a report wants one."""
         await self._load_news.wait()
         self._load_news.clear()
+
+    def report_load(self) -> None:
+        """Something about the load changed that is worth a report between heartbeats."""
+        self._load_news.set()
 
     def look_again(self) -> None:
         """Something failed: ask the server now instead of at the next round."""
         self._look.set()
+
+    def set_terms(self, settings: NodeSettings) -> None:
+        """Other prices, from now on. Raises InvalidAmount or StartupError, and then nothing has changed."""
+        reporter = replace(self._reporter, settings=settings)
+        price_of(settings, None)
+        specs = _checked_specs(reporter, self._server)
+        self._settings, self._reporter = settings, reporter
+        self._put(specs)
+
+    def note_gpu_speed(self, speed: GpuSpeed) -> None:
+        self._reporter = replace(self._reporter, gpu_speed=speed)
+        self._publish()
 
     async def _refresh_load(self) -> None:
         """Count the requests on the server that did not come from here; jobs may start and end while it answers."""
         mine_before = self.count_mine()
         load = await self._backend.load()
         mine = max(mine_before, self.count_mine())
-        foreign = max(0, load.running - mine) if load else 0
+        foreign = max(0, load.running + load.queued - mine) if load else 0
         if foreign != self.foreign_requests:
             self.foreign_requests = foreign
             self._load_news.set()
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
+        self.kv_used = load.kv_used if load else None
 
     def _kv_capacity(self, context_tokens: int | None) -> int | None:
         """Memory for keys and values, where the server says how many tokens fit and has one model to put them in."""
@@ -109,20 +141,29 @@ class Inventory:
 
     async def refresh(self) -> None:
         try:
-            self._models = [model for model in await self._backend.models() if self._can_be_reported(model)]
-            self._slots = await self._backend.slots()
+            models = [model for model in await self._backend.models() if self._can_be_reported(model)]
+            self._server = Server(self._backend.kind, await self._backend.slots(), models)
             await self._refresh_load()
+            self.trouble = None
         except BackendError as error:
             if self._may_be_busy(error):
                 return
             if self._models:
                 self._tell(f"the model server does not answer ({error})")
-            self._models = []
+            self._server = replace(self._server, models=())
+            self.trouble = str(error)
+            self._abilities.forget()
             self.on_lost(str(error))
         self._slow_looks = 0
         self._publish()
         for model in self._models:
+            if await self._abilities.look_at(model):
+                self._publish()
             await self._measure_if_due(model)
+
+    def ways_of(self, model_id: str) -> Ways:
+        """How its server can go on with an answer that another node began."""
+        return self._abilities.ways_of(model_id)
 
     def _may_be_busy(self, error: BackendError) -> bool:
         """A server with jobs of ours may be slow to answer once; twice in a row, it hangs."""
@@ -133,9 +174,12 @@ class Inventory:
         key = self._key(model)
         is_measured = self._measured.get(key) is not None
         is_idle = not self.foreign_requests and not self.count_mine()
-        if model.state == "warm" and self._plan.is_due(
-            key, is_measured=is_measured, is_idle=is_idle, now_s=self._clock.now_s()
-        ):
+        is_wanted = model.state == "warm" or (
+            not is_measured
+            and is_idle
+            and may_load(model, self._models, vram_bytes=self.specs.vram_bytes, is_measured=self._is_measured)
+        )
+        if is_wanted and self._plan.is_due(key, is_measured=is_measured, is_idle=is_idle, now_s=self._clock.now_s()):
             self._plan.note(key, was_measured=is_measured, now_s=self._clock.now_s())
             await self._measure(model)
 
@@ -146,28 +190,54 @@ class Inventory:
         if before is None:
             self._tell(f"measuring {model.id} …")
         try:
-            speed = await measure(
-                self._backend, model.id, limit_tps=self._settings.speed_limit_tps, clock=self._clock, rng=self._rng
-            )
+            speed = await self._time(model, is_first=before is None)
         except BackendError as error:
             _log.warning("measure_failed", model=model.id, why=str(error))
             return
+        finally:
+            self.measuring = None
         best = speed if before is None else faster_of(before, speed)
         if best == before:
             return
         self._measured.put(key, best)
-        self._tell(
-            f"measured {model.id}: first token {best.ttft_s * 1000:.0f} ms, "
-            f"reads {best.prefill_tps:.0f} tokens/s, writes {best.decode_tps:.0f} tokens/s"
-        )
+        self._tell(f"measured {model.id}: {in_words(best)}")
         self._publish()
+
+    async def _time(self, model: BackendModel, *, is_first: bool) -> Speed:
+        """Raises BackendError."""
+
+        def progress(stage: str) -> None:
+            self.measuring = f"{model.id}: {stage}"
+            if is_first:
+                _log.info("measuring", model=model.id, stage=stage)
+
+        if model.capabilities is not None and "chat" not in model.capabilities:
+            progress("reads (1 of 1)")
+            return await measure_embeddings(self._backend, model.id, clock=self._clock, rng=self._rng)
+        return await measure(
+            self._backend,
+            model.id,
+            limit_tps=self._settings.speed_limit_tps,
+            clock=self._clock,
+            rng=self._rng,
+            at_once=self._server.slots,
+            progress=progress,
+        )
 
     def _key(self, model: BackendModel) -> str:
         """Another file under the same name, or another speed limit, is measured anew."""
         return f"{model.id}|{model.weights_bytes}|{self._settings.speed_limit_tps}"
 
+    def _speed(self, model: BackendModel) -> Speed | None:
+        return self._measured.get(self._key(model))
+
+    def _is_measured(self, model: BackendModel) -> bool:
+        return self._speed(model) is not None
+
     def _publish(self) -> None:
-        specs = self._make_specs()
+        self._put(self._reporter.specs(self._server))
+
+    def _put(self, specs: NodeSpecs) -> None:
         if specs != self.specs:
             self.specs = specs
             self._news.set()
@@ -175,15 +245,12 @@ class Inventory:
     def _first_specs(self) -> NodeSpecs:
         """What the owner set by hand is checked at the start. Raises InvalidAmount or StartupError."""
         price_of(self._settings, None)
-        try:
-            return checked(self._make_specs())
-        except msgspec.ValidationError as error:
-            raise StartupError(f"No gateway would take this node: {error}.") from None
+        return _checked_specs(self._reporter, self._server)
 
     def _can_be_reported(self, model: BackendModel) -> bool:
         """A model that no gateway would take (its name has spaces, say) must not cost the others their link."""
         try:
-            checked(self._report(model))
+            checked(self._reporter.model(model))
         except msgspec.ValidationError as error:
             if model.id not in self._left_out:
                 self._left_out.add(model.id)
@@ -191,52 +258,19 @@ class Inventory:
             return False
         return True
 
-    def _make_specs(self) -> NodeSpecs:
-        return NodeSpecs(
-            name=self._settings.name or (socket.gethostname()[:NAME_CHARS_MAX] or "node"),
-            region=self._settings.region,
-            gpu=self._hardware.gpu,
-            gpu_count=self._hardware.gpu_count,
-            vram_bytes=self._hardware.vram_bytes,
-            tflops=self._hardware.tflops,
-            hourly_price_nano=parse_usd(self._settings.hourly_usd),
-            slots=self._slots,
-            backend=self._backend.kind,
-            agent_version=__version__,
-            models=tuple(self._report(model) for model in self._models),
-            tflops_measured=self._tflops_measured(),
-        )
 
-    def _report(self, model: BackendModel) -> ModelReport:
-        measured = self._measured.get(self._key(model))
-        price = price_of(self._settings, measured)
-        return ModelReport(
-            id=model.id,
-            state=model.state,
-            weights_bytes=model.weights_bytes,
-            kv_bytes_per_token=model.kv_bytes_per_token,
-            prompt_price_nano=price.prompt,
-            completion_price_nano=price.completion,
-            context_length=model.context_length,
-            quantization=model.quantization,
-            claimed=self._claimed(model),
-            measured=measured,
-            prefix_cache_tokens=model.prefix_cache_tokens,
-            capabilities=model.capabilities,
-        )
+def _checked_specs(reporter: Reporter, server: Server) -> NodeSpecs:
+    try:
+        return checked(reporter.specs(server))
+    except msgspec.ValidationError as error:
+        raise StartupError(f"No gateway would take this node: {error}.") from None
 
-    def _claimed(self, model: BackendModel) -> Speed | None:
-        """What the claimed TFLOPS would mean for reading: two operations per parameter and token."""
-        if not model.parameters or not self._hardware.tflops:
-            return None
-        prefill = self._hardware.tflops * 1e12 / (2 * model.parameters)
-        return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
 
-    def _tflops_measured(self) -> float | None:
-        """What reading prompts really used, over the models measured."""
-        used = [
-            2 * model.parameters * speed.prefill_tps / 1e12
-            for model in self._models
-            if model.parameters and (speed := self._measured.get(self._key(model)))
-        ]
-        return min(TFLOPS_MAX, round(max(used), 6)) if used else None
+def in_words(speed: Speed) -> str:
+    alone = (
+        f"first token {speed.ttft_s * 1000:.0f} ms, "
+        f"reads {speed.prefill_tps:.0f} tokens/s, writes {speed.decode_tps:.0f} tokens/s"
+    )
+    if speed.batch is None or speed.batch_decode_tps is None:
+        return alone
+    return f"{alone}, {speed.batch_decode_tps:.0f} with {speed.batch} at once"

@@ -14,18 +14,20 @@ from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Log
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, BackendReply, BackendUnreachable
+from sparewatt.node.continuing import CannotContinue, Errand, as_chat, errand_for
 from sparewatt.node.counting import AnswerCount
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.outlook import House, Outlook
 from sparewatt.node.pacing import paced
 from sparewatt.node.receipts import ReceiptBook
-from sparewatt.node.whole import Assembler
-from sparewatt.protocol.link import End, Fail, FailCode, Head
+from sparewatt.node.whole import Assembler, can_be_streamed
+from sparewatt.protocol.link import End, Fail, FailCode, Head, JobPath
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
 from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
+CHAT: JobPath = "/v1/chat/completions"
 
 
 class Jobs:
@@ -52,6 +54,8 @@ class Jobs:
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
+        self.paused: str | None = None
+        """Why its owner's rules let no job in for a while; those that run go on."""
 
     def load(self) -> NodeLoad:
         mine = len(self._tasks)
@@ -61,7 +65,9 @@ class Jobs:
             running=min(mine, slots),
             queued=max(0, mine - slots),
             foreign=self._inventory.foreign_requests,
-            draining=self.draining,
+            draining=self.draining or self.paused is not None,
+            paused=self.paused,
+            kv_used=self._inventory.kv_used,
             kv_capacity_bytes=self._inventory.kv_capacity_bytes,
             prefill_share=self._outlook.reading_share(self._clock.now_s()),
         )
@@ -137,6 +143,8 @@ class Jobs:
         model = self._model(job)
         if self.draining:
             return "the node is stopping"
+        if self.paused is not None:
+            return f"the node is paused: {self.paused}"
         if model is None:
             return "the model is not here any more"
         if len(self._tasks) >= specs.slots * (1 + NODE_QUEUE_PER_SLOT):
@@ -166,7 +174,10 @@ class Jobs:
         count = AnswerCount()
         try:
             first_byte_s = await self._relay(job, began_s, count)
-        except (BackendError, msgspec.DecodeError) as error:
+        except CannotContinue as error:
+            self._forget(job)
+            job.fail(Fail(code="refused", message=str(error), load=self.load()))
+        except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._forget(job)  # the report that goes with it must not count this job any more
             job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load()))
@@ -180,16 +191,20 @@ class Jobs:
 
     async def _relay(self, job: IncomingJob, began_s: float, count: AnswerCount) -> float | None:
         """Pass the reply on, chunk by chunk; tells when the first one came."""
-        assembler = None if job.meta.stream or self._backend.stops_whole_answers else Assembler()
-        body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
+        errand = await self._errand(job)
+        is_passed_on = job.meta.stream or self._backend.stops_whole_answers
+        is_passed_on = is_passed_on or not can_be_streamed(job.meta.path, job.body)
+        assembler = None if is_passed_on else Assembler()
+        body = errand.body if assembler is None else as_stream(errand.body)
         first_byte_s: float | None = None
-        async with self._backend.post(job.meta.path, body) as reply:
+        async with self._backend.post(errand.path, body) as reply:
             assembler = assembler if _is_stream(reply) else None
             content_type = reply.content_type if assembler is None else "application/json"
             job.head(_head(reply.status, content_type))
             if not _is_stream(reply):
                 count.expect_whole()
-            async for chunk in paced(reply.chunks, limit_tps=self._limit_tps, clock=self._clock):
+            chunks = reply.chunks if errand.is_chat or not _is_stream(reply) else as_chat(reply.chunks)
+            async for chunk in paced(chunks, limit_tps=self._limit_tps, clock=self._clock):
                 if first_byte_s is None:
                     first_byte_s = self._clock.now_s() - began_s
                 self._count(job, count, chunk)
@@ -202,6 +217,14 @@ class Jobs:
         count.end()
         return first_byte_s
 
+    async def _errand(self, job: IncomingJob) -> Errand:
+        """What the model server is asked: the request as it came, or the rest of an answer that another node began."""
+        body, ours = bytes(job.body), len(job.body) - job.meta.continue_bytes
+        if not job.meta.continue_bytes:
+            return Errand(job.meta.path, body, is_chat=True)
+        ways, text = self._inventory.ways_of(job.meta.model), body[ours:].decode()
+        return await errand_for(self._backend, ways, job.meta.model, body[:ours], text)
+
     def _count(self, job: IncomingJob, count: AnswerCount, chunk: bytes) -> None:
         had_begun = count.has_begun
         count.feed(chunk)
@@ -211,7 +234,8 @@ class Jobs:
 
     def _sign(self, job: IncomingJob, count: AnswerCount, began_s: float) -> None:
         """A receipt for what was delivered; nothing delivered needs none."""
-        if self._receipts is None or not job.meta.job or not count.completion_tokens:
+        was_useful = count.completion_tokens or (job.meta.path != CHAT and count.prompt_tokens)
+        if self._receipts is None or not job.meta.job or not was_useful:
             return
         now_s, first_s = self._clock.now_s(), count.begun_at_s
         self._receipts.write(

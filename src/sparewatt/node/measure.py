@@ -1,15 +1,14 @@
-"""How fast is a model here? Short known jobs: one that writes a little, one that reads much, two that write at once.
+"""How fast is a model here? Short known jobs: one that writes a little, one that reads much, several at once.
 
-Measured through the same pacing as real jobs, so a speed limit shows in the figures. What was measured is kept on disk,
-so that a restart on the same server need not measure again.
+As many at once as the server works on, within bounds, and two at least. A model that only embeds is timed by what it
+reads. Measured through the same pacing as real jobs, so a speed limit shows in the figures.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -26,11 +25,12 @@ _log = Log("sparewatt.node")
 
 READ_WORDS = 100
 WRITE_TOKENS = 24
-PAIR_TOKENS = 12
+TOGETHER_TOKENS = 12
+TOGETHER_MIN, TOGETHER_MAX = 2, 16
+"""Jobs at once: two show what a second one costs, and more than sixteen would take an owner's machine for long."""
 SHORT_PROMPT_TOKENS = 30.0
 """About what the prompt of a job that writes holds: the first-token time is measured with it."""
 MEASURE_S = 120.0
-FILE = "measured.json"
 _WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
 
 
@@ -51,22 +51,82 @@ class _Run:
         return max(self.last_s - self.first_s, 1e-4) / max(1, self.completion_tokens - 1)
 
 
-async def measure(backend: Backend, model: str, *, limit_tps: float | None, clock: Clock, rng: Rng) -> Speed:
+async def measure(
+    backend: Backend,
+    model: str,
+    *,
+    limit_tps: float | None,
+    clock: Clock,
+    rng: Rng,
+    at_once: int = TOGETHER_MIN,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Speed:
     """Raises BackendError if the server cannot do one job after the other."""
+    together = max(TOGETHER_MIN, min(TOGETHER_MAX, at_once))
     try:
         async with asyncio.timeout(MEASURE_S):
+            progress("writes alone (1 of 3)")
             write = await _run_job(backend, _body(model, _short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
+            progress("reads (2 of 3)")
             read = await _run_job(backend, _body(model, _long_prompt(rng), 1), limit_tps, clock)
-            bodies = [_body(model, _short_prompt(rng), PAIR_TOKENS) for _ in range(2)]
-            pair = await _run_together(backend, bodies, limit_tps, clock)
+            progress(f"writes {together} at once (3 of 3)")
+            bodies = [_body(model, _short_prompt(rng), TOGETHER_TOKENS) for _ in range(together)]
+            company = await _run_together(backend, bodies, limit_tps, clock)
     except TimeoutError:
         raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
+    return _speed(write, read, company)
+
+
+def _speed(write: _Run, read: _Run, company: Sequence[_Run] | None) -> Speed:
     return Speed(
         ttft_s=round(min(write.first_s, 3600.0), 4),
         prefill_tps=_rate(read.prompt_tokens, read.first_s),
         decode_tps=_rate(1, write.step_s),
-        step_per_job_s=round(min(step_per_job_s(write, pair), 3600.0), 6) if pair else None,
+        step_per_job_s=round(min(step_per_job_s(write, company), 3600.0), 6) if company else None,
+        batch=len(company) if company else None,
+        batch_decode_tps=_together_tps(company) if company else None,
+        batch_ttft_s=round(min(max(run.first_s for run in company), 3600.0), 4) if company else None,
     )
+
+
+def _together_tps(company: Sequence[_Run]) -> float:
+    """Tokens of all, over the time from the first one's first token to the last one's last."""
+    began_s = min(run.began_s + run.first_s for run in company)
+    ended_s = max(run.began_s + run.last_s for run in company)
+    return _rate(sum(run.completion_tokens for run in company), ended_s - began_s)
+
+
+async def measure_embeddings(backend: Backend, model: str, *, clock: Clock, rng: Rng) -> Speed:
+    """Of a model that only reads. It writes nothing, so that writing is as fast as reading."""
+    began_s = clock.now_s()
+    body = msgspec.json.encode({"model": model, "input": _long_prompt(rng)})
+    try:
+        async with asyncio.timeout(MEASURE_S), backend.post("/v1/embeddings", body) as reply:
+            answer = b"".join([chunk async for chunk in reply.chunks])
+            if reply.status != 200:
+                raise BackendBroke(f"a measuring job was answered with {reply.status}")
+    except TimeoutError:
+        raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
+    took_s = clock.now_s() - began_s
+    tps = _rate(_tokens_read(answer), took_s)
+    return Speed(prefill_tps=tps, decode_tps=tps, ttft_s=round(min(took_s, 3600.0), 4))
+
+
+class _EmbeddingUsage(msgspec.Struct):
+    prompt_tokens: int = 0
+
+
+class _EmbeddingAnswer(msgspec.Struct):
+    usage: _EmbeddingUsage = msgspec.field(default_factory=_EmbeddingUsage)
+
+
+def _tokens_read(answer: bytes) -> int:
+    """As the server counts, or a word each: some count nothing here."""
+    try:
+        told = msgspec.json.decode(answer, type=_EmbeddingAnswer).usage.prompt_tokens
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BackendBroke("the model server's embedding has an unknown shape") from None
+    return told if told > 0 else READ_WORDS
 
 
 CLEARLY = 1.05
@@ -81,23 +141,25 @@ def faster_of(before: Speed, now: Speed) -> Speed:
     return now if is_faster else before
 
 
-def step_per_job_s(alone: _Run, pair: Sequence[_Run]) -> float:
-    """What a second answer adds to each step. One that had to wait its turn adds a whole step."""
-    first, second = sorted(pair, key=lambda run: run.began_s + run.first_s)
-    if second.began_s + second.first_s >= first.began_s + first.last_s:
+def step_per_job_s(alone: _Run, company: Sequence[_Run]) -> float:
+    """What each further answer adds to a step. Where somebody had to wait for a place, it adds a whole step."""
+    in_order = sorted(company, key=lambda run: run.began_s + run.first_s)
+    first_ended_s = min(run.began_s + run.last_s for run in company)
+    if in_order[-1].began_s + in_order[-1].first_s >= first_ended_s:
         return alone.step_s
-    return max(0.0, (first.step_s + second.step_s) / 2 - alone.step_s)
+    mean_step_s = sum(run.step_s for run in company) / len(company)
+    return max(0.0, (mean_step_s - alone.step_s) / (len(company) - 1))
 
 
 async def _run_together(
     backend: Backend, bodies: Sequence[bytes], limit_tps: float | None, clock: Clock
 ) -> list[_Run] | None:
-    """Two jobs at once; nothing if the server will not have that."""
+    """All at once; nothing if the server will not have that."""
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(_run_job(backend, body, limit_tps, clock)) for body in bodies]
     except* BackendError as errors:
-        _log.info("pair_not_measured", why=str(errors.exceptions[0]))
+        _log.info("company_not_measured", why=str(errors.exceptions[0]))
         running = []
     return [task.result() for task in running] or None
 
@@ -169,33 +231,3 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             raise BackendBroke("the model server streams an event without end")
         for line in lines:
             yield line
-
-
-class MeasuredFile:
-    """Speeds by model and server, on disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._speeds = self._read()
-
-    def _read(self) -> dict[str, Speed]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Speed])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return {}
-
-    def get(self, key: str) -> Speed | None:
-        return self._speeds.get(key)
-
-    def put(self, key: str, speed: Speed) -> None:
-        """Keep it, on disk too if that can be: a full disk only means that it is measured again after a restart."""
-        self._speeds[key] = speed
-        try:
-            self._write()
-        except OSError as error:
-            _log.warning("measure_not_kept", why=str(error))
-
-    def _write(self) -> None:
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.encode(self._speeds))
-        temporary.replace(self._path)

@@ -1,12 +1,17 @@
 """When is a model measured? Once before it serves, then a few times more while the node is idle.
 
 What a node found at the start it may have found in a crowd: other nodes of the same machine measure at the same time.
-Nobody else can raise such a figure later, since what gateways learn may only lower it. Pure: it measures nothing.
+Nobody else can raise such a figure later, since what gateways learn may only lower it. A server that loads models when
+they are asked for (Ollama, LM Studio) has some measured from its disk, or it would never get a job. Pure: it measures
+nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+
+from sparewatt.node.backends.model import BackendModel
 
 TRY_AGAIN_S = 60.0
 """After this long a measurement that failed is tried again."""
@@ -35,3 +40,24 @@ class MeasurePlan:
         self._checks[key] += 1
         left = CHECK_AFTER_S[self._checks[key] :]
         self._not_before_s[key] = now_s + left[0] if left else math.inf
+
+
+LOADED_MAX = 4
+"""Models on disk that are loaded to be measured: each puts out of memory what was there, and takes a minute."""
+FITS = 0.9
+"""Of the memory: the rest is for contexts."""
+
+
+def may_load(
+    model: BackendModel,
+    models: Sequence[BackendModel],
+    *,
+    vram_bytes: int,
+    is_measured: Callable[[BackendModel], bool],
+) -> bool:
+    """Whether a model that lies on disk may be loaded to be measured: not while others are in use, and few at all."""
+    if model.state != "on_disk" or model.weights_bytes > FITS * vram_bytes:
+        return False
+    if any(other.state == "warm" and not is_measured(other) for other in models):
+        return False
+    return sum(other.state == "on_disk" and is_measured(other) for other in models) < LOADED_MAX

@@ -5,29 +5,41 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import JoinRefused, StartupError
+from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.node.agent import Agent
-from sparewatt.node.backends.model import BackendError
-from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.hardware import detect_hardware
+from sparewatt.node.backends.fronted import FrontedServer
+from sparewatt.node.backends.model import Backend, BackendError, BackendModel
+from sparewatt.node.backends.trying import find_out
+from sparewatt.node.control import listening
+from sparewatt.node.desk import Desk
+from sparewatt.node.hardware.cpu import CpuPower
+from sparewatt.node.hardware.machine import Machine, detect_hardware
+from sparewatt.node.hardware.sensing import Sensing
 from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.kept_terms import keep_terms
-from sparewatt.node.measure import FILE, MeasuredFile
+from sparewatt.node.log_file import log_to_file
+from sparewatt.node.measure_gpu import measure_gpu
+from sparewatt.node.measured_file import FILE, MeasuredFile
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.serving import model_server
 from sparewatt.node.settings import NodeSettings
+from sparewatt.node.wishes import read_wishes
+from sparewatt.protocol.node import Capability
 from sparewatt.supervisor.data_dir import DataDir
 from sparewatt.supervisor.signals import stop_event
 
+_log = Log("sparewatt.node")
 SERVER_TRIES, SERVER_PAUSE_S = 20, 0.5
 TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 
@@ -42,19 +54,32 @@ async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> No
 
 async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
     clock, rng = SystemClock(), SystemRng()
+    log_to_file(settings.data_dir)
+    tell = also_logged(tell)
     key = load_or_create_key(settings.data_dir, rng=rng)
+    wishes = read_wishes(settings.data_dir)
+    machine = await asyncio.to_thread(Machine)
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with (
         aiohttp.ClientSession(connector=connector) as session,
-        model_server(settings, session, clock=clock, rng=rng) as backend_url,
+        model_server(settings, session, clock=clock, rng=rng, tell=tell) as backend_url,
     ):
-        backend = OpenAIBackend(backend_url, session)
-        measured = MeasuredFile(settings.data_dir / FILE)
-        inventory = Inventory(settings, backend, detect_hardware(settings), measured, clock=clock, rng=rng, tell=tell)
+        backend = FrontedServer(backend_url, session, clock=clock)
+        inventory = Inventory(
+            settings,
+            backend,
+            detect_hardware(settings, machine),
+            MeasuredFile(settings.data_dir / FILE),
+            clock=clock,
+            rng=rng,
+            tell=tell,
+            find_out=lambda model: can_also(backend, model),
+        )
         await _wait_for_server(backend, backend_url)
         keep_terms(settings)
-        receipts = ReceiptBook(settings.data_dir, key)
+        receipts = ReceiptBook(settings.data_dir, key, clock=clock)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
+        sensing = Sensing(machine, CpuPower(now_s=clock.now_s), clock=clock, is_working=lambda: jobs.count() > 0)
         agent = Agent(
             settings,
             key=key,
@@ -65,12 +90,46 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
             clock=clock,
             rng=rng,
             tell=tell,
+            sensing=sensing,
         )
-        await _run_until_stopped(agent, inventory)
+        stop = stop_event()
+        desk = Desk(
+            address=key.address,
+            agent=agent,
+            inventory=inventory,
+            jobs=jobs,
+            sensing=sensing,
+            wishes=wishes,
+            clock=clock,
+            tell=tell,
+            stop=stop,
+        )
+        desk.look()  # before the first join: a paused node must not get a job between two looks
+        sensing.start()
+        async with listening(settings.data_dir, desk.answer, rng=rng):
+            beside = [desk.run(), measure_gpu(inventory, settings.data_dir, tell=tell)]
+            await _run_until_stopped(agent, inventory, stop=stop, beside=beside)
+        sensing.stop()
         await jobs.close()
 
 
-async def _wait_for_server(backend: OpenAIBackend, url: str) -> None:
+async def can_also(backend: Backend, model: BackendModel) -> tuple[Capability, ...]:
+    """What a model can do besides what its server tells: found out once, when it is first seen loaded."""
+    known = model.capabilities or ()
+    return await find_out(backend, model.id, [each for each in backend.to_try if each not in known])
+
+
+def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """What is told on the terminal also stands in the log file: an agent that runs as a service has no terminal."""
+
+    def both(text: str) -> None:
+        _log.info("told", text=text)
+        tell(text)
+
+    return both
+
+
+async def _wait_for_server(backend: Backend, url: str) -> None:
     """A server that is just starting gets a moment; none at all is told before a join token is spent on it."""
     for _ in range(SERVER_TRIES):
         try:
@@ -83,17 +142,20 @@ async def _wait_for_server(backend: OpenAIBackend, url: str) -> None:
     raise StartupError(f"No model server answers at {url} ({why}). Start it first, or name another with --backend.")
 
 
-async def _run_until_stopped(agent: Agent, inventory: Inventory) -> None:
-    stop = stop_event()
+async def _run_until_stopped(
+    agent: Agent, inventory: Inventory, *, stop: asyncio.Event, beside: Sequence[Coroutine[Any, Any, None]]
+) -> None:
+    """`beside`: what else goes on for as long as the agent does."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(inventory.run())
+            background = [tasks.create_task(work) for work in (inventory.run(), *beside)]
             joined = tasks.create_task(agent.run())
             await _first_of(stop, joined)
             if stop.is_set():
                 await agent.drain()
             await joined
-            looking.cancel()
+            for task in background:
+                task.cancel()
     except* (JoinRefused, StartupError) as group:
         raise group.exceptions[0] from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.openai import KNOWN_PORTS, find_local_server
+from sparewatt.node.backends.finding import KNOWN_PORTS, find_local_servers, in_words
 from sparewatt.node.settings import NodeSettings
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.spawn import free_port
@@ -26,7 +26,12 @@ LOAD_S = 600.0
 
 @asynccontextmanager
 async def model_server(
-    settings: NodeSettings, session: aiohttp.ClientSession, *, clock: Clock, rng: Rng
+    settings: NodeSettings,
+    session: aiohttp.ClientSession,
+    *,
+    clock: Clock,
+    rng: Rng,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str]:
     """The address of the model server to front. Raises StartupError with what to do if there is none."""
     if settings.serve is not None:
@@ -35,14 +40,15 @@ async def model_server(
     elif settings.backend_url is not None:
         yield settings.backend_url
     else:
-        found = await find_local_server(session)
-        if found is None:
+        found = await find_local_servers(session)
+        if not found:
             ports = ", ".join(f"{name} on {port}" for name, port in KNOWN_PORTS.items())
             raise StartupError(
                 f"No model server answers on this machine (looked for {ports}). "
                 "Start one, name it with --backend URL, or serve a file with --serve MODEL.gguf."
             )
-        yield found
+        tell(f"found {in_words(found[:1])}" + (f"; not fronted: {in_words(found[1:])}" if len(found) > 1 else ""))
+        yield found[0].url
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 def default_data_dir() -> Path:
-    """Of this user; XDG_DATA_HOME moves it."""
-    given = os.environ.get("XDG_DATA_HOME")
+    """Of this user; XDG_DATA_HOME moves it, and on Windows it is where programs keep such things."""
+    given = os.environ.get("XDG_DATA_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
     return (Path(given) if given else Path.home() / ".local" / "share") / "sparewatt" / "node"
 
 
@@ -43,6 +43,8 @@ class NodeSettings:
     """Without prices per million tokens they follow from the price per hour and the measured speed."""
     speed_limit_tps: _Positive | None = None
     """The most tokens per second that one answer may use: for owners who want their machine back."""
+    bench_gpu: bool = True
+    """Measure the GPU itself at the first join, where torch or CuPy is there to do it."""
     insecure: bool = False
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
     log_level: str = "info"

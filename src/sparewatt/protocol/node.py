@@ -48,13 +48,60 @@ LOAD_S_MIN, LOAD_S_MAX, LOAD_FIXED_S, LOAD_BYTES_S = 10.0, 30.0, 8.0, 1.5e9
 
 
 class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """How fast one stream of one model runs on a node that does nothing else."""
+    """How fast one stream of one model runs on a node that does nothing else, and several together."""
 
     prefill_tps: Rate
     decode_tps: Rate
     ttft_s: Seconds = 0.0
     step_per_job_s: Seconds | None = None
     """What each further running job adds to the time of one step, where that was measured."""
+    batch: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    """How many answers were written at once when the next two were measured."""
+    batch_decode_tps: Rate | None = None
+    """Tokens a second of all of them together."""
+    batch_ttft_s: Seconds | None = None
+    """Until the last of them had its first token."""
+
+
+Watts = Annotated[float, Meta(ge=0, le=1e5)]
+Celsius = Annotated[float, Meta(ge=-100, le=300)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+GPUS_MAX = 64
+
+
+class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One GPU: as its driver describes it, and what was measured on it."""
+
+    model: ShortText
+    vram_bytes: Bytes
+    vendor: ShortText = "unknown"
+    driver: ShortText | None = None
+    copy_bytes_s: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+    """Measured: bytes read and written a second by a copy in its own memory."""
+    fp16_tflops: Tflops | None = None
+    """Measured: a dense product of matrices at 16 bits."""
+
+
+class GpuReading(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One GPU now. What its driver does not tell is None."""
+
+    vram_free_bytes: Bytes | None = None
+    power_watts: Watts | None = None
+    temperature_c: Celsius | None = None
+    utilisation: Share | None = None
+
+
+class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a node's machine measured of itself since the report before. Sent with heartbeats only."""
+
+    power_watts: Watts | None = None
+    """Mean of what its GPUs, and its processor where that can be read, drew."""
+    working_watts: Watts | None = None
+    """The same, over the seconds in which it had jobs of the network."""
+    working_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """How many seconds those were."""
+    gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=GPUS_MAX)] = ()
+    """In the order of the specs."""
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -74,6 +121,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """Tokens of prompts read before that the server keeps, so as not to read them again. None if it does not say."""
     capabilities: Annotated[tuple[Capability, ...], Meta(max_length=32)] | None = None
     """None if the node does not say: then it is taken to do what every chat server does, and no more."""
+    weights_digest: ShortText | None = None
+    """Of the file of weights, where the server tells: `sha256:…`."""
 
     @property
     def load_s(self) -> float:
@@ -104,6 +153,8 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     tflops_measured: Tflops | None = None
     bandwidth_bytes_s: Annotated[float, Meta(gt=0, le=1e15)] | None = None
     """What decoding reads per second, where it is known."""
+    gpus: Annotated[tuple[GpuSpec, ...], Meta(max_length=GPUS_MAX)] = ()
+    """One by one, where the driver tells; `gpu`, `gpu_count` and `vram_bytes` are of all together."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
@@ -123,11 +174,18 @@ class NodeLoad(msgspec.Struct, frozen=True):
     kv_capacity_bytes: Bytes | None = None
     prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Of the last seconds, the share spent reading prompts."""
+    kv_used: Share | None = None
+    """Of the memory for contexts, where the server tells."""
+    paused: ShortText | None = None
+    """Why its owner's rules keep it from new jobs for a while. Such a node is also `draining`, for older gateways."""
+    sensors: Sensors | None = None
+    """None says nothing new: what was told before stands."""
 
     def is_news_after(self, before: NodeLoad) -> bool:
         """Whether a gateway that knows `before` should hear this at once. Its own jobs it counts itself."""
-        return (self.draining, self.foreign, self.foreign_models) != (
+        return (self.draining, self.paused, self.foreign, self.foreign_models) != (
             before.draining,
+            before.paused,
             before.foreign,
             before.foreign_models,
         )

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from sparewatt.core.limits import ATTEMPTS_MAX
+from sparewatt.inference.dispatch.choosing import RETRY_AFTER_S
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.inference.dispatch.run import RETRY_AFTER_S
 from sparewatt.sim.node import SimNode
 from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob
 from sparewatt.sim.scenario import MTTR_S, Scenario

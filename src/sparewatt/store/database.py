@@ -21,6 +21,7 @@ from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.queries import sql
 from sparewatt.store.requests import RequestStore
+from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import Statements
 
 TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
@@ -107,6 +108,10 @@ class Database:
     @property
     def requests(self) -> RequestStore:
         return RequestStore(self._pool)
+
+    @property
+    def responses(self) -> ResponseStore:
+        return ResponseStore(self._pool)
 
     # keys
 

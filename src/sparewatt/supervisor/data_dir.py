@@ -1,12 +1,11 @@
 """The directory that holds all state of one `sparewatt up`: private, and used by one process at a time.
 
-The lock is the kernel's (flock), so it is gone the moment its holder is, however that ends; the pid in the file is for
-people. What lies inside belongs to others.
+The lock is the kernel's (`file_lock.py`), so it is gone the moment its holder is, however that ends; the pid in the
+file is for people. What lies inside belongs to others. On Windows a user's own folder is private by itself.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import tempfile
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from sparewatt.core.errors import StartupError
+from sparewatt.supervisor.file_lock import FileLocked, lock_file
 
 LOCK_NAME = "lock"
 
@@ -48,6 +48,8 @@ def make_private_dir(path: Path) -> Path:
         status = path.stat()
     except OSError as error:
         raise StartupError(f"Cannot create {path}: {error.strerror}. Choose another data directory.") from error
+    if not hasattr(os, "geteuid"):  # Windows: no modes, and nobody else's eyes in a user's own folder
+        return path
     if status.st_uid != os.geteuid():
         raise StartupError(f"{path} belongs to another user (uid {status.st_uid}). Choose another data directory.")
     if stat.S_IMODE(status.st_mode) & 0o022:
@@ -70,8 +72,11 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def sync_dir(path: Path) -> None:
-    """Make a rename inside `path` survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Make a rename inside `path` survive a power cut. Windows cannot open a directory, and sees to it by itself."""
+    directory_flag = getattr(os, "O_DIRECTORY", None)
+    if directory_flag is None:
+        return
+    fd = os.open(path, os.O_RDONLY | directory_flag)
     try:
         os.fsync(fd)
     finally:
@@ -81,22 +86,10 @@ def sync_dir(path: Path) -> None:
 def _take_lock(directory: Path) -> int:
     path = directory / LOCK_NAME
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return lock_file(path)
     except OSError as error:
         raise StartupError(f"Cannot open {path}: {error.strerror}. Choose another data directory.") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = _holder(fd)
-        os.close(fd)
+    except FileLocked as locked:
         raise StartupError(
-            f"{directory} is in use by {holder}. Stop that process, or choose another data directory."
+            f"{directory} is in use by {locked.holder}. Stop that process, or choose another data directory."
         ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
-
-
-def _holder(fd: int) -> str:
-    text = os.pread(fd, 32, 0).strip()
-    return f"process {int(text)}" if text.isdigit() else "another process"

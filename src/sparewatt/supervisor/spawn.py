@@ -14,7 +14,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sparewatt.supervisor.lifeline import death_signal_preexec
+from sparewatt.supervisor.lifeline import KILL, death_signal_preexec
 from sparewatt.supervisor.logs import open_log
 
 KILLED_WITHIN_S = 10.0
@@ -58,9 +58,12 @@ async def exits_within(process: Process, patience_s: float) -> bool:
 
 
 def kill_group(process: Process) -> None:
-    """SIGKILL the process and whatever it left behind in its group."""
+    """Kill the process and whatever it left behind in its group; Windows has no groups, there the process alone."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, KILL)
+        elif process.returncode is None:
+            process.kill()
 
 
 def _send(process: Process, sig: signal.Signals) -> None:

@@ -314,3 +314,10 @@ def test_books_that_are_not_end_with_one_also_as_json(network: FakeNetwork, run:
         result = run(*words)
         assert result.exit_code == 1
         assert "rebuild" in result.stderr
+
+
+def test_what_a_node_measures_comes_before_what_its_owner_says() -> None:
+    nodes = [NodeTime("0x1", 3_600.0, 1.0, power_watts=200.0), NodeTime("0x2", 3_600.0, 1.0), NodeTime("0x3", 1.0, 1.0)]
+    by_node = [{"name": "0x1", "net_nano": 10}, {"name": "0x2", "net_nano": 10}]
+    assert [each.kwh for each in electricity(nodes, by_node, watts=1_000, kwh_usd=0.5)] == [0.2, 1.0]
+    assert [each.kwh for each in electricity(nodes, by_node, watts=None, kwh_usd=0.5)] == [0.2]

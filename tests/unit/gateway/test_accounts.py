@@ -12,9 +12,9 @@ from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MAILS_WAITING_MAX
 from sparewatt.core.rng import SystemRng
+from sparewatt.gateway.addresses import origin_of, own_origins, own_root_url
 from sparewatt.gateway.cookies import clear_cookie, cookie_name, set_cookie
 from sparewatt.gateway.http import address_of
-from sparewatt.gateway.process import origin_of, own_origins, own_root_url
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from tests.unit.gateway.small_gateway import make_services
@@ -104,16 +104,20 @@ def test_settings_show_no_secret() -> None:
         ("198.51.100.7", "198.51.100.7"),
         ("10.0.0.1, 198.51.100.7", "198.51.100.7"),
         ("2001:db8::1", "2001:db8::1"),
-        ("nonsense", "192.0.2.1"),
-        ("", "192.0.2.1"),
+        ("198.51.100.7, 10.0.0.9", "198.51.100.7"),
+        ("192.168.0.4", "192.168.0.4"),
+        ("198.51.100.7, nonsense", "10.0.0.2"),
+        ("nonsense", "10.0.0.2"),
+        ("", "10.0.0.2"),
     ],
 )
 def test_only_our_own_proxy_is_believed_about_addresses(header: str, address: str) -> None:
-    request = make_mocked_request("GET", "/", headers={"x-forwarded-for": header}).clone(remote="192.0.2.1")
+    request = make_mocked_request("GET", "/", headers={"x-forwarded-for": header}).clone(remote="10.0.0.2")
     services = make_services()
-    assert address_of(request, services) == "192.0.2.1"
+    assert address_of(request, services) == "10.0.0.2"
     services.settings = settings(behind_proxy=True)
     assert address_of(request, services) == address
+    assert address_of(request.clone(remote="203.0.113.5"), services) == "203.0.113.5"
 
 
 # the secret

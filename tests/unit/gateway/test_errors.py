@@ -23,7 +23,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.http import error_headers, error_reply, read_body
 from sparewatt.gateway.routes import make_app
-from sparewatt.inference.dispatch import run as dispatch_run
+from sparewatt.inference.dispatch import choosing as dispatch_choosing
 from tests.unit.gateway.small_gateway import USER, bearer, make_services, running
 
 
@@ -56,7 +56,7 @@ async def error_in(reply: ClientResponse) -> dict[str, Any]:
 
 OF_THE_GATEWAY = ("sparewatt.core.", "sparewatt.inference.", "sparewatt.gateway.")
 ALL = sorted({kind for kind in leaves() if kind.__module__.startswith(OF_THE_GATEWAY)}, key=lambda kind: kind.__name__)
-assert dispatch_run.ContextTooLong in ALL
+assert dispatch_choosing.ContextTooLong in ALL
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)

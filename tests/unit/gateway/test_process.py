@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.errors import StartupError, StoreUnavailable
-from sparewatt.gateway.process import _drain, _once, _save_nodes, own_hosts, refuse_public_bind
+from sparewatt.core.errors import StoreUnavailable
+from sparewatt.gateway.process import _drain, _once, _save_nodes
 from sparewatt.gateway.services import Services
-from sparewatt.gateway.settings import GatewaySettings
 from tests.unit.gateway.small_gateway import ListDatabase, make_services
 from tests.unit.inference.nodes import NOW_S, a_table, node_id, some_specs
 
@@ -65,24 +64,6 @@ async def test_a_gateway_stops_also_without_its_database() -> None:
     database.on_save = fail
     await _drain(services)
     assert services.stopping
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1"])
-def test_loopback_needs_no_tls(host: str) -> None:
-    refuse_public_bind(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "localhost", ""])  # noqa: S104 (it must be refused)
-def test_any_other_address_is_refused(host: str) -> None:
-    with pytest.raises(StartupError):
-        refuse_public_bind(host)
-
-
-def test_a_gateway_answers_to_its_address_localhost_and_its_public_name() -> None:
-    plain = GatewaySettings(database_url="x")
-    public = GatewaySettings(database_url="x", public_url="https://gpu.example")
-    assert own_hosts(plain, port=8484) == {"127.0.0.1:8484", "localhost:8484"}
-    assert own_hosts(public, port=8484) > own_hosts(plain, port=8484)
 
 
 async def test_a_chore_that_stumbles_ends_neither_the_gateway_nor_itself() -> None:

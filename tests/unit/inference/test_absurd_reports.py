@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.dispatch.run import no_match_error
+from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy

@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.core.errors import ModelNotFound, NoCapacity, NoEligibleNode
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.dispatch.run import ContextTooLong, no_match_error
+from sparewatt.inference.dispatch.choosing import ContextTooLong, no_match_error
 from sparewatt.inference.matcher.explain import describe, nearest_models
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow, Rejection

@@ -171,6 +171,33 @@ async def test_another_protocol_version_says_which_side_to_update(protocol: int,
 
 
 @pytest.mark.parametrize(
+    ("version", "advice"), [("0.4.0", "Update the gateway"), ("0.0.9", "Update the agent"), ("1.0.0", "the gateway")]
+)
+async def test_an_agent_too_far_from_the_gateway_is_told_which_side_to_update(version: str, advice: str) -> None:
+    near, far = socket_pair()
+    await near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
+    with pytest.raises(JoinRefused, match=advice) as refused:
+        await gateway(far)
+    assert refused.value.reason == "version_apart"
+
+
+async def test_an_agent_one_minor_version_newer_gets_its_challenge() -> None:
+    impostor = Impostor()
+    hello = msgspec.structs.replace(HELLO, agent_version="0.3.1")
+    challenge = await impostor.challenged(hello)
+    assert (await impostor.prove(proof_for(challenge, key=KEY, hello=hello))).node_id == KEY.address
+
+
+async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
+    near, far = socket_pair()
+    joining = asyncio.create_task(node(near))
+    await far.receive()
+    await far.send(encode_message(Op.CHALLENGE, Challenge(nonce="0a" * 32, gateway_version="0.3.0")))
+    with pytest.raises(JoinRefused, match="Update the agent"):
+        await joining
+
+
+@pytest.mark.parametrize(
     "message",
     [
         pytest.param(b"", id="empty"),

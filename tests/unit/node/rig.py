@@ -17,10 +17,10 @@ from sparewatt.link.node_end import GatewayLink
 from sparewatt.link.outbox import Outbox
 from sparewatt.node.backends.model import Backend, BackendLoad, BackendModel, BackendReply
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.hardware import Hardware
+from sparewatt.node.hardware.model import Hardware
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
-from sparewatt.node.measure import MeasuredFile
+from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link import End, Fail, Frame, Op, Open, decode_message, encode_frame, encode_message
 from sparewatt.testing import InstantClock, Settings, running_engine
@@ -136,6 +136,7 @@ class ScriptedBackend(Backend):
 
     kind = "scripted"
     stops_whole_answers = False
+    to_try = ()
 
     def __init__(
         self, chunks: Iterable[bytes] = (), *, status: int = 200, content_type: str = "text/event-stream"
@@ -150,6 +151,9 @@ class ScriptedBackend(Backend):
 
     async def load(self) -> BackendLoad | None:
         return None
+
+    async def slots(self) -> int:
+        return 1
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:

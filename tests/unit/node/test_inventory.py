@@ -12,7 +12,10 @@ from aiohttp.test_utils import TestServer
 from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel, BackendSlow
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
-from sparewatt.node.hardware import GB, cpu_tflops, detect_hardware
+from sparewatt.node.hardware.cpu import cpu_tflops
+from sparewatt.node.hardware.machine import detect_hardware
+from sparewatt.node.hardware.model import GB
+from sparewatt.node.reporting import Server
 from sparewatt.protocol.node import Speed, checked
 from sparewatt.testing import Settings
 from sparewatt.testing.clock import ManualClock
@@ -65,7 +68,7 @@ async def test_another_speed_limit_is_measured_anew(tmp_path: Path) -> None:
 async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_once(tmp_path: Path) -> None:
     clock = ManualClock()
     async with rigged(tmp_path, clock=clock) as rig:
-        await rig.fault("status")
+        await rig.fault("status", count=2)  # the first is for the probe
         for _ in range(3):
             await rig.inventory.refresh()
         assert rig.said == [f"measuring {MODEL} …"]
@@ -175,7 +178,7 @@ async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_pat
 async def test_absurd_speeds_make_no_absurd_report(tmp_path: Path) -> None:
     huge = BackendModel(MODEL, "warm", 8192, None, 1 << 49, 1 << 20, parameters=10**15)
     async with rigged(tmp_path) as rig:
-        rig.inventory._models = [huge]
+        rig.inventory._server = Server("openai", 1, [huge])
         await rig.inventory._measure_if_due(huge)
         assert checked(rig.inventory.specs) == rig.inventory.specs
 

@@ -13,15 +13,15 @@ from sparewatt.core.rng import seeded
 from sparewatt.node import measure as measure_module
 from sparewatt.node.backends.model import Backend, BackendBroke, BackendReply, BackendUnreachable
 from sparewatt.node.measure import (
-    PAIR_TOKENS,
     READ_WORDS,
+    TOGETHER_TOKENS,
     WRITE_TOKENS,
-    MeasuredFile,
     _Run,
     faster_of,
     measure,
     step_per_job_s,
 )
+from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.protocol.node import Speed, checked
 from sparewatt.testing import InstantClock, Settings
 from sparewatt.testing.clock import ManualClock
@@ -72,7 +72,7 @@ async def test_an_engine_is_measured_within_the_bounds_of_a_report(tmp_path: Pat
 async def test_measuring_reads_much_and_writes_a_little(tmp_path: Path) -> None:
     async with rigged(tmp_path, engine=Settings(models=(MODEL,), answer_tokens=1000)) as rig:
         await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
-        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * PAIR_TOKENS
+        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * TOGETHER_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,15 @@ async def test_the_figures_are_what_the_clock_says() -> None:
     clock = ManualClock()
     chunks = Paced(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
     speed = await measured(ScriptedBackend(chunks), clock=clock)
-    assert speed == Speed(ttft_s=0.5, prefill_tps=100 / 0.5, decode_tps=2 / 1.0, step_per_job_s=0.5)
+    assert speed == Speed(
+        ttft_s=0.5,
+        prefill_tps=100 / 0.5,
+        decode_tps=2 / 1.0,
+        step_per_job_s=0.5,
+        batch=2,
+        batch_decode_tps=2.4,
+        batch_ttft_s=0.5,
+    )
 
 
 @pytest.mark.parametrize(

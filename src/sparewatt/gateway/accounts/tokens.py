@@ -9,6 +9,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, JOIN_TOKEN_LIFE_S
+from sparewatt.gateway.downloads import join_line
 from sparewatt.gateway.http import authenticate, json_reply, read_json
 from sparewatt.gateway.services import services_of
 
@@ -26,4 +27,5 @@ async def create_token(request: web.Request) -> web.StreamResponse:
     if who.role == "user":  # and from now on an owner
         services.sessions.forget(who.account_id)
         await services.keys.sync()
-    return json_reply({"token": token, "expires_at": expires_at.timestamp()}, status=201)
+    line = await join_line(request, token)
+    return json_reply({"token": token, "expires_at": expires_at.timestamp(), "join_line": line}, status=201)

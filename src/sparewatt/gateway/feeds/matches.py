@@ -21,16 +21,18 @@ from sparewatt.core.limits import (
     MATCHES_STORED_DAYS,
 )
 from sparewatt.gateway.http import authenticate, json_reply, listing, read_json, whole_number
-from sparewatt.gateway.openai.chat import policy_named, route_of
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
+from sparewatt.gateway.openai.serving import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.capabilities import Needs
+from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
-from sparewatt.inference.dispatch.run import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.policy.words import to_object
+from sparewatt.protocol.node import Capability
 from sparewatt.store.database import StoredMatch
 
 LISTED_DEFAULT, LISTED_MAX = 50, 500
@@ -45,6 +47,8 @@ class MatchQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Who may serve it, in the words of `policy/`."""
+    capabilities: Annotated[list[Capability], Meta(max_length=32)] = msgspec.field(default_factory=list)
+    """What a node's model must be able to do."""
 
 
 async def dry_run(request: web.Request) -> web.StreamResponse:
@@ -52,7 +56,7 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "inference")
     asked = await read_json(request, MatchQuestion, limit=CONTROL_BODY_BYTES_MAX)
-    routing = route_of(asked.model, asked.provider, request=request, who=who, services=services)
+    routing = route_of(asked.model, bytes(asked.provider), request=request, who=who, services=services)
     model = ModelId(routing.model)
     typical = services.table.typical_output_tokens(model)
     job = MatchJob(
@@ -64,7 +68,9 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
         preference=routing.preference,
     )
     price = price_of(routing.policy, model, services)
-    gate = gate_for(routing, model, price=price, payer=await promo_payer(who, services), services=services)
+    payer = await promo_payer(who, services)
+    needs = Needs(frozenset(asked.capabilities), declared=bool(routing.policy.require_parameters))
+    gate = gate_for(routing, model, price=price, payer=payer, services=services, needs=needs)
     policy = policy_named(asked.policy or services.settings.policy)
     decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
     answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}
@@ -194,4 +200,13 @@ def _describe_attempt(attempt: AttemptRecord, services: Services) -> dict[str, A
         "first_token_ms": attempt.first_token_ms,
         "ended_ms": attempt.ended_ms,
         "tokens": attempt.tokens,
+        "chars": attempt.chars,
+        "continued_from": _seam(attempt),
     }
+
+
+def _seam(attempt: AttemptRecord) -> dict[str, int] | None:
+    """How much of the answer others had written before it; None for one who started it."""
+    if not attempt.carried_chars:
+        return None
+    return {"tokens": attempt.carried_tokens, "chars": attempt.carried_chars}

@@ -19,13 +19,13 @@ from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.facts import facts_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
-from sparewatt.inference.metering.derivation import derivation_of
+from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
 from sparewatt.policy.carriers import read_query
 from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
 from sparewatt.policy.relax import Step, funnel, judge, relaxations
 from sparewatt.policy.words import explain_relaxation, to_object
-from sparewatt.protocol.node import ModelReport, Speed
+from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
@@ -43,11 +43,12 @@ def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Ser
     left = [row for row in rows if judge(policy, facts[row.id]) is None]
     left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
     nodes = list(facts.values())
+    present = [facts[row.id] for row in rows if row.connected]
     return listing([describe_for(row, who, services) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
         "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
-        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, nodes)],
+        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, present)],
     }
 
 
@@ -84,7 +85,7 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
         "claimed": {
             "vram_bytes": specs.vram_bytes,
             "tflops": specs.tflops,
-            "hourly_usd": format_usd(specs.hourly_price_nano),
+            "hourly_usd": _hourly_usd(specs),
         },
         "measured": {"tflops": specs.tflops_measured},
         "models": [_describe_model(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
@@ -99,6 +100,12 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
     }
 
 
+def _hourly_usd(specs: NodeSpecs) -> str | None:
+    """None where the owner asks by the token alone."""
+    asks = is_paid_by_the_hour(specs.models, hourly_price_nano=specs.hourly_price_nano)
+    return format_usd(specs.hourly_price_nano) if asks else None
+
+
 def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, Any]:
     derived = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return {
@@ -106,6 +113,7 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
         "state": model.state,
         "context_length": model.context_length,
         "quantization": model.quantization,
+        "capabilities": model.capabilities,
         "claimed": _describe_speed(model.claimed),
         "measured": _describe_speed(model.measured),
         "price": {

@@ -96,4 +96,5 @@ def _describe_busy(node: NodeBusy, services: Services, *, span: Span) -> dict[st
         "work_s": node.work_s,
         "window_s": window_s,
         "utilisation": node.busy_s / window_s if window_s > 0 else 0.0,
+        "power_watts": getattr(row.load, "power_watts", None) if row else None,
     }

@@ -1,8 +1,8 @@
 """One node's turn at a job: the listener of one stream on one link.
 
-It reads the reply, keeps the deadlines, and tells the job's run one of five things: output, done, failed, an error that
-the model server answered with, or that the request itself was at fault. After that it is silent, whatever the node
-still sends.
+It reads the reply, keeps the deadlines, and tells the job's run one of six things: output, done, cut at a stop text,
+failed, an error that the model server answered with, or that the request itself was at fault. After that it is silent,
+whatever the node still sends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
+from sparewatt.inference.dispatch.said import Said
+from sparewatt.inference.dispatch.seam import Seam
+from sparewatt.inference.dispatch.vectors import whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import NodeLink, Stream
 from sparewatt.protocol.link import End, Fail, Head, Open
@@ -36,11 +39,19 @@ class AttemptOwner(Protocol):
 
     def on_done(self, data: bytes) -> None: ...
 
+    def on_cut(self) -> None:
+        """A stop text is complete that began in another node's part of the answer."""
+        ...
+
     def on_bad_request(self, status: int, message: str) -> None: ...
 
     def on_server_error(self, status: int, message: str) -> None: ...
 
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
+
+    def can_move(self) -> bool:
+        """Whether another node could go on with the answer."""
+        ...
 
     def price_usd(self, seen: Seen) -> float:
         """What the client will pay for the whole answer, if it ends with this."""
@@ -58,8 +69,10 @@ class Attempt:
         rules: DispatchRules,
         clock: Clock,
         promised_ttft_s: float = 0.0,
+        seam: Seam | None = None,
     ) -> None:
         self._job = job
+        self._seam = seam
         self._promised_ttft_s = min(promised_ttft_s, _PROMISE_S_MAX)
         self._owner = owner
         self._rules = rules
@@ -68,13 +81,16 @@ class Attempt:
         self.record = record
         price = owner.price_usd if job.tab is not None else None
         self._reply: StreamReply | WholeReply = (
-            StreamReply(wants_usage=job.wants_usage, price=price) if job.stream else WholeReply(price=price)
+            StreamReply(wants_usage=job.wants_usage, price=price, seam=seam)
+            if job.stream
+            else whole_reply(job.path, price=price)
         )
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
         self._timer: Timer | None = None
         self._heard_at_s = clock.now_s()
+        self._longest_pause_s = 0.0
         self._room_bytes = 0
         self.complete = False
         self.had_to_wait = False
@@ -95,21 +111,28 @@ class Attempt:
     def seen(self) -> Seen:
         return self._reply.seen
 
+    @property
+    def said(self) -> Said | None:
+        """What of a streamed answer it has passed on."""
+        return self._reply.said if isinstance(self._reply, StreamReply) else None
+
     def start(self, link: NodeLink) -> None:
         self._timer = self._clock.call_later(self._deadline_s(), lambda: self._time_out("no first token in time"))
+        text = self._seam.text.encode() if self._seam is not None else b""
         meta = Open(
             path=self._job.path,
             job=self._job.match.id,
             model=self._job.match.model,
-            body_bytes=len(self._job.body),
+            body_bytes=len(self._job.body) + len(text),
             stream=self._job.stream,
             window_bytes=LINK_STREAM_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=self._job.match.prompt_tokens,
             cached_tokens=self._candidate.cached_tokens,
+            continue_bytes=len(text),
         )
         try:
-            self._stream = link.open(meta, self._job.body, self)
+            self._stream = link.open(meta, self._job.body + text, self)
         except ProtocolViolation as error:
             self._fail(Outcome.FAILED, str(error))
 
@@ -134,7 +157,7 @@ class Attempt:
     def on_data(self, data: bytes) -> None:
         if self._over:
             return
-        self._heard_at_s = self._clock.now_s()
+        self._hear()
         self.had_to_wait |= self._has_no_credit()
         try:
             self._read(data)
@@ -188,7 +211,10 @@ class Attempt:
             if reply.started and not was_started:
                 self._watch_for_silence()
             self._pass_on(passed.data, complete=reply.done)
-        if passed.broken is not None:
+        if reply.is_cut:
+            self.cancel()
+            self._owner.on_cut()
+        elif passed.broken is not None:
             self._fail(Outcome.FAILED, passed.broken)
 
     def _pass_on(self, data: bytes, *, complete: bool) -> None:
@@ -233,15 +259,30 @@ class Attempt:
         """After the first token, silence is judged from the last byte; the alarm is set again only when it rings."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_later(self._rules.idle_s, self._check_silence)
+        soon_s = min(self._rules.stall_floor_s, self._rules.idle_s)  # most answers are over before it is worth asking
+        self._timer = self._clock.call_later(soon_s, self._check_silence)
 
     def _check_silence(self) -> None:
         # Without credit it cannot speak: then the client is the slow one.
         quiet_s = 0.0 if self._has_no_credit() else self._clock.now_s() - self._heard_at_s
-        if quiet_s >= self._rules.idle_s - CLOCK_SLACK_S:
+        patience_s = self._patience_s()
+        if quiet_s >= patience_s - CLOCK_SLACK_S:
             self._time_out("went silent in the middle of the answer")
         else:
-            self._timer = self._clock.call_later(self._rules.idle_s - quiet_s, self._check_silence)
+            self._timer = self._clock.call_later(patience_s - quiet_s, self._check_silence)
+
+    def _patience_s(self) -> float:
+        """For the next token. A node that paused before may pause again; where nobody else can help, it may rest."""
+        rules = self._rules
+        if self.complete or not self._owner.can_move():
+            return rules.idle_s
+        return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
+
+    def _hear(self) -> None:
+        now_s = self._clock.now_s()
+        if self.started and not self._has_no_credit():
+            self._longest_pause_s = max(self._longest_pause_s, now_s - self._heard_at_s)
+        self._heard_at_s = now_s
 
     def _has_no_credit(self) -> bool:
         return self._stream is not None and self._stream.window_left <= 0

@@ -9,10 +9,11 @@ from itertools import islice
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
-from sparewatt.inference.dispatch.run import JobRun, match_through
+from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation

@@ -84,6 +84,8 @@ class Job:
     prefix: tuple[int, ...] = ()
     """Its prompt as hashed blocks (see `prefixes`); empty where no node keeps prompts."""
     path: JobPath = "/v1/chat/completions"
+    allow_resume: bool = True
+    """Whether another node may go on with an answer that has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,12 @@ class DispatchRules:
     first_token_factor: float = 4.0
     whole_reply_floor_s: float = 120.0
     idle_s: float = 60.0
+    """Silence in the middle of an answer that nobody else could go on with."""
+    stall_floor_s: float = 10.0
+    stall_factor: float = 8.0
+    """Silence in the middle of one that another node can have: so many times the longest pause seen of this node."""
+    resume_wait_s: float = 30.0
+    """How long a broken answer waits for a node that can go on with it and has room."""
     job_s: float = JOB_TIMEOUT_S
 
 
@@ -105,6 +113,8 @@ class Seen:
     text_bytes: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    finish_reason: str | None = None
+    """Why the answer ended, as the client was told; the last one told, of several answers."""
 
 
 @dataclass(slots=True)
@@ -125,6 +135,11 @@ class AttemptRecord:
     """Nano-USD per million tokens, as the node asked for them when it was chosen."""
     seen: Seen | None = None
     """What of it was passed on to the client."""
+    chars: int = 0
+    """Of text, in that."""
+    carried_tokens: int = 0
+    carried_chars: int = 0
+    """What the client had from the nodes before, and this one went on from: where the seam is."""
 
 
 @dataclass(slots=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.model import Seen
+from sparewatt.inference.dispatch.said import Said
+from sparewatt.inference.dispatch.seam import Seam
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
-from sparewatt.protocol.openai import Usage, read_chunk, read_completion, read_error_message, with_usage
+from sparewatt.inference.dispatch.stops import StraddlingStop
+from sparewatt.protocol.openai import Chunk, Usage, read_chunk, read_completion, read_error_message, with_usage
 
 
 class ReplyBroken(Exception):
@@ -27,9 +30,18 @@ class Passed:
 class StreamReply:
     """A streamed reply. `started`: it holds something that a client would lose if another node took over."""
 
-    def __init__(self, *, wants_usage: bool, price: Callable[[Seen], float] | None = None) -> None:
+    def __init__(
+        self, *, wants_usage: bool, price: Callable[[Seen], float] | None = None, seam: Seam | None = None
+    ) -> None:
         self._wants_usage = wants_usage
         self._price = price
+        self._seam = seam
+        self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
+        self._unsure = Seen()
+        """What is held back because it may be the end of a stop text."""
+        self.said = Said()
+        self.is_cut = False
+        """Whether it was ended here, by a stop text that the node could not see: whatever it says more is dropped."""
         self._splitter = EventSplitter()
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -38,6 +50,7 @@ class StreamReply:
         self.usage: Usage | None = None
         self.seen = Seen()
         self._usage_events: list[bytes] = []
+        self._fed_chars = 0
 
     @property
     def tokens(self) -> int:
@@ -60,6 +73,8 @@ class StreamReply:
 
     def _take(self, data: bytes) -> None:
         for event in self._splitter.feed(data):
+            if self.is_cut:
+                return
             for passed in self._read(event):
                 self._held.append(passed)
                 self._held_bytes += len(passed)
@@ -67,7 +82,7 @@ class StreamReply:
             raise ReplyBroken("the stream goes on and on without saying anything")
 
     def _give(self) -> bytes:
-        if not self.started:
+        if not self.started or self._is_unsure:
             return b""
         held, self._held = self._held, []
         return b"".join(held)
@@ -90,11 +105,51 @@ class StreamReply:
             return ()
         if chunk.usage is not None:
             self._note_usage(chunk.usage)
+        if self._seam is not None:
+            return self._join(chunk, data, self._seam)
+        self._count(chunk)
+        self.said.note(chunk, data)
+        return (event,)
+
+    def _count(self, chunk: Chunk) -> None:
+        for choice in chunk.choices or ():
+            if choice.finish_reason:
+                self.seen.finish_reason = choice.finish_reason
         if (text_bytes := chunk.output_bytes()) is not None:
             self.started = True
             self.seen.chunks += 1
             self.seen.text_bytes += text_bytes
-        return (event,)
+
+    def _join(self, chunk: Chunk, data: bytes, seam: Seam) -> tuple[bytes, ...]:
+        """A chunk of an answer that another node began: it has one role, one name, and one count of tokens."""
+        if not chunk.carries_output() and not chunk.finishes():
+            return ()
+        before = replace(self.seen)
+        self._count(chunk)
+        self.said.note(chunk, data)
+        if self._is_unsure and self._stop is not None:
+            self._unsure.chunks += self.seen.chunks - before.chunks
+            self._unsure.text_bytes += self.seen.text_bytes - before.text_bytes
+            if self._stop.feed(self.said.text()[self._fed_chars :]) == "hit":
+                self._cut()
+                return ()
+            self._fed_chars = len(self.said.text())
+        if chunk.usage is not None:
+            data = with_usage(data, seam.counts(chunk.usage))
+        return (b"data: " + seam.fit(data) + b"\n\n",)
+
+    @property
+    def _is_unsure(self) -> bool:
+        """An answer that has ended cannot go on to a stop text."""
+        return self._stop is not None and self._stop.verdict == "wait" and not self.said.finished and not self.done
+
+    def _cut(self) -> None:
+        """The stop text is complete: its end is not sent. What the client has of its beginning cannot be taken back."""
+        self.seen.chunks -= self._unsure.chunks
+        self.seen.text_bytes -= self._unsure.text_bytes
+        self._held.clear()
+        self.is_cut = True
+        self.said = Said()
 
     def _note_usage(self, usage: Usage) -> None:
         self.usage = usage
@@ -110,10 +165,12 @@ class StreamReply:
     def _closing_usage(self) -> tuple[bytes, ...]:
         if not self._wants_usage or not self._usage_events or self.usage is None:
             return ()
-        if len(self._usage_events) == 1 and self._price is None:
+        if len(self._usage_events) == 1 and self._price is None and self._seam is None:
             return (self._usage_events[0],)
         data = event_data(self._usage_events[-1]) or b"{}"
         counts = self.usage if len(self._usage_events) > 1 else None
+        if self._seam is not None:
+            data, counts = self._seam.fit(data), self._seam.counts(self.usage)
         cost_usd = self._price(self.seen) if self._price is not None else None
         return (b"data: " + with_usage(data, counts, cost_usd=cost_usd) + b"\n\n",)
 
@@ -137,16 +194,20 @@ class WholeReply:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body = bytes(self._body)
+        body = self.body()
         completion = read_completion(body)
         if completion is None:
-            raise ReplyBroken("the reply is not a chat completion")
+            raise ReplyBroken("the reply is not a completion")
         self.usage = completion.usage
         self.seen.text_bytes = completion.output_bytes()
+        self.seen.finish_reason = completion.finish_reason()
         if completion.usage is not None:
             self.seen.prompt_tokens = completion.usage.prompt_tokens
             self.seen.completion_tokens = completion.usage.completion_tokens
         return body if self._price is None else with_usage(body, None, cost_usd=self._price(self.seen))
+
+    def body(self) -> bytes:
+        return bytes(self._body)
 
     def error_message(self) -> str | None:
         return read_error_message(bytes(self._body))

@@ -1,49 +1,43 @@
 """A job from match to last byte. Numbered steps, one way through:
 
 1 match → 2 reserve → 3 attempt → (failed before anything was sent: back to 1, without the nodes tried) → 4 start the
-reply → 5 pass on → 6 finish. A failure after step 4 ends the stream in an error object: never in a bare end of file,
-and never by sending something twice.
+reply → 5 pass on → (failed: a seam, back to 1 with the rest of the answer, among nodes that can go on with it) → 6
+finish. What cannot go on ends in an error object: never in a bare end of file, and never by sending something twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import msgspec
 
-from sparewatt.core.clock import Clock
+from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
     FirstTokenTimeout,
     JobFailed,
-    ModelNotFound,
     NoCapacity,
-    NoEligibleNode,
     SparewattError,
     Unprocessable,
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.core.limits import REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.choosing import RETRY_AFTER_S, match_through, no_match_error
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Gate, Job, MatchRecord, Outcome, Seen, Sink
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
-from sparewatt.inference.matcher.explain import nearest_models
-from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
+from sparewatt.inference.dispatch.resume import ContinuingGate, Resume
+from sparewatt.inference.dispatch.seam import Seam, ending
+from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, NodeRow
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai import error_body
-
-RETRY_AFTER_S = 2.0
-_MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
-"""Reasons that time can mend: the client is told to come back."""
+from sparewatt.protocol.openai import Usage, error_body
 
 
 class Refused(BadRequest):
@@ -93,6 +87,16 @@ class JobRun:
         self._step_s = 0.0
         self._replying = False
         self._over = False
+        self._resume = Resume(job)
+        self._rest = job
+        """What is left to be done of it."""
+        self._seam: Seam | None = None
+        self._looking: Timer | None = None
+        """Rings when a broken answer should look for a node again."""
+        self._broken_at_s = 0.0
+        self._passed_bytes = 0
+        self._stale_bytes = 0
+        """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
         self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._match())
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
@@ -109,8 +113,12 @@ class JobRun:
             self._end(Outcome.CANCELLED)
 
     def consumed(self, n_bytes: int) -> None:
-        if self._attempt is not None:
-            self._attempt.consumed(n_bytes)
+        """The client has taken that much: credit for the node that sent it, if it is still at it."""
+        stale = min(n_bytes, self._stale_bytes)
+        self._stale_bytes -= stale
+        self._passed_bytes -= n_bytes
+        if self._attempt is not None and n_bytes > stale:
+            self._attempt.consumed(n_bytes - stale)
 
     @property
     def tokens(self) -> int:
@@ -120,28 +128,34 @@ class JobRun:
     # what an attempt calls
 
     def on_output(self, data: bytes) -> None:
-        if not self._replying:
-            self._begin_reply("text/event-stream")
-        self._sink.data(data)
+        self._speak("text/event-stream")
+        self._send(data)
+
+    def can_move(self) -> bool:
+        if not self._replying or self._attempt is None or not self._resume.can_move(self._attempt.said):
+            return False
+        return self._attempts_left() and self._resume.gate(self._table).may_come(self._tried)
 
     def price_usd(self, seen: Seen) -> float:
         self.record.attempts[-1].seen = seen
         return (self.job.tab.cost(self.record.attempts) if self.job.tab is not None else 0) / NANO_PER_USD
 
     def on_done(self, data: bytes) -> None:
-        if not self._replying:
-            self._begin_reply("text/event-stream" if self.job.stream else "application/json")
+        self._speak("text/event-stream" if self.job.stream else "application/json")
         if data:
-            self._sink.data(data)
+            self._send(data)
         self._learn_speed()
-        record = self._close_attempt(Outcome.DONE, None)
-        self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=record.tokens or None)
-        for node_id in self._said_before:  # the job could be done: the error was theirs
-            self._table.note_failure(node_id, now_s=self._clock.now_s())
-        self._sink.finish()
-        self._end(Outcome.DONE)
+        self._close_attempt(Outcome.DONE, None)
+        self._succeed()
+
+    def on_cut(self) -> None:
+        self._close_attempt(Outcome.DONE, "a stop text was complete")
+        self._end_reply("stop")
 
     def on_bad_request(self, status: int, message: str) -> None:
+        if self._seam is not None:  # its first node found no fault with it
+            self.on_failed(Outcome.FAILED, f"status {status}: {message}")
+            return
         self._close_attempt(Outcome.DONE, f"status {status}")
         self._fail(_FAULTS.get(status, Refused)(message))
 
@@ -157,7 +171,7 @@ class JobRun:
         """A model server answered with an error of its own. Whose fault that was shows when another node has tried."""
         reason = f"status {status}: {message}"
         record = self._close_attempt(Outcome.FAILED, reason)
-        if reason in self._said_before.values():
+        if reason in self._said_before.values() and not self._replying:
             self._fail(Refused(message))
             return
         self._said_before[record.node_id] = reason
@@ -165,23 +179,70 @@ class JobRun:
 
     def _go_on(self, reason: str) -> None:
         if self._replying:
-            self._break_reply(reason)
+            self._mend(reason)
         elif self._attempts_left():
             self._next()
         else:
             self._fail(self._exhausted_error())
 
+    # a broken answer
+
+    def _mend(self, reason: str) -> None:
+        """The client has a part of the answer: let another node write the rest, or end it as well as can be."""
+        finish = self._resume.finish()
+        why_not = self._resume.why_not()
+        if finish is not None:
+            self._end_reply(finish)
+        elif why_not is not None:
+            self._break_reply(f"{reason}; {why_not}")
+        elif not self._attempts_left():
+            self._break_reply(reason)
+        else:
+            self._rest, self._seam = self._resume.rest(self._table), self._resume.seam()
+            self._broken_at_s = self._clock.now_s()
+            self._seek(reason)
+
+    def _seek(self, reason: str) -> None:
+        """Somebody who can go on; if all are full or away, look again for a while: the client is kept waiting."""
+        self._looking = None
+        best = self._match().best or self._best_of_late()
+        waited_s = self._clock.now_s() - self._broken_at_s
+        if best is not None:
+            self._try(best)
+        elif waited_s < self._rules.resume_wait_s and self._may_come():
+            self._looking = self._clock.call_later(RESUME_LOOK_S, lambda: self._seek(reason))
+        else:
+            self._break_reply(f"{reason}; nobody else can go on with it now")
+
+    def _may_come(self) -> bool:
+        gate = self._rest.gate
+        return isinstance(gate, ContinuingGate) and gate.may_come(self._tried)
+
+    def _end_reply(self, finish: str) -> None:
+        """All is written; its end and its counts are given in the node's place."""
+        counts = Usage(self._prompt_tokens(), min(self._resume.tokens, 1 << 24)) if self.job.wants_usage else None
+        cost_usd = None if self.job.tab is None else self.job.tab.cost(self.record.attempts) / NANO_PER_USD
+        self._send(ending(self._resume.seam(), finish, usage=counts, cost_usd=cost_usd))
+        self._succeed()
+
+    def _prompt_tokens(self) -> int:
+        """As a node counted it, else as it was guessed."""
+        known = [
+            a.seen.prompt_tokens - a.carried_tokens
+            for a in self.record.attempts
+            if a.seen is not None and a.seen.prompt_tokens is not None
+        ]
+        return max(0, known[-1]) if known else self.job.match.prompt_tokens
+
+    def _break_reply(self, reason: str) -> None:
+        message = f"The node was lost in the middle of the answer ({reason}). What came before is incomplete."
+        self._fail(JobFailed(message))
+
     # inside
 
     def _match(self) -> Decision:
-        return match_through(
-            self.job.gate,
-            self.job.match,
-            self._table,
-            self._situation(),
-            policy=self._policy,
-            seed=self._seed,
-        )
+        job, at = self._rest, self._situation()
+        return match_through(job.gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
 
     def _situation(self) -> Situation:
         now_s = self._clock.now_s()
@@ -197,6 +258,9 @@ class JobRun:
 
     def _look_again(self) -> None:
         """Whoever was chosen has changed since the policy last looked: choose by what is known now."""
+        if self._seam is not None:
+            self._seek("the node that was chosen may not have it any more")
+            return
         decision = self._match()
         if not self.record.attempts:
             self.record.decision = decision
@@ -216,29 +280,33 @@ class JobRun:
         return self._match().best
 
     def _try(self, candidate: Candidate) -> None:
-        if self.job.gate is not None and not self.job.gate.admits(candidate.node_id):
+        job = self._rest
+        if job.gate is not None and not job.gate.admits(candidate.node_id):
             self._tried.add(candidate.node_id)
             self._look_again()
             return
         promised_s = self._promise_s(candidate)
         self._tried.add(candidate.node_id)
         self._held = self._table.reserve(
-            candidate.node_id, self.job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
+            candidate.node_id, job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
         )
         row = self._table.get(candidate.node_id)
-        self._step_s = predicted_step_s(candidate, self.job.match, row)
+        self._step_s = predicted_step_s(candidate, job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
+        if self._seam is not None:
+            record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
         if row is not None:
             self._note_price(record, row)
         self.record.attempts.append(record)
         self._attempt = Attempt(
-            self.job,
+            job,
             candidate,
             record,
             owner=self,
             rules=self._rules,
             clock=self._clock,
             promised_ttft_s=promised_s,
+            seam=self._seam,
         )
         link = self._links.get(candidate.node_id)
         if link is None:
@@ -269,15 +337,22 @@ class JobRun:
             observed_s = (self._elapsed_ms() - record.first_token_ms) / 1000
             self._table.note_speed(record.node_id, predicted_s=steps * self._step_s, observed_s=observed_s)
 
-    def _begin_reply(self, content_type: str) -> None:
-        self._replying = True
-        record = self.record.attempts[-1]
-        record.first_token_ms = self._elapsed_ms()
-        record.seen = self._attempt.seen if self._attempt is not None else None
-        if self._held is not None:
-            self._table.prompt_read(self._held)
-        self._note_prefix(record.node_id)
-        self._sink.start({"content-type": content_type} | self._headers())
+    def _speak(self, content_type: str) -> None:
+        """The first word of this attempt is about to be passed on, and perhaps of the whole reply."""
+        record, attempt = self.record.attempts[-1], self._attempt
+        if record.first_token_ms is None:
+            record.first_token_ms = self._elapsed_ms()
+            record.seen = attempt.seen if attempt is not None else None
+            if self._held is not None:
+                self._table.prompt_read(self._held)
+            self._note_prefix(record.node_id)
+        if not self._replying:
+            self._replying = True
+            self._sink.start({"content-type": content_type} | self._headers())
+
+    def _send(self, data: bytes) -> None:
+        self._passed_bytes += len(data)
+        self._sink.data(data)
 
     def _note_prefix(self, node_id: NodeId) -> None:
         """It has read the prompt, and may still have it when the next one begins alike."""
@@ -302,6 +377,11 @@ class JobRun:
         record.outcome, record.reason = outcome, reason
         record.ended_ms = self._elapsed_ms()
         record.tokens = self._attempt.tokens if self._attempt else 0
+        was_broken = outcome is not Outcome.DONE or self._seam is not None  # else nobody will ask what it said
+        said = self._attempt.said if self._attempt is not None and record.first_token_ms is not None else None
+        if said is not None and was_broken:
+            record.chars = self._resume.add(said, record.tokens)
+        self._stale_bytes = self._passed_bytes
         self._attempt = None
         if self._held is not None:
             self._table.release(self._held)
@@ -314,8 +394,12 @@ class JobRun:
             self._close_attempt(outcome, reason)
 
     def _attempts_left(self) -> bool:
-        """Three attempts, and two refusals on top: a refusal costs nothing and must not use up a good request."""
-        return len(self.record.attempts) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
+        """Three that brought nothing, and two refusals on top: a refusal costs nothing and must not use up a good
+        request. Whoever wrote a part of the answer is not counted among them, but seams are counted too.
+        """
+        idle = [attempt for attempt in self.record.attempts if attempt.seen is None]
+        seams = len(self.record.attempts) - len(idle)
+        return seams <= SEAMS_MAX and len(idle) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
 
     def _refusals(self) -> int:
         return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
@@ -330,13 +414,6 @@ class JobRun:
             return FirstTokenTimeout(message)
         return JobFailed(message)
 
-    def _break_reply(self, reason: str) -> None:
-        error = JobFailed(f"The node was lost in the middle of the answer ({reason}). What came before is incomplete.")
-        self._sink.data(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
-        self._sink.finish()
-        self.record.broke = error.code
-        self._end(Outcome.FAILED)
-
     def _run_out_of_time(self) -> None:
         if self._over:
             return
@@ -346,19 +423,40 @@ class JobRun:
             return
         reason = f"the job took longer than {self._rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
-        if self._replying:
+        finish = self._resume.finish() if self._replying else None
+        if finish is not None:
+            self._end_reply(finish)
+        elif self._replying:
             self._break_reply(reason)
         else:
             self._fail(FirstTokenTimeout(f"No answer: {reason}."))
 
     def _fail(self, error: SparewattError) -> None:
-        self._sink.fail(error, self._headers())
-        self.record.error_status = error.status
+        """Once a reply has begun, its last event says what is wrong, and no [DONE] follows."""
+        if self._replying:
+            self._send(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
+            self._sink.finish()
+            self.record.broke = error.code
+        else:
+            self._sink.fail(error, self._headers())
+            self.record.error_status = error.status
         self._end(Outcome.FAILED)
+
+    def _succeed(self) -> None:
+        record = self.record.attempts[-1]
+        if record.outcome is Outcome.DONE:
+            tokens = record.tokens + record.carried_tokens
+            self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
+        for node_id in self._said_before:  # the job could be done: the error was theirs
+            self._table.note_failure(node_id, now_s=self._clock.now_s())
+        self._sink.finish()
+        self._end(Outcome.DONE)
 
     def _end(self, outcome: Outcome) -> None:
         self._over = True
         self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         self.record.outcome = outcome
         if self.job.tab is not None:
             self.job.tab.close(outcome, self.record.attempts)
@@ -366,50 +464,3 @@ class JobRun:
 
     def _elapsed_ms(self) -> float:
         return round((self._clock.now_s() - self._began_s) * 1000, 3)
-
-
-def match_through(
-    gate: Gate | None, job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int
-) -> Decision:
-    """The first of the gate's stages that leaves a candidate decides; else the last."""
-    if gate is None:
-        return match(job, table, at, policy=policy, seed=seed)
-    own = gate.own_nodes()
-    for allowed in gate.stages():
-        seen = at if allowed is None and not own else replace(at, allowed=allowed, own=own)
-        decision = match(job, table, seen, policy=policy, seed=seed)
-        if decision.ranked:
-            break
-    return decision
-
-
-def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:
-    """Why nobody can have the job: the model's name, the moment, or the request."""
-    model = decision.job.model
-    reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
-    if not reasons and decision.barred:
-        return _barred_error(decision, gate)
-    if not reasons:
-        return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
-    if reasons & _MAY_PASS:
-        said = ", ".join(sorted(reason.value for reason in reasons & _MAY_PASS))
-        return NoCapacity(
-            f"No node can take {model!r} right now (stopped by: {said}). Try again in a moment.",
-            retry_after_s=RETRY_AFTER_S,
-        )
-    if Rejection.PROMPT_TOO_LONG in reasons:
-        longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
-        return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
-    return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
-
-
-def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:
-    """A policy left nobody: which of its fields, and what would help."""
-    said = ", ".join(f"{field} ({count})" for field, count in decision.barred.items())
-    nearest = gate.relaxations() if gate is not None else []
-    hint = f" Nearest: {'; '.join(nearest)}." if nearest else ""
-    return NoEligibleNode(f"Every node that serves {decision.job.model!r} is ruled out by: {said}.{hint}")
-
-
-class ContextTooLong(BadRequest):
-    code = "context_length_exceeded"

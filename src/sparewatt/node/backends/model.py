@@ -39,6 +39,8 @@ class BackendModel:
     """Tokens of prompts that the server keeps once it has read them; 0 if it keeps none or does not say."""
     capabilities: tuple[Capability, ...] | None = None
     """None if nothing is known of it beyond chat."""
+    weights_digest: str | None = None
+    """`sha256:…` of the file of weights, where the server tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class BackendLoad:
     slots: int
     context_tokens: int | None = None
     """Tokens that fit into memory, all slots together, where the server tells."""
+    queued: int = 0
+    """Requests that it has taken and not begun."""
+    kv_used: float | None = None
+    """Share of the memory for contexts that is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,18 @@ class BackendReply:
 
 
 class Backend(Protocol):
-    kind: str
+    @property
+    def kind(self) -> str:
+        """Which server it is: `vllm`, `ollama`, …"""
+        ...
+
     stops_whole_answers: bool
     """Whether a client that leaves ends an answer that is not streamed. If not, the node asks for streams only."""
+
+    @property
+    def to_try(self) -> tuple[Capability, ...]:
+        """What this kind of server may or may not do, and does not tell: to be found out by asking it once."""
+        ...
 
     async def models(self) -> list[BackendModel]:
         """Raises BackendError."""
@@ -70,6 +85,10 @@ class Backend(Protocol):
 
     async def load(self) -> BackendLoad | None:
         """None if the server does not tell."""
+        ...
+
+    async def slots(self) -> int:
+        """How many requests it works on at once, or a cautious guess. Raises nothing."""
         ...
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[BackendReply]:

@@ -1,0 +1,132 @@
+"""Where a gateway listens and under which names it is known. Pure, but for opening the socket.
+
+Safe by default: nothing outside this machine reaches a gateway that speaks plain HTTP, unless a proxy stands in front.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from sparewatt.core.errors import StartupError
+from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.link.handshake import host_of
+
+
+def refuse_unsafe(settings: GatewaySettings) -> None:
+    """Raises StartupError for an address at which keys and prompts could be read by strangers."""
+    _refuse_half_a_certificate(settings)
+    _refuse_plain_public_url(settings.public_url)
+    if is_loopback(settings.host):
+        return
+    if not settings.has_tls and not settings.behind_proxy:
+        raise StartupError(
+            f"Refusing to listen on {settings.host}: without TLS, keys and prompts would cross the network in the "
+            "clear. Give --tls-cert and --tls-key, or put a TLS proxy in front and say --behind-proxy."
+        )
+    if settings.development:
+        raise StartupError(
+            f"Refusing to listen on {settings.host}: a development network gives test money to anybody. "
+            "Leave out --development."
+        )
+    if settings.public_url is None and (settings.behind_proxy or _is_unspecified(settings.host)):
+        raise StartupError(
+            f"Listening on {settings.host} needs --public-url https://your.name: nodes sign the name that they dial, "
+            "and people are told it."
+        )
+
+
+def _refuse_half_a_certificate(settings: GatewaySettings) -> None:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise StartupError("TLS needs both --tls-cert and --tls-key.")
+
+
+def _refuse_plain_public_url(url: str | None) -> None:
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        valid = False
+    if not valid or parts.query or parts.fragment or "@" in parts.netloc:
+        raise StartupError(f"--public-url {url!r} is no address. It looks like https://gateway.example.")
+    if parts.scheme == "http" and not _names_loopback(parts.hostname or ""):
+        raise StartupError(
+            f"--public-url {url} is plain http://, over which nodes and clients refuse to send keys. Use https://."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Raises StartupError for what is no address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise StartupError(f"--host takes an IP address, not {host!r}.") from None
+
+
+def _is_unspecified(host: str) -> bool:
+    return ipaddress.ip_address(host).is_unspecified
+
+
+def _names_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_hosts(settings: GatewaySettings, *, port: int) -> frozenset[str]:
+    """The names under which a node may dial this gateway."""
+    names = {f"{settings.host}:{port}"}
+    if is_loopback(settings.host):
+        names.add(f"localhost:{port}")
+    if settings.public_url is not None:
+        names.add(host_of(settings.public_url))
+    return frozenset(names)
+
+
+def own_root_url(settings: GatewaySettings, *, port: int) -> str:
+    return (settings.public_url or f"{_scheme(settings)}://{_bracketed(settings.host)}:{port}").rstrip("/")
+
+
+def own_origins(settings: GatewaySettings, *, port: int) -> frozenset[str]:
+    """Where a browser says that pages of this gateway come from."""
+    hosts = {_bracketed(settings.host)}
+    if is_loopback(settings.host):
+        hosts.add("localhost")
+    local = {origin_of(f"{_scheme(settings)}://{host}:{port}") for host in hosts}
+    return frozenset(local | ({origin_of(settings.public_url)} if settings.public_url is not None else set()))
+
+
+def origin_of(url: str) -> str:
+    """Scheme and host in lower case, and the port unless it is the scheme's own: as browsers write it."""
+    parts = urlsplit(url)
+    host = _bracketed(parts.hostname or "")
+    if parts.port is None or (parts.scheme, parts.port) in {("http", 80), ("https", 443)}:
+        return f"{parts.scheme}://{host}"
+    return f"{parts.scheme}://{host}:{parts.port}"
+
+
+def _scheme(settings: GatewaySettings) -> str:
+    return "https" if settings.has_tls else "http"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound and waits. Raises StartupError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener

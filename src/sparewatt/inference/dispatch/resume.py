@@ -1,0 +1,138 @@
+"""Whether and from where another node can go on with a broken answer. One per job; idle until something breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.inference.dispatch.model import Gate, Job
+from sparewatt.inference.dispatch.said import Said
+from sparewatt.inference.dispatch.seam import Seam, fields_of
+from sparewatt.inference.matcher.model import Allowed
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.protocol.continuing import Terms, terms_of, with_less_to_write
+from sparewatt.protocol.node import Capability
+
+CONTINUES = "continue"
+"""The filter that keeps the rest of an answer off nodes that could only start it anew."""
+
+
+class Resume:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._texts: list[str] = []
+        self._opening: bytes | None = None
+        self._is_more_than_text = False
+        self._finished: set[int] = set()
+        self.tokens = 0
+        """Of the answer, that the client has."""
+
+    @cached_property
+    def terms(self) -> Terms:
+        job = self._job
+        found = terms_of(job.path, job.body)
+        if job.allow_resume and job.attempts_max > 1:
+            return found
+        return found._replace(ways=frozenset(), why_not="the request's policy does not let it go on elsewhere")
+
+    def add(self, said: Said, tokens: int) -> int:
+        """A node's part is over. Tells how many characters of text it was."""
+        self._opening = self._opening or said.opening
+        self._is_more_than_text |= said.is_more_than_text
+        self._finished |= said.finished
+        self.tokens += tokens
+        text = "" if said.is_more_than_text else said.text()
+        self._texts.append(text)
+        return len(text)
+
+    def can_move(self, said: Said | None) -> bool:
+        """While a node is at it: whether another could go on after what it has said so far."""
+        said = said or Said()
+        is_text = not (self._is_more_than_text or said.is_more_than_text or said.finished)
+        return is_text and bool(self.terms.ways)
+
+    def finish(self) -> str | None:
+        """The reason to give where all is written and only the end is missing ("" if it was given); else None."""
+        terms = self.terms
+        if terms.choices and len(self._finished) >= terms.choices:
+            return ""
+        is_text = terms.choices == 1 and not self._is_more_than_text
+        if is_text and terms.output_limit is not None and self.tokens >= terms.output_limit:
+            return "length"
+        return None
+
+    def why_not(self) -> str | None:
+        if self.terms.why_not:
+            return self.terms.why_not
+        if self._is_more_than_text:
+            return "more than text was sent, which nobody can go on from"
+        if len(self._job.body) + len(self.text.encode()) > REQUEST_BODY_BYTES_MAX:
+            return "request and answer together are too large for another node"
+        return None
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def seam(self) -> Seam:
+        return Seam(self.text, self.tokens, fields_of(self._opening), self.terms.stops)
+
+    def rest(self, table: NodeTable) -> Job:
+        """What is left of the job, for nodes that can go on with it."""
+        job = self._job
+        match = replace(
+            job.match,
+            prompt_tokens=job.match.prompt_tokens + self.tokens,
+            prompt_tokens_floor=job.match.prompt_tokens_floor + self.tokens // 2,
+            output_tokens=max(1, job.match.output_tokens - self.tokens),
+        )
+        body = with_less_to_write(job.body, self.tokens)
+        return replace(job, match=match, body=body, gate=self.gate(table))
+
+    def gate(self, table: NodeTable) -> ContinuingGate:
+        return ContinuingGate(self._job.gate, table, self._job.match.model, self.terms.ways)
+
+
+class ContinuingGate:
+    """Implements Gate: whom the request's own policy allows, and of these who can go on with an answer."""
+
+    def __init__(self, inner: Gate | None, table: NodeTable, model: str, ways: frozenset[Capability]) -> None:
+        self._inner = inner
+        self._table = table
+        self._model = model
+        self._ways = ways
+
+    def stages(self) -> Sequence[Allowed | None]:
+        able = frozenset(row.id for row in self._table if self._is_able(row.id))
+        inner = self._inner.stages() if self._inner is not None else (None,)
+        return [_both(stage, able) for stage in inner]
+
+    def own_nodes(self) -> Collection[NodeId]:
+        return self._inner.own_nodes() if self._inner is not None else ()
+
+    def relaxations(self) -> list[str]:
+        return []
+
+    def admits(self, node_id: NodeId) -> bool:
+        return self._is_able(node_id) and (self._inner is None or self._inner.admits(node_id))
+
+    def may_come(self, tried: Collection[NodeId]) -> bool:
+        """Whether somebody is left who is only busy, or away for a moment."""
+        own = set(self.own_nodes())
+        left = [stage.nodes - own for stage in self.stages() if stage is not None]
+        return any(nodes - set(tried) for nodes in left)
+
+    def _is_able(self, node_id: NodeId) -> bool:
+        row = self._table.get(node_id)
+        model = row.models.get(self._model) if row is not None else None
+        return model is not None and not self._ways.isdisjoint(model.capabilities or ())
+
+
+def _both(stage: Allowed | None, able: frozenset[NodeId]) -> Allowed:
+    if stage is None:
+        return Allowed(able)
+    nodes = stage.nodes & able
+    return Allowed(nodes, {**stage.dropped, CONTINUES: len(stage.nodes) - len(nodes)})

@@ -1,0 +1,159 @@
+"""LM Studio. Its own list of models (`/api/v1/models`, before: `/api/v0/models`) tells which are loaded.
+
+To a path that it does not know it answers 200 with an error inside, so only the shape of an answer counts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.core.limits import MODELS_PER_NODE_MAX
+from sparewatt.node.backends.http import ModelServer
+from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.openai import BYTES_PER_PARAMETER, KV_SHARE, OpenAIBackend
+from sparewatt.protocol.node import Capability
+
+SLOTS = 1
+"""It does not tell; older versions work on one request after the other."""
+ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema")
+_Name = Annotated[str, Meta(min_length=1)]
+_Context = Annotated[int, Meta(ge=0, le=1 << 26)]
+_SIZES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+class _Quantization(msgspec.Struct, frozen=True):
+    name: str | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    context_length: _Context | None = None
+    parallel: Annotated[int, Meta(ge=1, le=4096)] | None = None
+
+
+class _Instance(msgspec.Struct, frozen=True):
+    id: _Name
+    config: _Config = _Config()
+
+
+class _Can(msgspec.Struct, frozen=True):
+    vision: bool = False
+    trained_for_tool_use: bool = False
+
+
+class _Model(msgspec.Struct, frozen=True):
+    key: _Name
+    type: str
+    loaded_instances: Annotated[list[_Instance], Meta(max_length=64)]
+    quantization: _Quantization | None = None
+    size_bytes: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
+    params_string: str | None = None
+    max_context_length: _Context | None = None
+    capabilities: _Can = _Can()
+
+
+class _Models(msgspec.Struct, frozen=True):
+    models: Annotated[list[_Model], Meta(max_length=MODELS_PER_NODE_MAX)]
+
+
+class _OldModel(msgspec.Struct, frozen=True):
+    id: _Name
+    state: str
+    type: str
+    quantization: str | None = None
+    max_context_length: _Context | None = None
+    loaded_context_length: _Context | None = None
+    capabilities: list[str] = []
+
+
+class _OldModels(msgspec.Struct, frozen=True):
+    data: Annotated[list[_OldModel], Meta(max_length=MODELS_PER_NODE_MAX)]
+
+
+class LmStudioBackend(OpenAIBackend):
+    kind: ClassVar[str] = "lm-studio"
+    to_try = ("logprobs",)
+    _at_once = SLOTS
+
+    @staticmethod
+    async def recognises(server: ModelServer) -> bool:
+        for path, shape in (("/api/v1/models", _Models), ("/api/v0/models", _OldModels)):
+            try:
+                await server.read(path, shape)
+            except BackendError:
+                continue
+            return True
+        return False
+
+    async def models(self) -> list[BackendModel]:
+        try:
+            listed = await self.read("/api/v1/models", _Models)
+        except BackendBroke:
+            return [_describe_old(model) for model in (await self.read("/api/v0/models", _OldModels)).data]
+        told = [each.config.parallel for model in listed.models for each in model.loaded_instances]
+        self._at_once = min((parallel for parallel in told if parallel), default=SLOTS)
+        return [each for model in listed.models for each in _describe(model)]
+
+    async def load(self) -> BackendLoad | None:
+        return None
+
+    async def slots(self) -> int:
+        return self._at_once
+
+
+def _describe(model: _Model) -> list[BackendModel]:
+    """Each loaded instance under its own name; a model of which there is none by its key."""
+    longest = model.max_context_length or None
+    loaded = [(each.id, each.config.context_length or longest) for each in model.loaded_instances]
+    return [
+        BackendModel(
+            id=name,
+            state="warm" if loaded else "on_disk",
+            context_length=context,
+            quantization=model.quantization.name if model.quantization else None,
+            weights_bytes=model.size_bytes,
+            kv_bytes_per_token=model.size_bytes // KV_SHARE,
+            parameters=parameters_of(model.params_string),
+            capabilities=_capabilities(
+                model.type, tools=model.capabilities.trained_for_tool_use, vision=model.capabilities.vision
+            ),
+        )
+        for name, context in loaded or [(model.key, longest)]
+    ]
+
+
+def _describe_old(model: _OldModel) -> BackendModel:
+    is_loaded = model.state == "loaded"
+    return BackendModel(
+        id=model.id,
+        state="warm" if is_loaded else "loading" if model.state == "loading" else "on_disk",
+        context_length=(model.loaded_context_length if is_loaded else None) or model.max_context_length or None,
+        quantization=model.quantization,
+        weights_bytes=0,
+        kv_bytes_per_token=0,
+        parameters=None,
+        capabilities=_capabilities(model.type, tools="tool_use" in model.capabilities, vision=model.type == "vlm"),
+    )
+
+
+def _capabilities(kind: str, *, tools: bool, vision: bool) -> tuple[Capability, ...]:
+    if kind.startswith("embedding"):
+        return ("embeddings",)
+    may: dict[Capability, bool] = {"tools": tools, "vision": vision}
+    return (*ALWAYS, *(each for each, has_it in may.items() if has_it))
+
+
+def parameters_of(text: str | None) -> int | None:
+    """`7B`, `270M`, `8x7B`; None for what does not say."""
+    if text is None or not text or text[-1].upper() not in _SIZES:
+        return None
+    try:
+        factors = [float(part) for part in text[:-1].lower().split("x")]
+    except ValueError:
+        return None
+    number = _SIZES[text[-1].upper()]
+    for factor in factors:
+        number = number * factor  # type: ignore[assignment]
+    return int(number) if 0 < number < BYTES_PER_PARAMETER * 10**15 else None

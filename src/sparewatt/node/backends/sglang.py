@@ -1,0 +1,120 @@
+"""SGLang. `/server_info` (before: `/get_server_info`) tells its memory and limits; `/metrics` needs a flag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.node.backends.exposition import Exposition
+from sparewatt.node.backends.http import ModelServer
+from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, SLOTS_MAX, OpenAIBackend
+from sparewatt.protocol.node import Capability
+
+_T = TypeVar("_T")
+_Tokens = Annotated[int, Meta(ge=0, le=1 << 40)]
+GB = 10**9
+ALWAYS: tuple[Capability, ...] = ("completions", "json_schema", "logprobs")
+
+
+class _ModelInfo(msgspec.Struct, frozen=True):
+    model_path: str
+    is_generation: bool
+    has_image_understanding: bool = False
+
+
+class _Memory(msgspec.Struct, frozen=True):
+    weight: float = 0.0
+    """In GB."""
+    kvcache: float = 0.0
+    token_capacity: _Tokens = 0
+
+
+class _State(msgspec.Struct, frozen=True):
+    memory_usage: _Memory | None = None
+    effective_max_running_requests_per_dp: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
+
+
+class _ServerInfo(msgspec.Struct, frozen=True):
+    internal_states: Annotated[list[_State], Meta(max_length=1024)] = []
+    max_total_num_tokens: _Tokens | None = None
+    disable_radix_cache: bool = False
+    quantization: str | None = None
+    tool_call_parser: str | None = None
+
+
+class SglangBackend(OpenAIBackend):
+    kind: ClassVar[str] = "sglang"
+    to_try = ()
+    _info = _ServerInfo()
+
+    @staticmethod
+    async def recognises(server: ModelServer) -> bool:
+        try:
+            await _either(server, ("/model_info", "/get_model_info"), _ModelInfo)
+        except BackendError:
+            return False
+        return True
+
+    async def models(self) -> list[BackendModel]:
+        models = await super().models()
+        told = await _either(self, ("/model_info", "/get_model_info"), _ModelInfo)
+        self._info = info = await self._ask_info()
+        return [_describe(model, told, info) for model in models]
+
+    async def load(self) -> BackendLoad | None:
+        try:
+            page = Exposition(await self.get("/metrics"))
+        except BackendError:
+            return None
+        running = page.count("sglang:num_running_reqs")
+        if running is None:
+            return None
+        return BackendLoad(
+            running=running,
+            slots=await self.slots(),
+            context_tokens=self._info.max_total_num_tokens or None,
+            queued=page.count("sglang:num_queue_reqs") or 0,
+            kv_used=page.share("sglang:full_token_usage", "sglang:token_usage"),
+        )
+
+    async def slots(self) -> int:
+        at_once = sum(state.effective_max_running_requests_per_dp or 0 for state in self._info.internal_states)
+        return min(SLOTS_MAX, at_once) or DEFAULT_SLOTS
+
+    async def _ask_info(self) -> _ServerInfo:
+        """What it does not tell any more, or not yet, is as it was told last."""
+        try:
+            return await _either(self, ("/server_info", "/get_server_info"), _ServerInfo)
+        except BackendError:
+            return self._info
+
+
+async def _either(server: ModelServer, paths: tuple[str, ...], shape: type[_T]) -> _T:
+    """By the first of these names that it knows."""
+    *earlier, last = paths
+    for path in earlier:
+        try:
+            return await server.read(path, shape)
+        except BackendBroke:
+            continue
+    return await server.read(last, shape)
+
+
+def _describe(model: BackendModel, told: _ModelInfo, info: _ServerInfo) -> BackendModel:
+    memory = next((state.memory_usage for state in info.internal_states if state.memory_usage is not None), _Memory())
+    can: list[Capability] = ["chat", *ALWAYS] if told.is_generation else ["embeddings"]
+    can += ["tools"] if told.is_generation and info.tool_call_parser else []
+    can += ["vision"] if told.has_image_understanding else []
+    capacity = memory.token_capacity or info.max_total_num_tokens or 0
+    return replace(
+        model,
+        quantization=info.quantization,
+        weights_bytes=max(0, int(memory.weight * GB)),
+        kv_bytes_per_token=int(memory.kvcache * GB / capacity) if capacity and memory.kvcache > 0 else 0,
+        prefix_cache_tokens=0 if info.disable_radix_cache else capacity,
+        capabilities=tuple(can),
+    )

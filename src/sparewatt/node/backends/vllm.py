@@ -1,0 +1,72 @@
+"""vLLM. What it lists is loaded; `/metrics` tells what runs and waits, and how many tokens its memory holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from sparewatt.node.backends.exposition import Exposition, number
+from sparewatt.node.backends.http import ModelServer
+from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, ModelList, OpenAIBackend
+from sparewatt.protocol.node import Capability
+
+SLOTS_MAX = 256
+"""What vLLM itself works on at once unless it is told otherwise."""
+ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
+
+
+class VllmBackend(OpenAIBackend):
+    kind: ClassVar[str] = "vllm"
+    to_try = ("tools", "embeddings")  # by its flags and by the kind of model; neither is told
+    _context_tokens: int | None = None
+    _model_len: int | None = None
+
+    @staticmethod
+    async def recognises(server: ModelServer) -> bool:
+        try:
+            listed = await server.read("/v1/models", ModelList)
+        except BackendError:
+            return False
+        return any(model.owned_by == "vllm" for model in listed.data)
+
+    async def models(self) -> list[BackendModel]:
+        models = await super().models()
+        cached = await self._cached_tokens()
+        self._model_len = max((model.context_length or 0 for model in models), default=0) or None
+        return [replace(model, capabilities=ALWAYS, prefix_cache_tokens=cached) for model in models]
+
+    async def load(self) -> BackendLoad | None:
+        page = await self._metrics()
+        running = page.count("vllm:num_requests_running") if page is not None else None
+        if page is None or running is None:
+            return None
+        return BackendLoad(
+            running=running,
+            slots=await self.slots(),
+            context_tokens=self._context_tokens,
+            queued=page.count("vllm:num_requests_waiting") or 0,
+            kv_used=page.share("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        )
+
+    async def slots(self) -> int:
+        """As many whole contexts as fit into its memory: vLLM's own figure for its greatest concurrency."""
+        if self._context_tokens is None or self._model_len is None:
+            return DEFAULT_SLOTS
+        return max(1, min(SLOTS_MAX, self._context_tokens // self._model_len))
+
+    async def _cached_tokens(self) -> int:
+        """All of the memory for contexts also keeps prompts that were read before, if that is switched on."""
+        page = await self._metrics()
+        config = page.labels("vllm:cache_config_info") if page is not None else {}
+        blocks, block_size = number(config.get("num_gpu_blocks")), number(config.get("block_size"))
+        self._context_tokens = number(config.get("kv_cache_size_tokens")) or (
+            blocks * block_size if blocks and block_size else None
+        )
+        return (self._context_tokens or 0) if config.get("enable_prefix_caching") == "True" else 0
+
+    async def _metrics(self) -> Exposition | None:
+        try:
+            return Exposition(await self.get("/metrics"))
+        except BackendError:
+            return None

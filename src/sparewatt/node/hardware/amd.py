@@ -1,0 +1,111 @@
+"""AMD's GPUs, through what the Linux kernel's driver shows in files: no library has to be there, and none can crash us.
+
+`amdsmi` is not imported: without ROCm its import alone raises and prints. `rocm-smi`, where it is installed, is asked
+once, for the names of cards that the kernel does not name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from sparewatt.node.hardware.model import Gpu, Reading
+
+DRM = Path("/sys/class/drm")
+DRIVER_VERSION = Path("/sys/module/amdgpu/version")
+VENDOR_ID = "0x1002"
+VRAM_BYTES_MIN = 1 << 30
+"""A processor's own graphics keep less than this aside; they are no GPU to rent."""
+SMI_S = 10.0
+
+
+class AmdProbe:
+    def __init__(self, *, root: Path = DRM, ask_smi: Callable[[], str] | None = None) -> None:
+        self._cards = [path / "device" for path in sorted(root.glob("card*")) if _is_ours(path)]
+        self._ask_smi = ask_smi or ask_rocm_smi
+
+    def gpus(self) -> list[Gpu]:
+        if not self._cards:
+            return []
+        names = names_of(self._ask_smi())
+        return [
+            Gpu(
+                vendor="amd",
+                model=_text(card / "product_name") or names.get(index) or f"AMD GPU {_text(card / 'device')}",
+                vram_bytes=_number(card / "mem_info_vram_total") or 0,
+                driver=_text(DRIVER_VERSION),
+            )
+            for index, card in enumerate(self._cards)
+        ]
+
+    def read(self) -> list[Reading]:
+        return [_read(card) for card in self._cards]
+
+
+def _is_ours(path: Path) -> bool:
+    """`card0` and not `card0-HDMI-A-1`, AMD's, and with memory of its own."""
+    if not re.fullmatch(r"card\d+", path.name) or _text(path / "device" / "vendor") != VENDOR_ID:
+        return False
+    return (_number(path / "device" / "mem_info_vram_total") or 0) >= VRAM_BYTES_MIN
+
+
+def _read(card: Path) -> Reading:
+    total, used = _number(card / "mem_info_vram_total"), _number(card / "mem_info_vram_used")
+    busy = _number(card / "gpu_busy_percent")
+    sensors = next(iter(sorted((card / "hwmon").glob("hwmon*"))), None)
+    microwatts = _first_number(sensors, ("power1_average", "power1_input"))
+    millidegrees = _first_number(sensors, ("temp1_input",))
+    return Reading(
+        vram_free_bytes=max(0, total - used) if total is not None and used is not None else None,
+        power_watts=None if microwatts is None else min(1e5, microwatts / 1e6),
+        temperature_c=None if millidegrees is None else min(300.0, millidegrees / 1e3),
+        utilisation=None if busy is None else min(1.0, busy / 100),
+    )
+
+
+def ask_rocm_smi() -> str:
+    program = shutil.which("rocm-smi")
+    if program is None:
+        return ""
+    argv = [program, "--showproductname", "--json"]
+    try:
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=SMI_S, check=False)  # noqa: S603 (its own)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout
+
+
+def names_of(told: str) -> dict[int, str]:
+    """By number of the card, from what rocm-smi wrote; nothing if that makes no sense."""
+    try:
+        cards = json.loads(told)
+    except ValueError:
+        return {}
+    names: dict[int, str] = {}
+    for card, facts in cards.items() if isinstance(cards, dict) else ():
+        number = re.fullmatch(r"card(\d+)", card)
+        name = facts.get("Card Series") or facts.get("Card series") if isinstance(facts, dict) else None
+        if number and isinstance(name, str) and name:
+            names[int(number[1])] = name
+    return names
+
+
+def _first_number(folder: Path | None, names: tuple[str, ...]) -> int | None:
+    found = [_number(folder / name) for name in names] if folder is not None else []
+    return next((value for value in found if value is not None), None)
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()[:100] or None
+    except OSError:
+        return None

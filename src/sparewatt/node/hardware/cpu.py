@@ -1,0 +1,61 @@
+"""The processor: what it could compute, and what it draws where the kernel tells (RAPL).
+
+On a machine without a GPU, VRAM means the memory that the model server may use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+FLOPS_PER_CYCLE = 32
+"""One core with 256-bit fused multiply-add on 32-bit floats: a claim, as a datasheet's is; speeds are measured."""
+DEFAULT_GHZ = 2.5
+POWERCAP = Path("/sys/class/powercap")
+WATTS_MAX = 5_000.0
+"""More is a counter that began anew."""
+
+
+def cpu_tflops() -> float:
+    frequency = psutil.cpu_freq()
+    ghz = frequency.max / 1000 if frequency and frequency.max else DEFAULT_GHZ
+    return round((os.cpu_count() or 1) * ghz * FLOPS_PER_CYCLE / 1000, 3)
+
+
+class CpuPower:
+    """Watts of all processor packages since the call before. Most systems let only root read them."""
+
+    def __init__(self, *, now_s: Callable[[], float], root: Path = POWERCAP) -> None:
+        self._now_s = now_s
+        self._counters = _packages(root)
+        self._before: tuple[float, int] | None = None
+
+    def watts(self) -> float | None:
+        joules_e6 = _sum(self._counters)
+        if joules_e6 is None:
+            return None
+        now_s, before = self._now_s(), self._before
+        self._before = (now_s, joules_e6)
+        if before is None or now_s <= before[0]:
+            return None
+        watts = (joules_e6 - before[1]) / 1e6 / (now_s - before[0])
+        return round(watts, 2) if 0 <= watts < WATTS_MAX else None
+
+
+def _packages(root: Path) -> list[Path]:
+    """One counter for each package; those below it (`intel-rapl:0:1`) are parts of it."""
+    try:
+        found = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
+    except OSError:
+        return []
+    return [path / "energy_uj" for path in found]
+
+
+def _sum(counters: list[Path]) -> int | None:
+    try:
+        return sum(int(counter.read_text()) for counter in counters) if counters else None
+    except (OSError, ValueError):
+        return None

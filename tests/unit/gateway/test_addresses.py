@@ -1,0 +1,77 @@
+"""Where a gateway may listen, and under which names it is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparewatt.core.errors import StartupError
+from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.gateway.settings import GatewaySettings
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 (what is tested)
+TLS: dict[str, Any] = {"tls_cert": Path("cert.pem"), "tls_key": Path("key.pem")}
+NAMED: dict[str, Any] = {"public_url": "https://gpu.example"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"host": "127.8.8.8"},
+        {"host": "::1", "development": True},
+        {"public_url": "https://gpu.example:8443"},
+        {"public_url": "http://localhost:8484"},
+        {"host": EVERYWHERE, **TLS, **NAMED},
+        {"host": "::", **TLS, **NAMED},
+        {"host": "192.0.2.7", **TLS},
+        {"host": "10.0.0.4", "behind_proxy": True, **NAMED},
+    ],
+)
+def test_what_nobody_else_can_read_may_start(given: dict[str, Any]) -> None:
+    refuse_unsafe(GatewaySettings(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"host": EVERYWHERE}, "--tls-cert"),
+        ({"host": "192.168.1.5", **NAMED}, "--behind-proxy"),
+        ({"host": "localhost"}, "an IP address"),
+        ({"host": ""}, "an IP address"),
+        ({"host": EVERYWHERE, **TLS}, "--public-url"),
+        ({"host": "10.0.0.4", "behind_proxy": True}, "--public-url"),
+        ({"host": "192.0.2.7", "development": True, **TLS}, "--development"),
+        ({"tls_cert": Path("cert.pem")}, "both"),
+        ({"tls_key": Path("key.pem")}, "both"),
+        ({"public_url": "http://gpu.example"}, "https://"),
+        ({"public_url": "gpu.example"}, "is no address"),
+        ({"public_url": "https://a:b@gpu.example"}, "is no address"),
+        ({"public_url": "https://gpu.example:0"}, "is no address"),
+        ({"public_url": "https://gpu.example:port"}, "is no address"),
+    ],
+)
+def test_what_others_could_read_may_not(given: dict[str, Any], advice: str) -> None:
+    with pytest.raises(StartupError, match=advice):
+        refuse_unsafe(GatewaySettings(**given))
+
+
+def test_a_gateway_answers_to_its_address_localhost_and_its_public_name() -> None:
+    plain, public = GatewaySettings(), GatewaySettings(public_url="https://gpu.example")
+    assert own_hosts(plain, port=8484) == {"127.0.0.1:8484", "localhost:8484"}
+    assert own_hosts(public, port=8484) > own_hosts(plain, port=8484)
+
+
+def test_with_tls_it_calls_itself_https() -> None:
+    settings = GatewaySettings(host="192.0.2.7", **TLS)
+    assert own_root_url(settings, port=443) == "https://192.0.2.7:443"
+    assert own_origins(settings, port=443) == {"https://192.0.2.7"}
+
+
+def test_strangers_need_an_invitation_where_they_can_reach_it() -> None:
+    assert GatewaySettings().signup_mode == "open"
+    assert GatewaySettings(**NAMED).signup_mode == "invite"
+    assert GatewaySettings(host="192.0.2.7", **TLS).signup_mode == "invite"
+    assert GatewaySettings(host="192.0.2.7", signup="open", **TLS).signup_mode == "open"

@@ -1,0 +1,44 @@
+"""Vectors in both ways to write them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.protocol.vectors import read_vectors, written_as
+
+
+def reply(*vectors: object) -> bytes:
+    data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+    return json.dumps({"object": "list", "data": data, "model": "m", "extra": [1]}).encode()
+
+
+@given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)), min_size=1, max_size=3))
+def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
+    coded = written_as(reply(*vectors), "base64")
+    found = [item["embedding"] for item in json.loads(coded)["data"]]
+    assert found == [base64.b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors]
+    back = json.loads(written_as(coded, "float"))
+    assert [item["embedding"] for item in back["data"]] == vectors
+    assert (back["model"], back["extra"]) == ("m", [1])
+
+
+@pytest.mark.parametrize(
+    ("vector", "encoding"),
+    [("no base64!", "float"), ("AAA=", "float"), ([1e300], "base64"), ({"a": 1}, "base64"), (["x"], "base64")],
+)
+def test_what_is_no_vector_is_a_value_error(vector: object, encoding: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (whatever it says)
+        written_as(reply(vector), "float" if encoding == "float" else "base64")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"data":[]}', b'{"data":[{}]}', b'{"data":[{"embedding":1,"index":-1}]}']
+)
+def test_a_reply_without_vectors_is_none(body: bytes) -> None:
+    assert read_vectors(body) is None
