@@ -121,7 +121,8 @@ export interface Node {
   gpu_count: number;
   agent_version: string;
   backend: string;
-  claimed: { vram_bytes: number; tflops: number; hourly_usd: string };
+  /** Without a price per hour the owner asks by the token alone. */
+  claimed: { vram_bytes: number; tflops: number; hourly_usd: string | null };
   measured: { tflops: number | null };
   models: NodeModel[];
   running: number;
@@ -133,6 +134,16 @@ export interface Node {
   jobs_failed: number;
   last_seen_at: number | null;
   yours: boolean;
+  /** Why its owner's rules keep it from new jobs for a while. */
+  paused?: string | null;
+  gpus?: { model: string; vendor: string; driver: string | null; vram_bytes: number }[];
+  /** For its owner and for operators. */
+  sensors?: Sensors | null;
+}
+
+export interface Sensors {
+  power_watts: number | null;
+  gpus: { vram_free_bytes: number | null; power_watts: number | null; temperature_c: number | null; utilisation: number | null }[];
 }
 
 export interface Day {
@@ -288,5 +299,5 @@ export interface Standing {
   settled_usd: string;
   claimed_usd: string;
   promo_usd: string;
-  nodes: { node_id: string; name: string | null; busy_s: number; window_s: number; utilisation: number }[];
+  nodes: { node_id: string; name: string | null; busy_s: number; window_s: number; utilisation: number; working_watts?: number | null }[];
 }
