@@ -81,14 +81,11 @@ def zip_assets(folder: Path) -> None:
             path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
 
 
-def swap_in(fresh: Path, dist: Path) -> None:
+def swap_in(fresh: Path, dist: Path, *, old: Path) -> None:
     """The old one stays until the new one is whole."""
-    old = dist.with_name("dist.old")
-    shutil.rmtree(old, ignore_errors=True)
     if dist.exists():
         dist.rename(old)
     fresh.rename(dist)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def build(dist: Path = DIST) -> bool:
@@ -99,12 +96,13 @@ def build(dist: Path = DIST) -> bool:
     node, npm = node_and_npm()
     have_packages(node, npm)
     dist.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=dist.parent, prefix="dist.new.") as folder:
+    # Beside the packages, since the package that it goes into is being read by those who run it.
+    with tempfile.TemporaryDirectory(dir=WEB / "node_modules", prefix=".dist-") as folder:
         fresh = Path(folder) / "dist"
         run(node, str(WEB / "node_modules/vite/bin/vite.js"), "build", "--outDir", str(fresh), "--logLevel", "error")
         zip_assets(fresh / "assets")
         (fresh / STAMP).write_text(wanted)
-        swap_in(fresh, dist)
+        swap_in(fresh, dist, old=Path(folder) / "old")
     return True
 
 
