@@ -32,7 +32,7 @@ def sources_hash(web: Path = WEB) -> str:
     summed = hashlib.sha256()
     for path in sorted(web.rglob("*")):
         inside = path.relative_to(web)
-        if path.is_file() and "node_modules" not in inside.parts and "__pycache__" not in inside.parts:
+        if path.is_file() and not {"node_modules", "__pycache__", "tests"} & set(inside.parts):
             summed.update(f"{inside.as_posix()}\0{path.stat().st_size}\0".encode())
             summed.update(path.read_bytes())
     return summed.hexdigest()
@@ -107,10 +107,11 @@ def build(dist: Path = DIST) -> bool:
 
 
 def check() -> None:
-    """The type checker over all of it."""
+    """The type checker over all of it, and the tests of what needs no browser."""
     node, npm = node_and_npm()
     have_packages(node, npm)
     run(node, str(WEB / "node_modules/typescript/bin/tsc"), "--noEmit")
+    run(node, "--test", "--test-reporter=dot", *(str(path) for path in sorted((WEB / "tests").glob("*.test.ts"))))
 
 
 if __name__ == "__main__":
