@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { List, Node } from "@/api/types";
@@ -76,9 +76,9 @@ const COLUMNS: Column<Node>[] = [
     name: "Node",
     cell: (row) => (
       <>
-        <a href={`/nodes/${row.id}`} onClick={(event) => event.preventDefault()} className="font-semibold hover:underline">
+        <Link href={`/nodes/${row.id}`} className="font-semibold hover:underline">
           {row.name}
-        </a>
+        </Link>
         {row.yours && <span className="small text-volt"> yours</span>}
         <span className="num small block text-muted">{row.id.slice(0, 12)}…</span>
       </>

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.ids import NodeId
-from sparewatt.gateway.feeds.places import spot_of
+from sparewatt.gateway.feeds.places import public_region, spot_of
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.policy.gpus import gpu_class_of
@@ -49,8 +49,8 @@ def vram_gb_of(row: NodeRow) -> int:
 
 def node_cells(row: NodeRow, *, number: int, secret: bytes, state: NodeState) -> list[Any]:
     """One node of a frame: number, handle, region, longitude, latitude, gigabytes, class, GPUs, state."""
-    region = row.specs.region
-    lon, lat = spot_of(row.id, region) or (None, None)
+    region = public_region(row.specs.region)
+    lon, lat = spot_of(row.id, row.specs.region) or (None, None)
     handle = handle_of(row.id, secret=secret)
     return [number, handle, region, lon, lat, vram_gb_of(row), class_of(row), row.specs.gpu_count, code_of(state)]
 
