@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import Chore, chores, open_accounting
 from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
 from sparewatt.gateway.downloads import OWN
+from sparewatt.gateway.feeds.live import LOOK_S
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.history.keeper import STORE_S
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
@@ -116,7 +119,8 @@ async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> Asy
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
     may_make = not await database.people.has_secret()
-    custody = Custody(await asyncio.to_thread(network_secret, settings, rng, may_make=may_make), rng=rng)
+    secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
+    custody = Custody(secret, rng=rng)
     await check_secret(database.people, custody)
     await fill_missing(database.people, custody)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
@@ -169,6 +173,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         network_policy=read_network_policy(settings.route),
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
+        handle_secret=hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest(),
     )
     desk.on_left = services.dispatcher.prefixes.forget
     await services.keys.sync()
@@ -215,6 +220,8 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(RESPONSE_TEND_S, lambda: _tend_responses(services), name="responses_tend")),
             tasks.create_task(_every(RESPONSE_FORGET_S, services.database.responses.forget_old, name="responses_old")),
+            tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
+            tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
@@ -309,6 +316,7 @@ async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
     database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
+    await database.history.forget_old()
     await database.forget_old_tokens()
     await database.people.forget_old()
     if months:
@@ -321,6 +329,7 @@ async def _drain(services: Services) -> None:
     """Take nothing new, send away who waits, let running answers finish, tell the nodes."""
     services.stopping = True
     services.admission.close()
+    services.live.close()
     try:
         async with asyncio.timeout(DRAIN_S):
             while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
@@ -330,6 +339,7 @@ async def _drain(services: Services) -> None:
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: store_matches(services), name="matches_store")
+    await _once(services.history.close, name="history")
     if services.accounting is not None:
         await _once(services.accounting.close, name="books_close")
     services.desk.say_goodbye("the gateway is stopping")

@@ -15,6 +15,7 @@ from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.books import Books
 from sparewatt.store.chain import ChainStore
+from sparewatt.store.history import HistoryStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
@@ -90,6 +91,7 @@ class Database:
         self.statements = Statements(pool)
         self.payouts = PayoutStore(pool, self.books)
         self.people = PeopleStore(pool)
+        self.history = HistoryStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:

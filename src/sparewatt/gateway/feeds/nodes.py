@@ -9,9 +9,11 @@ from typing import Any
 
 from aiohttp import web
 
+from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
+from sparewatt.gateway.feeds.public import handle_of
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.facts import facts_of
@@ -28,21 +30,21 @@ from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    await authenticate(request, "inference")
+    who = await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
     if not request.query:
-        return json_reply(listing([describe_node(row, services) for row in rows]))
-    return json_reply(_filtered(read_query(request.query.items()), rows, services))
+        return json_reply(listing([describe_for(row, who, services) for row in rows]))
+    return json_reply(_filtered(read_query(request.query.items()), rows, who, services))
 
 
-def _filtered(policy: Policy, rows: list[NodeRow], services: Services) -> dict[str, Any]:
+def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Services) -> dict[str, Any]:
     """The nodes that a policy allows, and why the others are not among them."""
     facts = {row.id: facts_of(row) for row in rows}
     left = [row for row in rows if judge(policy, facts[row.id]) is None]
     left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
     nodes = list(facts.values())
     present = [facts[row.id] for row in rows if row.connected]
-    return listing([describe_node(row, services) for row in left]) | {
+    return listing([describe_for(row, who, services) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
         "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
@@ -56,18 +58,23 @@ def _describe_step(step: Step) -> dict[str, Any]:
 
 async def show_node(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    await authenticate(request, "inference")
+    who = await authenticate(request, "inference")
     wanted = request.match_info["node_id"]
     row = services.table.get(NodeId(wanted.lower()))
     if row is None:
         raise NotFound(f"There is no node {wanted[:60]!r}. 'sparewatt nodes' shows them.")
-    return json_reply(describe_node(row, services))
+    return json_reply(describe_for(row, who, services))
+
+
+def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, Any]:
+    return describe_node(row, services) | {"yours": row.owner is not None and row.owner == who.account_id}
 
 
 def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
     specs = row.specs
     return {
         "id": row.id,
+        "handle": handle_of(row.id, secret=services.handle_secret),
         "name": specs.name,
         "region": specs.region,
         "state": state_of(row, now_s=services.clock.now_s(), rules=services.health).value,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from sparewatt.core.errors import JobFailed, SparewattError
-from sparewatt.gateway.http import error_headers, error_reply, json_reply
+from sparewatt.gateway.http import ERROR_CODE, error_headers, error_reply, json_reply
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.paying import limit_headers
@@ -59,7 +59,9 @@ def _own_headers(errand: Errand) -> dict[str, str]:
 def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:
     """Told no by admission: also where in line it stood, or would have."""
     place = {} if ticket.position is None else {"queue_position": ticket.position}
-    return json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply = json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply[ERROR_CODE] = error.code
+    return reply
 
 
 def _queue_headers(ticket: Ticket | None) -> dict[str, str]:

@@ -152,3 +152,7 @@ class MatchRecord:
     decision: Decision
     outcome: Outcome = Outcome.RUNNING
     attempts: list[AttemptRecord] = field(default_factory=list)
+    error_status: int | None = None
+    """The HTTP status of the error that the client got instead of a reply."""
+    broke: str | None = None
+    """The code of the error in which a reply ended that had begun."""
