@@ -58,6 +58,7 @@ HEALTH_CHECK_S = 0.5
 COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
+POWER_S = 20.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
 PREFIX_SECRET_BYTES = 32
@@ -210,6 +211,7 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
+            tasks.create_task(_every(POWER_S, lambda: _save_power(services), name="power_save")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))
@@ -272,6 +274,16 @@ async def _save_nodes(services: Services) -> None:
         raise
 
 
+async def _save_power(services: Services) -> None:
+    days = services.desk.power.take()
+    try:
+        if days:
+            await services.database.power.add(days)
+    except BaseException:
+        services.desk.power.give_back(days)
+        raise
+
+
 def _last_seen(row: NodeRow, services: Services) -> float:
     """In Unix seconds."""
     now = services.clock.unix_s()
@@ -297,6 +309,7 @@ async def _tidy(services: Services) -> None:
     database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
     await database.forget_old_tokens()
+    await database.power.forget_old()
     await database.people.forget_old()
     if months:
         since = kept_since(services.clock.unix_s(), months)
@@ -315,6 +328,7 @@ async def _drain(services: Services) -> None:
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
     await _once(lambda: _save_nodes(services), name="nodes_save")
+    await _once(lambda: _save_power(services), name="power_save")
     await _once(lambda: store_matches(services), name="matches_store")
     if services.accounting is not None:
         await _once(services.accounting.close, name="books_close")

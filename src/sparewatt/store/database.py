@@ -18,6 +18,7 @@ from sparewatt.store.chain import ChainStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
+from sparewatt.store.power import PowerStore
 from sparewatt.store.queries import sql
 from sparewatt.store.requests import RequestStore
 from sparewatt.store.statements import Statements
@@ -89,6 +90,7 @@ class Database:
         self.statements = Statements(pool)
         self.payouts = PayoutStore(pool, self.books)
         self.people = PeopleStore(pool)
+        self.power = PowerStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
@@ -23,25 +24,25 @@ from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
 from sparewatt.policy.relax import Step, funnel, judge, relaxations
 from sparewatt.policy.words import explain_relaxation, to_object
-from sparewatt.protocol.node import ModelReport, Speed
+from sparewatt.protocol.node import GpuSpec, ModelReport, Sensors, Speed
 
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    await authenticate(request, "inference")
+    who = await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
     if not request.query:
-        return json_reply(listing([describe_node(row, services) for row in rows]))
-    return json_reply(_filtered(read_query(request.query.items()), rows, services))
+        return json_reply(listing([describe_for(row, who, services) for row in rows]))
+    return json_reply(_filtered(read_query(request.query.items()), rows, who, services))
 
 
-def _filtered(policy: Policy, rows: list[NodeRow], services: Services) -> dict[str, Any]:
+def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Services) -> dict[str, Any]:
     """The nodes that a policy allows, and why the others are not among them."""
     facts = {row.id: facts_of(row) for row in rows}
     left = [row for row in rows if judge(policy, facts[row.id]) is None]
     left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
     nodes = list(facts.values())
-    return listing([describe_node(row, services) for row in left]) | {
+    return listing([describe_for(row, who, services) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
         "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
@@ -55,12 +56,19 @@ def _describe_step(step: Step) -> dict[str, Any]:
 
 async def show_node(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    await authenticate(request, "inference")
+    who = await authenticate(request, "inference")
     wanted = request.match_info["node_id"]
     row = services.table.get(NodeId(wanted.lower()))
     if row is None:
         raise NotFound(f"There is no node {wanted[:60]!r}. 'sparewatt nodes' shows them.")
-    return json_reply(describe_node(row, services))
+    return json_reply(describe_for(row, who, services))
+
+
+def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, Any]:
+    """What a machine's sensors say is for its owner and for operators: it tells when somebody is at home."""
+    is_own = row.owner is not None and row.owner == who.account_id
+    sensors = services.desk.power.latest(row.id) if is_own or who.is_operator else None
+    return describe_node(row, services) | {"sensors": _describe_sensors(sensors)}
 
 
 def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
@@ -80,6 +88,9 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
             "hourly_usd": format_usd(specs.hourly_price_nano),
         },
         "measured": {"tflops": specs.tflops_measured},
+        "gpus": [_describe_gpu(gpu) for gpu in specs.gpus],
+        "paused": row.load.paused,
+        "kv_used": row.load.kv_used,
         "models": [_describe_model(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
         "running": row.load.running,
         "queued": row.load.queued,
@@ -99,6 +110,8 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
         "state": model.state,
         "context_length": model.context_length,
         "quantization": model.quantization,
+        "weights_digest": model.weights_digest,
+        "capabilities": model.capabilities,
         "claimed": _describe_speed(model.claimed),
         "measured": _describe_speed(model.measured),
         "price": {
@@ -113,4 +126,39 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
 def _describe_speed(speed: Speed | None) -> dict[str, float] | None:
     if speed is None:
         return None
-    return {"ttft_s": speed.ttft_s, "prefill_tps": speed.prefill_tps, "decode_tps": speed.decode_tps}
+    alone = {"ttft_s": speed.ttft_s, "prefill_tps": speed.prefill_tps, "decode_tps": speed.decode_tps}
+    if speed.batch is None or speed.batch_decode_tps is None or speed.batch_ttft_s is None:
+        return alone
+    return alone | {
+        "batch": speed.batch,
+        "batch_decode_tps": speed.batch_decode_tps,
+        "batch_ttft_s": speed.batch_ttft_s,
+    }
+
+
+def _describe_gpu(gpu: GpuSpec) -> dict[str, Any]:
+    return {
+        "model": gpu.model,
+        "vendor": gpu.vendor,
+        "driver": gpu.driver,
+        "vram_bytes": gpu.vram_bytes,
+        "measured": {"copy_bytes_s": gpu.copy_bytes_s, "fp16_tflops": gpu.fp16_tflops},
+    }
+
+
+def _describe_sensors(sensors: Sensors | None) -> dict[str, Any] | None:
+    """As told with the last heartbeat; None of a node that is away or has none."""
+    if sensors is None:
+        return None
+    return {
+        "power_watts": sensors.power_watts,
+        "gpus": [
+            {
+                "vram_free_bytes": gpu.vram_free_bytes,
+                "power_watts": gpu.power_watts,
+                "temperature_c": gpu.temperature_c,
+                "utilisation": gpu.utilisation,
+            }
+            for gpu in sensors.gpus
+        ],
+    }

@@ -45,8 +45,9 @@ async def examine(
         )
     url = gateway_url or (status or {}).get("gateway")
     async with aiohttp.ClientSession() as session:
-        servers = await _servers(session, backend_url)
-        checks.append(_check_servers(servers, backend_url))
+        server_url = backend_url or ((status or {}).get("server") or {}).get("url")
+        servers = await _servers(session, server_url)
+        checks.append(_check_servers(servers, server_url))
         if isinstance(url, str):
             checks += await check_gateway(url, session, unix_s=clock.unix_s, insecure=insecure)
     checks += check_token(token)
