@@ -15,6 +15,8 @@ from contracts import awards
 from contracts import match_rule
 from contracts.modules import lease_actions
 from contracts.modules import lease_book
+from contracts.modules import lease_updates
+from contracts.modules import order_reads
 from contracts.modules import order_book
 from contracts.modules import placement
 from contracts.modules import sisters
@@ -27,6 +29,10 @@ initializes: lease_book
 initializes: lease_actions[
     lease_book := lease_book, order_book := order_book, sisters := sisters, twins := twins
 ]
+initializes: lease_updates[
+    lease_book := lease_book, order_book := order_book, sisters := sisters, twins := twins
+]
+initializes: order_reads[lease_book := lease_book, order_book := order_book]
 initializes: placement[
     lease_book := lease_book, order_book := order_book, sisters := sisters
 ]
@@ -35,11 +41,11 @@ implements: ILeases
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
-    order_book.order_count, order_book.order_of,
+    order_book.order_count, order_book.order_of, order_reads.open_order, order_reads.order_facts,
     lease_book.lease_of, lease_book.update_seq, lease_book.update_digest,
     lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
-    lease_actions.propose_update, lease_actions.propose_update_with_signature,
-    lease_actions.accept_update, lease_actions.accept_update_with_signature,
+    lease_updates.propose_update, lease_updates.propose_update_with_signature,
+    lease_updates.accept_update, lease_updates.accept_update_with_signature,
     lease_actions.pause, lease_actions.pause_with_signature,
     lease_actions.resume, lease_actions.resume_with_signature,
     lease_actions.give_notice, lease_actions.give_notice_with_signature,
@@ -192,35 +198,6 @@ def on_no_match(order_id: bytes32):
     placement._to_unmatched(order_id, order_book._load(order_id), NONE_ELIGIBLE)
 
 
-# Reads for the certificate and dispute contracts
-
-
-@external
-@view
-def open_order(order_id: bytes32) -> IOrders.OpenOrder:
-    order: order_book.Order = order_book._load(order_id)
-    assert order.state == order_book.OPEN, "NOT_OPEN"
-    return IOrders.OpenOrder(
-        attempt=order.attempt,
-        policy_hash=order.policy_hash,
-        stake_version=order.stake_version,
-        snapshot_epoch=order.snapshot_epoch,
-        opened_at=order.opened_at,
-    )
-
-
-@external
-@view
-def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
-    order: order_book.Order = order_book._load(order_id)
-    return IOrders.OrderFacts(
-        renter=order.renter,
-        attempt=order.attempt,
-        opened_at=order.opened_at,
-        max_price_uusd=lease_book._load(order_id).max_rate_uusd,
-    )
-
-
 # The parts
 
 
@@ -244,25 +221,11 @@ def _create(
     order.spec_hash = spec_hash
     order_id: bytes32 = order_book._new_id(renter, order.policy_hash, spec_hash)
     order_book._create(order_id, order)
-    self._note_terms(order_id, policy)
+    lease_book._note_terms(order_id, policy)
     self._open(order_id, order, policy)
     received: uint256 = extcall sisters.escrow.open(order_id, renter, deposit)
     assert received >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
     return order_id
-
-
-@internal
-def _note_terms(order_id: bytes32, policy: match_rule.Policy):
-    """What the lease to come will need to know."""
-    lease: lease_book.Lease = empty(lease_book.Lease)
-    lease.max_rate_uusd = convert(policy.max_price_uusd, uint256)
-    lease.duration_left_s = convert(policy.duration_s, uint256)
-    lease.reclaim_s = convert(policy.reclaim_s, uint256)
-    lease.empty_grace_s = convert(policy.empty_grace_s, uint256)
-    lease.start_s = convert(policy.start_s, uint256)
-    lease.standin_s = convert(policy.standin_s, uint256)
-    lease.down_s = convert(policy.down_s, uint256)
-    lease_book._save(order_id, lease)
 
 
 @internal

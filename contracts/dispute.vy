@@ -12,6 +12,7 @@ from contracts import awards
 from contracts import match_rule
 from contracts.modules import evidence
 from contracts.modules import penalties
+from contracts.modules import places
 
 initializes: penalties
 exports: (
@@ -89,7 +90,7 @@ def challenge_leaf(
         assert len(profiles) == 1, "ONE_PROFILE"
         profile: match_rule.Profile = profiles[0].profile
         assert profile.provider == placed.leaf.provider, "OTHER_PROVIDER"
-        assert match_rule._in_snapshot(task.snapshot_root, profile, profiles[0].index, profiles[0].path), "NOT_IN_SNAPSHOT"
+        assert places._in_snapshot(task.snapshot_root, profile, profiles[0].index, profiles[0].path), "NOT_IN_SNAPSHOT"
         assert not match_rule._is_true_leaf(policy, profile, placed.leaf), "NO_FAULT"
     penalties._punish_voters(task, round, votes, penalties.LEAF, placed.leaf.provider)
 

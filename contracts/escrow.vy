@@ -10,27 +10,21 @@
 from contracts.interfaces import IEscrow
 from contracts.interfaces import ILeases
 from contracts.modules import payouts
+from contracts.modules import streams
 from contracts.modules import twins
 from contracts.modules import vault
 
 initializes: twins
 initializes: vault
+initializes: streams
 initializes: payouts[twins := twins, vault := vault]
 implements: IEscrow
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     vault.token, vault.held, vault.solvent,
+    streams.deposit_of, streams.stream_of, streams.accrued,
     payouts.owed, payouts.withdraw, payouts.withdraw_with_signature,
 )
-
-struct Stream:
-    payer: address
-    payee: address
-    rate_uusd: uint256  # per hour; zero when it does not run
-    since: uint256
-    end_at: uint256  # the agreed time is over
-    paid: uint256  # since `since`
-    deposit: uint256
 
 event DepositChanged:
     lease_id: indexed(bytes32)
@@ -64,9 +58,6 @@ event Wired:
 
 BPS: constant(uint256) = 10_000
 FEE_BPS_MAX: constant(uint256) = 1_000
-HOUR_S: constant(uint256) = 3_600
-M64: constant(uint256) = 2**64 - 1
-M128: constant(uint256) = 2**128 - 1
 TOP_UP_TYPEHASH: constant(bytes32) = keccak256(
     "TopUp(address payer,bytes32 leaseId,uint256 amount,uint256 nonce,uint256 deadline)"
 )
@@ -76,10 +67,6 @@ treasury: public(immutable(address))
 deployer: immutable(address)
 
 orders: public(ILeases)
-parties: HashMap[bytes32, address]  # payer
-flow: HashMap[bytes32, uint256]  # payee and rate in one word
-clock: HashMap[bytes32, uint256]  # since, end_at and paid in one word
-deposit_of: public(HashMap[bytes32, uint256])
 
 
 @deploy
@@ -108,11 +95,11 @@ def wire(orders: address):
 @external
 @nonreentrant
 def settle(lease_id: bytes32):
-    stream: Stream = self._load(lease_id)
+    stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd > 0, "NOT_RUNNING"
     stream = self._settled(lease_id, stream, block.timestamp)
     if stream.deposit > 0:
-        self._save(lease_id, stream)
+        streams._save(lease_id, stream)
         return
     self._halt(lease_id, stream)
     extcall self.orders.on_empty(lease_id)
@@ -135,19 +122,6 @@ def top_up_with_signature(
     self._top_up(payer, lease_id, amount)
 
 
-@external
-@view
-def stream_of(lease_id: bytes32) -> Stream:
-    return self._load(lease_id)
-
-
-@external
-@view
-def accrued(lease_id: bytes32) -> uint256:
-    """What a settlement now would move, before the fee."""
-    return self._due(self._load(lease_id), block.timestamp)
-
-
 # For the order contract
 
 
@@ -155,8 +129,8 @@ def accrued(lease_id: bytes32) -> uint256:
 @nonreentrant
 def open(lease_id: bytes32, payer: address, amount: uint256) -> uint256:
     self._require_orders()
-    assert self.parties[lease_id] == empty(address), "ALREADY_OPEN"
-    self.parties[lease_id] = payer
+    assert streams.parties[lease_id] == empty(address), "ALREADY_OPEN"
+    streams.parties[lease_id] = payer
     return self._deposit(payer, lease_id, amount)
 
 
@@ -164,7 +138,7 @@ def open(lease_id: bytes32, payer: address, amount: uint256) -> uint256:
 @nonreentrant
 def start(lease_id: bytes32, payee: address, rate_uusd: uint256, end_at: uint256):
     self._require_orders()
-    stream: Stream = self._load(lease_id)
+    stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd == 0, "ALREADY_RUNNING"
     assert rate_uusd > 0, "ZERO_RATE"
     stream.payee = payee
@@ -172,7 +146,7 @@ def start(lease_id: bytes32, payee: address, rate_uusd: uint256, end_at: uint256
     stream.since = block.timestamp
     stream.end_at = end_at
     stream.paid = 0
-    self._save(lease_id, stream)
+    streams._save(lease_id, stream)
     log StreamStarted(lease_id=lease_id, payee=payee, rate_uusd=rate_uusd, end_at=end_at)
 
 
@@ -181,7 +155,7 @@ def start(lease_id: bytes32, payee: address, rate_uusd: uint256, end_at: uint256
 def stop(lease_id: bytes32, at: uint256):
     """Pays up to the moment `at`, which may lie in the past, and stops. What was settled beyond it is not taken back."""
     self._require_orders()
-    stream: Stream = self._load(lease_id)
+    stream: streams.Stream = streams._load(lease_id)
     if stream.rate_uusd > 0:
         self._halt(lease_id, self._settled(lease_id, stream, at))
 
@@ -190,7 +164,7 @@ def stop(lease_id: bytes32, at: uint256):
 @nonreentrant
 def change_rate(lease_id: bytes32, rate_uusd: uint256):
     self._require_orders()
-    stream: Stream = self._load(lease_id)
+    stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd > 0, "NOT_RUNNING"
     assert rate_uusd > 0, "ZERO_RATE"
     stream = self._settled(lease_id, stream, block.timestamp)
@@ -198,7 +172,7 @@ def change_rate(lease_id: bytes32, rate_uusd: uint256):
     stream.rate_uusd = rate_uusd
     stream.since = block.timestamp
     stream.paid = 0
-    self._save(lease_id, stream)
+    streams._save(lease_id, stream)
     log StreamStarted(lease_id=lease_id, payee=stream.payee, rate_uusd=rate_uusd, end_at=stream.end_at)
 
 
@@ -208,9 +182,9 @@ def credit(lease_id: bytes32, amount: uint256):
     """Compensation that the stake registry has just sent here."""
     self._require_orders()
     vault._acknowledge(amount)
-    self.deposit_of[lease_id] += amount
+    streams.deposit_of[lease_id] += amount
     log DepositChanged(
-        lease_id=lease_id, payer=msg.sender, amount=amount, deposit=self.deposit_of[lease_id]
+        lease_id=lease_id, payer=msg.sender, amount=amount, deposit=streams.deposit_of[lease_id]
     )
 
 
@@ -219,10 +193,10 @@ def credit(lease_id: bytes32, amount: uint256):
 def refund(lease_id: bytes32):
     """The end of a lease: what is left is owed to the payer."""
     self._require_orders()
-    stream: Stream = self._load(lease_id)
+    stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd == 0, "STILL_RUNNING"
-    self.deposit_of[lease_id] = 0
-    self.parties[lease_id] = empty(address)
+    streams.deposit_of[lease_id] = 0
+    streams.parties[lease_id] = empty(address)
     payouts._owe(stream.payer, stream.deposit)
     log Refunded(lease_id=lease_id, payer=stream.payer, amount=stream.deposit)
 
@@ -235,33 +209,22 @@ def _require_orders():
 
 @internal
 def _top_up(payer: address, lease_id: bytes32, amount: uint256):
-    assert self.parties[lease_id] != empty(address), "NO_SUCH_LEASE"
+    assert streams.parties[lease_id] != empty(address), "NO_SUCH_LEASE"
     self._deposit(payer, lease_id, amount)
 
 
 @internal
 def _deposit(payer: address, lease_id: bytes32, amount: uint256) -> uint256:
     received: uint256 = vault._receive(payer, amount)
-    self.deposit_of[lease_id] += received
-    log DepositChanged(lease_id=lease_id, payer=payer, amount=received, deposit=self.deposit_of[lease_id])
+    streams.deposit_of[lease_id] += received
+    log DepositChanged(lease_id=lease_id, payer=payer, amount=received, deposit=streams.deposit_of[lease_id])
     return received
 
 
 @internal
-@pure
-def _due(stream: Stream, at: uint256) -> uint256:
-    """Never more than the deposit, and never less than nothing: a later settlement may have gone beyond `at`."""
-    end: uint256 = min(at, stream.end_at)
-    if stream.rate_uusd == 0 or end <= stream.since:
-        return 0
-    earned: uint256 = stream.rate_uusd * (end - stream.since) // HOUR_S
-    return min(earned - min(stream.paid, earned), stream.deposit)
-
-
-@internal
-def _settled(lease_id: bytes32, stream: Stream, at: uint256) -> Stream:
-    amount: uint256 = self._due(stream, at)
-    after: Stream = stream
+def _settled(lease_id: bytes32, stream: streams.Stream, at: uint256) -> streams.Stream:
+    amount: uint256 = streams._due(stream, at)
+    after: streams.Stream = stream
     after.paid += amount
     after.deposit -= amount
     # From the running sum, so that settling often does not round the fee away.
@@ -273,39 +236,12 @@ def _settled(lease_id: bytes32, stream: Stream, at: uint256) -> Stream:
 
 
 @internal
-def _halt(lease_id: bytes32, stream: Stream):
-    stopped: Stream = stream
+def _halt(lease_id: bytes32, stream: streams.Stream):
+    stopped: streams.Stream = stream
     stopped.payee = empty(address)
     stopped.rate_uusd = 0
     stopped.since = 0
     stopped.end_at = 0
     stopped.paid = 0
-    self._save(lease_id, stopped)
+    streams._save(lease_id, stopped)
     log StreamStopped(lease_id=lease_id)
-
-
-# A stream in four words instead of seven: a lease writes it five times.
-
-
-@internal
-@view
-def _load(lease_id: bytes32) -> Stream:
-    flow: uint256 = self.flow[lease_id]
-    clock: uint256 = self.clock[lease_id]
-    return Stream(
-        payer=self.parties[lease_id],
-        payee=convert(convert(flow >> 64, uint160), address),
-        rate_uusd=flow & M64,
-        since=clock >> 192,
-        end_at=(clock >> 128) & M64,
-        paid=clock & M128,
-        deposit=self.deposit_of[lease_id],
-    )
-
-
-@internal
-def _save(lease_id: bytes32, stream: Stream):
-    """Rates are bounded by a policy and times are of this age, so everything fits its part; `paid` is below rate · time."""
-    self.flow[lease_id] = (convert(convert(stream.payee, uint160), uint256) << 64) | stream.rate_uusd
-    self.clock[lease_id] = (stream.since << 192) | (stream.end_at << 128) | stream.paid
-    self.deposit_of[lease_id] = stream.deposit

@@ -5,8 +5,6 @@
         hour for the whole lease. Nothing is stored, and nobody else on chain knows how a score is made.
 """
 
-from contracts.modules import tree
-
 struct Policy:
     countries: uint256
     tiers: uint256
@@ -69,12 +67,6 @@ struct Task:
     first: uint16
     second: uint16
     third: uint16
-
-struct Spot:  # a place in a tree, as evidence shows it; an empty provider is padding
-    provider: address
-    leaf: bytes32
-    index: uint256
-    path: DynArray[bytes32, 20]
 
 NO_LEAF: constant(uint16) = 65_535  # no candidate
 PRICE_END: constant(uint256) = 2**40
@@ -260,39 +252,3 @@ def _second_score_pay(policy: Policy, first: BidLeaf, second: BidLeaf) -> uint25
     lead: uint256 = convert(second.score, uint256) - convert(first.score, uint256)
     price: uint256 = convert(first.price_uusd, uint256) + lead * self._p_ok(first) // PPM
     return min(convert(policy.max_price_uusd, uint256), price)
-
-
-# Places in trees
-
-
-@internal
-@pure
-def _in_bids(task: Task, leaf: BidLeaf, index: uint256, path: DynArray[bytes32, 20]) -> bool:
-    count: uint256 = convert(task.bid_count, uint256)
-    return index < count and tree._proves(task.bid_root, count, self._leaf_hash(leaf), index, path)
-
-
-@internal
-@pure
-def _in_snapshot(root: bytes32, profile: Profile, index: uint256, path: DynArray[bytes32, 20]) -> bool:
-    # Leaves cannot be mistaken for nodes, so the path's own length will do for the number of leaves.
-    return tree._proves(root, 1 << len(path), self._profile_hash(profile), index, path)
-
-
-@internal
-@pure
-def _is_absent(root: bytes32, provider: address, spots: DynArray[Spot, 2]) -> bool:
-    """True if `provider` has no leaf: its neighbours stand side by side, or one stands at an end of the tree."""
-    if len(spots) == 0:
-        return root == empty(bytes32)
-    for spot: Spot in spots:
-        if not tree._proves(root, 1 << len(spot.path), spot.leaf, spot.index, spot.path):
-            return False
-    wanted: uint256 = convert(provider, uint256)
-    low: uint256 = convert(spots[0].provider, uint256)
-    if len(spots) == 1:
-        at_end: bool = spots[0].index == (1 << len(spots[0].path)) - 1
-        return (spots[0].index == 0 and wanted < low) or (at_end and low < wanted and low > 0)
-    high: uint256 = convert(spots[1].provider, uint256)
-    beside: bool = spots[1].index == spots[0].index + 1 and len(spots[0].path) == len(spots[1].path)
-    return beside and low > 0 and low < wanted and (high == 0 or wanted < high)

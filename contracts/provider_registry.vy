@@ -7,11 +7,17 @@
         or money. A guardian may suspend a provider; what the provider owns is out of its reach.
 """
 
+from contracts.modules import guardians
 from contracts.modules import typed
 from contracts.modules import twins
 
+initializes: guardians
 initializes: twins
-exports: (twins.nonces, twins.DOMAIN_SEPARATOR)
+exports: (
+    twins.nonces, twins.DOMAIN_SEPARATOR,
+    guardians.guardian, guardians.guardian_next, guardians.auditors,
+    guardians.set_auditor, guardians.propose_guardian, guardians.accept_guardian,
+)
 
 struct Claims:
     country: uint8
@@ -54,16 +60,6 @@ event Attested:
     detail: bytes32
     expires_at: uint256
 
-event AuditorChanged:
-    auditor: indexed(address)
-    allowed: bool
-
-event GuardianProposed:
-    guardian: indexed(address)
-
-event GuardianChanged:
-    guardian: indexed(address)
-
 UNKNOWN: constant(uint8) = 0
 REGISTERED: constant(uint8) = 1
 ACTIVE: constant(uint8) = 2
@@ -88,9 +84,6 @@ NODE_KEY_TYPEHASH: constant(bytes32) = keccak256("NodeKey(address provider,addre
 
 ATTEMPT_S: public(immutable(uint256))
 
-guardian: public(address)
-guardian_next: public(address)
-auditors: public(HashMap[address, bool])
 status_of: public(HashMap[address, uint8])
 claims_of: public(HashMap[address, Claims])
 node_key_of: public(HashMap[address, NodeKey])
@@ -99,8 +92,7 @@ attestation_of: public(HashMap[address, HashMap[address, HashMap[uint8, Attestat
 
 @deploy
 def __init__(guardian: address, attempt_s: uint256):
-    assert guardian != empty(address), "ZERO_ADDRESS"
-    self.guardian = guardian
+    guardians.__init__(guardian)
     ATTEMPT_S = attempt_s
 
 
@@ -174,7 +166,7 @@ def set_node_key_with_signature(
 @external
 def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256):
     """`detail` is the hash of what the auditor signed for, or zero to take it back."""
-    assert self.auditors[msg.sender], "NOT_AUDITOR"
+    assert guardians.auditors[msg.sender], "NOT_AUDITOR"
     assert self.status_of[provider] != UNKNOWN, "NOT_REGISTERED"
     assert topic < TOPICS, "UNKNOWN_TOPIC"
     self.attestation_of[provider][msg.sender][topic] = Attestation(detail=detail, expires_at=expires_at)
@@ -182,39 +174,17 @@ def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256
 
 
 @external
-def set_auditor(auditor: address, allowed: bool):
-    assert msg.sender == self.guardian, "NOT_GUARDIAN"
-    self.auditors[auditor] = allowed
-    log AuditorChanged(auditor=auditor, allowed=allowed)
-
-
-@external
 def suspend(provider: address, reason: bytes32):
-    assert msg.sender == self.guardian, "NOT_GUARDIAN"
+    guardians._require_guardian()
     assert self.status_of[provider] in [REGISTERED, ACTIVE, MAINTENANCE], "WRONG_STATUS"
     self._set_status(provider, SUSPENDED, reason)
 
 
 @external
 def reinstate(provider: address):
-    assert msg.sender == self.guardian, "NOT_GUARDIAN"
+    guardians._require_guardian()
     assert self.status_of[provider] == SUSPENDED, "WRONG_STATUS"
     self._set_status(provider, REGISTERED, empty(bytes32))
-
-
-@external
-def propose_guardian(guardian: address):
-    assert msg.sender == self.guardian, "NOT_GUARDIAN"
-    self.guardian_next = guardian
-    log GuardianProposed(guardian=guardian)
-
-
-@external
-def accept_guardian():
-    assert msg.sender == self.guardian_next, "NOT_GUARDIAN"
-    self.guardian = msg.sender
-    self.guardian_next = empty(address)
-    log GuardianChanged(guardian=msg.sender)
 
 
 # Reads

@@ -9,28 +9,24 @@
 """
 
 from contracts.interfaces import IStakeRegistry
-from contracts.modules import tree
+from contracts.modules import roots
 from contracts.modules import twins
 from contracts.modules import vault
 
+initializes: roots
 initializes: twins
 initializes: vault
-exports: (twins.nonces, twins.DOMAIN_SEPARATOR, vault.token, vault.held, vault.solvent)
+exports: (
+    twins.nonces, twins.DOMAIN_SEPARATOR,
+    vault.token, vault.held, vault.solvent,
+    roots.root_at, roots.operator, roots.operator_next, roots.propose_operator, roots.accept_operator,
+)
 
 struct Pool:
     funded: uint256  # came in, less what depositors took back
     promised: uint256  # the sum of `earned` in the last root
     paid: uint256  # paid <= promised <= funded, always
     epoch: uint256
-
-struct Root:
-    root: bytes32
-    count: uint256
-
-struct Entry:
-    account: address
-    earned: uint256
-    spent: uint256
 
 struct Exit:
     amount: uint256
@@ -73,17 +69,9 @@ event Exited:
     account: indexed(address)
     amount: uint256
 
-event OperatorProposed:
-    operator: indexed(address)
-
-event OperatorChanged:
-    operator: indexed(address)
-
 CREDITS: public(constant(uint256)) = 0  # deposits of users; pays for inference
 REWARDS: public(constant(uint256)) = 1  # era rewards, funded by whoever gives them
 POOLS: constant(uint256) = 2
-COUNT_MAX: constant(uint256) = 2**20
-ENTRY_TYPEHASH: constant(bytes32) = keccak256("Entry(address account,uint256 earned,uint256 spent)")
 DEPOSIT_TYPEHASH: constant(bytes32) = keccak256(
     "Deposit(address payer,address account,uint256 amount,uint256 nonce,uint256 deadline)"
 )
@@ -97,10 +85,7 @@ REQUEST_EXIT_TYPEHASH: constant(bytes32) = keccak256(
 stakes: public(immutable(IStakeRegistry))
 EXIT_S: public(immutable(uint256))  # how long anyone may show what an account that leaves has spent
 
-operator: public(address)
-operator_next: public(address)
 pools: public(HashMap[uint256, Pool])
-root_at: public(HashMap[uint256, HashMap[uint256, Root]])
 claimed: public(HashMap[uint256, HashMap[address, uint256]])
 deposited: public(HashMap[address, uint256])
 spent: public(HashMap[address, uint256])
@@ -111,10 +96,10 @@ exit_of: public(HashMap[address, Exit])
 @deploy
 def __init__(token: address, stakes_: address, operator: address, exit_s: uint256):
     vault.__init__(token)
-    assert stakes_ != empty(address) and operator != empty(address), "ZERO_ADDRESS"
+    assert stakes_ != empty(address), "ZERO_ADDRESS"
+    roots.__init__(operator)
     stakes = IStakeRegistry(stakes_)
     EXIT_S = exit_s
-    self.operator = operator
 
 
 # Money in
@@ -150,31 +135,15 @@ def fund(pool: uint256, amount: uint256):
 
 @external
 def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, promised: uint256):
-    assert msg.sender == self.operator, "NOT_OPERATOR"
+    roots._require_operator()
     assert pool < POOLS, "UNKNOWN_POOL"
     assert epoch == self.pools[pool].epoch + 1, "WRONG_EPOCH"
-    assert root != empty(bytes32) and count > 0 and count <= COUNT_MAX, "BAD_ROOT"
     assert promised >= self.pools[pool].promised, "LOWERS_AMOUNTS"
     assert promised <= self.pools[pool].funded, "NOT_FUNDED"
     self.pools[pool].epoch = epoch
     self.pools[pool].promised = promised
-    self.root_at[pool][epoch] = Root(root=root, count=count)
+    roots._keep(pool, epoch, root, count)
     log RootPosted(pool=pool, epoch=epoch, root=root, count=count, promised=promised)
-
-
-@external
-def propose_operator(operator: address):
-    assert msg.sender == self.operator, "NOT_OPERATOR"
-    self.operator_next = operator
-    log OperatorProposed(operator=operator)
-
-
-@external
-def accept_operator():
-    assert msg.sender == self.operator_next, "NOT_OPERATOR"
-    self.operator = msg.sender
-    self.operator_next = empty(address)
-    log OperatorChanged(operator=msg.sender)
 
 
 # Claims. Anyone may send one: the money goes to the account that earned it, so a relayer needs no signature.
@@ -182,14 +151,14 @@ def accept_operator():
 
 @external
 @nonreentrant
-def claim(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+def claim(pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
     amount: uint256 = self._claim(pool, epoch, entry, index, path, False)
     vault._send(entry.account, amount)
 
 
 @external
 @nonreentrant
-def claim_to_bond(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+def claim_to_bond(pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
     """Earnings become the account's bond: an owner without tokens bonds by what it earned."""
     assert msg.sender == entry.account, "NOT_ACCOUNT"
     self._bond(entry.account, self._claim(pool, epoch, entry, index, path, True))
@@ -200,7 +169,7 @@ def claim_to_bond(pool: uint256, epoch: uint256, entry: Entry, index: uint256, p
 def claim_to_bond_with_signature(
     pool: uint256,
     epoch: uint256,
-    entry: Entry,
+    entry: roots.Entry,
     index: uint256,
     path: DynArray[bytes32, 20],
     deadline: uint256,
@@ -231,9 +200,9 @@ def request_exit_with_signature(account: address, amount: uint256, deadline: uin
 
 
 @external
-def record_spent(epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
+def record_spent(epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
     """Show what an account has spent, from a posted root. It only ever rises."""
-    self._require_entry(CREDITS, epoch, entry, index, path)
+    roots._require_entry(CREDITS, epoch, entry, index, path)
     assert entry.spent > self.spent[entry.account], "NOTHING_NEW"
     self.spent[entry.account] = entry.spent
     log SpentRecorded(account=entry.account, spent=entry.spent)
@@ -289,18 +258,10 @@ def _request_exit(account: address, amount: uint256):
 
 
 @internal
-@view
-def _require_entry(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
-    posted: Root = self.root_at[pool][epoch]
-    leaf: bytes32 = keccak256(abi_encode(ENTRY_TYPEHASH, entry.account, entry.earned, entry.spent))
-    assert index < posted.count and tree._proves(posted.root, posted.count, leaf, index, path), "NOT_IN_ROOT"
-
-
-@internal
 def _claim(
-    pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20], to_bond: bool
+    pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20], to_bond: bool
 ) -> uint256:
-    self._require_entry(pool, epoch, entry, index, path)
+    roots._require_entry(pool, epoch, entry, index, path)
     assert entry.earned > self.claimed[pool][entry.account], "NOTHING_TO_CLAIM"
     amount: uint256 = entry.earned - self.claimed[pool][entry.account]
     assert self.pools[pool].paid + amount <= self.pools[pool].promised, "ROOT_EXCEEDS_ITS_TOTAL"

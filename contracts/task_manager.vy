@@ -12,6 +12,7 @@ from contracts.interfaces import IProviderRegistry
 from contracts.interfaces import IStakes
 from contracts import awards
 from contracts import match_rule
+from contracts.modules import places
 from contracts.modules import typed
 
 struct Candidate:
@@ -182,7 +183,7 @@ def _check_candidates(
             assert indices[i] == NO_LEAF, "CANDIDATE_MISSING"
             continue
         leaf: match_rule.BidLeaf = candidates[i].leaf
-        assert match_rule._in_bids(task, leaf, convert(indices[i], uint256), candidates[i].path), "NOT_IN_BIDS"
+        assert places._in_bids(task, leaf, convert(indices[i], uint256), candidates[i].path), "NOT_IN_BIDS"
         assert leaf.status == 0 and match_rule._price_in_range(leaf), "NOT_ELIGIBLE"
         assert leaf.price_uusd <= policy.max_price_uusd, "NOT_ELIGIBLE"
         assert convert(leaf.score, uint256) == match_rule._score(policy, leaf), "WRONG_SCORE"

@@ -5,6 +5,7 @@
 """
 
 from contracts import match_rule
+from contracts.modules import places
 
 struct PlacedLeaf:
     leaf: match_rule.BidLeaf
@@ -20,29 +21,29 @@ struct PlacedProfile:
 @internal
 @pure
 def _is_bid(task: match_rule.Task, placed: PlacedLeaf) -> bool:
-    return match_rule._in_bids(task, placed.leaf, placed.index, placed.path)
+    return places._in_bids(task, placed.leaf, placed.index, placed.path)
 
 
 @internal
 @pure
 def _has_no_bid(task: match_rule.Task, provider: address, neighbours: DynArray[PlacedLeaf, 2]) -> bool:
-    spots: DynArray[match_rule.Spot, 2] = []
+    spots: DynArray[places.Spot, 2] = []
     for n: PlacedLeaf in neighbours:
         padding: bool = n.leaf.provider == empty(address)
         leaf: bytes32 = empty(bytes32) if padding else match_rule._leaf_hash(n.leaf)
-        spots.append(match_rule.Spot(provider=n.leaf.provider, leaf=leaf, index=n.index, path=n.path))
-    return match_rule._is_absent(task.bid_root, provider, spots)
+        spots.append(places.Spot(provider=n.leaf.provider, leaf=leaf, index=n.index, path=n.path))
+    return places._is_absent(task.bid_root, provider, spots)
 
 
 @internal
 @pure
 def _has_no_profile(root: bytes32, provider: address, neighbours: DynArray[PlacedProfile, 2]) -> bool:
-    spots: DynArray[match_rule.Spot, 2] = []
+    spots: DynArray[places.Spot, 2] = []
     for n: PlacedProfile in neighbours:
         padding: bool = n.profile.provider == empty(address)
         leaf: bytes32 = empty(bytes32) if padding else match_rule._profile_hash(n.profile)
-        spots.append(match_rule.Spot(provider=n.profile.provider, leaf=leaf, index=n.index, path=n.path))
-    return match_rule._is_absent(root, provider, spots)
+        spots.append(places.Spot(provider=n.profile.provider, leaf=leaf, index=n.index, path=n.path))
+    return places._is_absent(root, provider, spots)
 
 
 @internal

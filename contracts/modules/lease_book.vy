@@ -5,6 +5,8 @@
         to bring the policy again. No calls, no money.
 """
 
+from contracts import match_rule
+
 struct Lease:
     provider: address
     state: uint256
@@ -95,3 +97,17 @@ def _save(lease_id: bytes32, lease: Lease):
     graces: uint256 = (lease.reclaim_s << 72) | (lease.empty_grace_s << 48)
     waits: uint256 = (lease.start_s << 32) | (lease.standin_s << 16)
     self.terms[lease_id] = prices | amounts | graces | waits | lease.down_s
+
+
+@internal
+def _note_terms(order_id: bytes32, policy: match_rule.Policy):
+    """What the lease to come will need to know."""
+    lease: Lease = empty(Lease)
+    lease.max_rate_uusd = convert(policy.max_price_uusd, uint256)
+    lease.duration_left_s = convert(policy.duration_s, uint256)
+    lease.reclaim_s = convert(policy.reclaim_s, uint256)
+    lease.empty_grace_s = convert(policy.empty_grace_s, uint256)
+    lease.start_s = convert(policy.start_s, uint256)
+    lease.standin_s = convert(policy.standin_s, uint256)
+    lease.down_s = convert(policy.down_s, uint256)
+    self._save(order_id, lease)

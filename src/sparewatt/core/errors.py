@@ -6,7 +6,8 @@ SparewattError                      code                     status  retry
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
-│   └── UnsupportedParameter        unsupported_parameter      400    no
+│   ├── UnsupportedParameter        unsupported_parameter      400    no
+│   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
 │   └── SessionEnded                session_ended              401    no
@@ -27,9 +28,11 @@ SparewattError                      code                     status  retry
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
+├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, and not kept)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
+├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
@@ -103,6 +106,10 @@ class InvalidAmount(BadRequest):
 
 class UnsupportedParameter(BadRequest):
     code = "unsupported_parameter"
+
+
+class UnsupportedContent(BadRequest):
+    code = "unsupported_content"
 
 
 class UnknownField(BadRequest):
@@ -221,6 +228,18 @@ class EmailTaken(SparewattError):
 class IdReused(SparewattError):
     code = "id_reused"
     status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyConflict(SparewattError):
+    code = "idempotency_conflict"
+    status = 409
+    kind = "invalid_request_error"
+
+
+class IdempotencyMismatch(SparewattError):
+    code = "idempotency_mismatch"
+    status = 422
     kind = "invalid_request_error"
 
 

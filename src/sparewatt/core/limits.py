@@ -14,6 +14,9 @@ CONTROL_BODY_BYTES_MAX = 64 * KIB
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
 
+PROMPTS_MAX = 2048
+"""Texts in one request for completions or embeddings: OpenAI's own bound."""
+
 MODEL_ID_CHARS_MAX = 256
 """Paths of model files, which some servers use as names, fit."""
 
@@ -58,6 +61,23 @@ PREFIX_BLOCKS_MAX = 200_000
 
 PREFIX_AGE_S_MAX = 1800.0
 """After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
+
+IDEMPOTENT_S = 300.0
+"""How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
+
+IDEMPOTENT_ANSWERS_MAX = 2_000
+IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
+"""Requests with such a key that a gateway remembers, in all and per API key; the oldest go first."""
+
+IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
+IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
+"""Of their answers, one and all together. A longer one is not kept."""
+
+KEEP_ALIVE_S = 10.0
+"""Silence in a stream after which a comment shows that somebody is still there. Sooner, simple parsers stumble."""
+
+RETRY_AFTER_S_MAX = 120.0
+"""Longer than this, OpenAI's clients do not wait at all."""
 
 ATTEMPTS_MAX = 3
 """Nodes tried for one job: more rarely helps and multiplies the load of a bad request."""

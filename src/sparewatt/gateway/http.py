@@ -28,16 +28,18 @@ from sparewatt.core.errors import (
     Unprocessable,
 )
 from sparewatt.core.ids import new_id
-from sparewatt.core.limits import CLIENT_BODY_S
+from sparewatt.core.limits import CLIENT_BODY_S, RETRY_AFTER_S_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.cookies import cookie_name
+from sparewatt.gateway.cors import cors_headers, is_open, is_preflight, preflight
 from sparewatt.gateway.proxies import client_address
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.protocol.openai import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID = web.RequestKey("request_id", str)
+BEGAN_S = web.RequestKey("began_s", float)
 METER = web.RequestKey("meter", Meter)
 _log = Log("sparewatt.gateway")
 _rng = SystemRng()
@@ -59,7 +61,8 @@ def error_headers(error: SparewattError) -> dict[str, str]:
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     if error.retry_after_s is not None:
-        headers["retry-after"] = str(math.ceil(error.retry_after_s))
+        wait_s = min(error.retry_after_s, RETRY_AFTER_S_MAX)
+        headers |= {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(wait_s * 1000))}
     if not error.retryable and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers["x-should-retry"] = "false"
     return headers
@@ -69,6 +72,9 @@ def error_headers(error: SparewattError) -> dict[str, str]:
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error into OpenAI's error object, and every reply into one that carries a request id."""
     request[REQUEST_ID] = new_id("req", rng=_rng)
+    request[BEGAN_S] = services_of(request).clock.now_s()
+    if is_preflight(request) and is_open(request.path):
+        return preflight(request)
     try:
         return await handler(request)
     except Exception as error:  # the process boundary: whatever it is, the client gets an answer
@@ -116,11 +122,14 @@ def _route(request: web.Request) -> str:
 
 
 async def add_own_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """On every reply: its id, and what is left of the key's limits."""
+    """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see."""
+    now_s = services_of(request).clock.now_s()
     response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
+    response.headers["openai-processing-ms"] = f"{(now_s - request.get(BEGAN_S, now_s)) * 1000:.0f}"
+    response.headers.update(cors_headers(request))
     meter = request.get(METER)
     if meter is not None:
-        response.headers.update(meter.headers(services_of(request).clock.now_s()))
+        response.headers.update(meter.headers(now_s))
 
 
 async def authenticate(request: web.Request, scope: Scope) -> Principal:

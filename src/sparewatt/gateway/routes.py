@@ -10,7 +10,8 @@ from sparewatt.gateway.feeds import matches, nodes, status, why
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
-from sparewatt.gateway.openai import chat, models
+from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.protocol.link import LINK_PATH
@@ -25,6 +26,8 @@ def make_app(services: Services) -> web.Application:
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
+            web.post("/v1/completions", completions.completions),
+            web.post("/v1/embeddings", embeddings.embeddings),
             web.get("/v1/models", models.list_models),
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),
@@ -71,6 +74,7 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
+            web.get("/openapi.json", document.show_document),
             web.get("/", status.show_status),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
@@ -80,4 +84,5 @@ def make_app(services: Services) -> web.Application:
             web.get(LINK_PATH, services.desk.handle),
         ]
     )
+    app[document.DOCUMENT] = document.make_document(app)
     return app

@@ -16,6 +16,7 @@ from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.accounting import Accounting
+from sparewatt.gateway.kept_answers import KeptAnswers
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.settings import GatewaySettings
@@ -65,6 +66,8 @@ class Services:
     mailer: Mailer | None = None
     signup_hook: SignupHook = field(default_factory=NothingElse)
     stopping: bool = False
+    answers: KeptAnswers = field(default_factory=KeptAnswers)
+    """For requests that are sent again."""
 
 
 SERVICES = web.AppKey("services", Services)

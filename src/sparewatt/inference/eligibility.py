@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, VERDICTS_KEPT_MAX
+from sparewatt.inference.capabilities import NO_NEEDS, Needs, is_able
 from sparewatt.inference.facts import facts_with
+from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.model import Allowed, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S, Judged, Known, Terms, is_dearer, known_of, prices_of
@@ -35,19 +39,27 @@ class Eligibility:
         self._verdicts = 0
         self._known: dict[ModelId, dict[NodeId, Known]] = {}
         self._dearest: dict[ModelId, tuple[float, tuple[int, int]]] = {}
+        self._able: dict[tuple[ModelId, Needs], AllAble] = {}
 
     def gate(
-        self, policy: Policy, model: ModelId, *, payer: AccountId | None = None, usual: Prices | None = None
+        self,
+        policy: Policy,
+        model: ModelId,
+        *,
+        payer: AccountId | None = None,
+        usual: Prices | None = None,
+        needs: Needs = NO_NEEDS,
     ) -> Gate | None:
         """What a job must pass; None if everybody may serve it.
 
         `payer` is one whose own nodes may not. `usual` is the most that is paid where the policy names no price.
+        `needs` is what a node's model must be able to do.
         """
         checks = compile_policy(policy) if policy is not ANY else None
         checks = checks if checks is not None and checks.checks else None
-        if payer is None and usual is None and checks is None and policy.order is None:
+        if payer is None and usual is None and checks is None and policy.order is None and not needs.can:
             return None
-        return Gate(self, policy, checks, model, payer, usual)
+        return Gate(self, policy, checks, model, payer, usual, needs)
 
     def stages(self, terms: Terms) -> Sequence[Allowed | None]:
         """First those whom the policy names in order, one after the other; then whomever it leaves."""
@@ -83,6 +95,24 @@ class Eligibility:
             known = self._dearest[model] = (now_s, self._table.dearest_price(model))
         return is_dearer(usual, known[1])
 
+    def all_are_able(self, needs: Needs, model: ModelId) -> bool:
+        """Whether every node that has the model can do this, as of a moment ago."""
+        entries, now_s = self._table.entries(model), self._clock.now_s()
+        if entries is None:
+            return True
+        known = self._able.get((model, needs))
+        if known is None or known.is_old(entries, now_s):
+            if len(self._able) >= POLICIES_COMPILED_MAX:
+                self._able.clear()
+            holds = all(is_able(needs, self._says(node_id, model)) for node_id in entries.nodes)
+            known = self._able[model, needs] = AllAble(holds, entries, entries.changes, entries.reports, now_s)
+        return known.holds
+
+    def _says(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
+        row = self._table.get(node_id)
+        report = row.models.get(model) if row is not None else None
+        return report.capabilities if report is not None else None
+
     def refuses(self, node_id: NodeId, terms: Terms, checks: Compiled | None) -> bool:
         """By what is known of it right now. A list that still had it is put together anew."""
         row = self._table.get(node_id)
@@ -90,6 +120,7 @@ class Eligibility:
         if row is None or report is None:
             return True
         is_refused = terms.usual is not None and is_dearer(terms.usual, prices_of(report))
+        is_refused = is_refused or not is_able(terms.needs, report.capabilities)
         if checks is not None and not is_refused:
             is_refused = checks.verdict(self._facts_now(row, terms)) is not None
         if is_refused:
@@ -105,7 +136,9 @@ class Eligibility:
     def _look_again(self, node_id: NodeId, terms: Terms) -> None:
         self._dearest.pop(terms.model, None)
         self._known.get(terms.model, {}).pop(node_id, None)
-        for key in (terms, terms._replace(usual=None)):
+        self._able.pop((terms.model, terms.needs), None)
+        for usual, needs in product((terms.usual, None), (terms.needs, NO_NEEDS)):
+            key = terms._replace(usual=usual, needs=needs)
             if key in self._judged:
                 self._judged[key].made_at_s = None
 
@@ -114,7 +147,7 @@ class Eligibility:
         judged = self._judged.get(terms)
         if judged is not None and judged.hints is not None:
             return list(judged.hints)
-        facts = self.facts(terms.model)
+        facts = [fact for fact in self.facts(terms.model) if is_able(terms.needs, fact.capabilities)]
         nodes = [[fact] for fact in facts[:RELAXATIONS_NODES_MAX]]
         is_part = len(facts) > len(nodes)
         hints = [explain_relaxation(found, is_part=is_part) for found in relaxations(terms.whole_policy(), nodes)]
@@ -135,6 +168,21 @@ class Eligibility:
         return [found.facts for found in known.values()]
 
 
+class AllAble(NamedTuple):
+    """Whether all nodes of a model can do something, and what that was taken from."""
+
+    holds: bool
+    entries: Entries
+    changes: int
+    reports: int
+    made_at_s: float
+
+    def is_old(self, entries: Entries, now_s: float) -> bool:
+        if entries is not self.entries or entries.changes != self.changes:
+            return True
+        return entries.reports != self.reports and now_s - self.made_at_s >= FRESH_S
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """One job's conditions on who may serve it. Implements dispatch's Gate."""
@@ -145,6 +193,7 @@ class Gate:
     model: ModelId
     payer: AccountId | None = None
     usual: Prices | None = None
+    needs: Needs = NO_NEEDS
 
     def stages(self) -> Sequence[Allowed | None]:
         terms = self._terms()
@@ -153,12 +202,14 @@ class Gate:
         return self.eligibility.stages(terms)
 
     def _terms(self) -> Terms:
-        """Nearly always nobody is dearer than usual: then nobody needs to be left out for it."""
+        """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""
         is_dear = self.usual is not None and self.eligibility.has_dearer(self.usual, self.model)
-        return Terms(self.policy, self.usual if is_dear else None, self.model)
+        are_able = not self.needs.can or self.eligibility.all_are_able(self.needs, self.model)
+        return Terms(self.policy, self.usual if is_dear else None, self.model, NO_NEEDS if are_able else self.needs)
 
     def _asks_nothing(self, terms: Terms) -> bool:
-        return self.checks is None and terms.usual is None and self.policy.order is None
+        asks_none = self.checks is None and terms.usual is None and not terms.needs.can
+        return asks_none and self.policy.order is None
 
     def own_nodes(self) -> Collection[NodeId]:
         """The payer's own, which may not serve a job that free credits pay."""
@@ -168,7 +219,8 @@ class Gate:
         """Judged anew: a list that is half a second old must not let anybody through."""
         if node_id in self.own_nodes():
             return False
-        return not self.eligibility.refuses(node_id, Terms(self.policy, self.usual, self.model), self.checks)
+        terms = Terms(self.policy, self.usual, self.model, self.needs)
+        return not self.eligibility.refuses(node_id, terms, self.checks)
 
     def relaxations(self) -> list[str]:
         terms = self._terms()

@@ -41,4 +41,5 @@ def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
         throughput_tps=speed.decode_tps if speed else None,
         ttft_ms=(speed.ttft_s + row.rtt_s) * 1000 if speed else None,
         warm=model is not None and model.state == "warm",
+        capabilities=frozenset(model.capabilities) if model and model.capabilities is not None else None,
     )

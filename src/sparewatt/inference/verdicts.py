@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
+from sparewatt.inference.capabilities import NO_NEEDS, Able, Needs, says_of
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.model import Allowed, NodeRow, Seating
-from sparewatt.policy.check import FACT_OF, Compiled, NodeFacts, compile_policy
+from sparewatt.policy.check import FACT_OF, Check, Compiled, NodeFacts, compile_policy
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.model import Policy, Prices
 from sparewatt.protocol.node import ModelReport, NodeSpecs
@@ -33,6 +34,7 @@ class Terms(NamedTuple):
     usual: Prices | None
     """The most that is paid in the directions for which the policy names no price."""
     model: ModelId
+    needs: Needs = NO_NEEDS
 
     @property
     def is_live(self) -> bool:
@@ -40,10 +42,12 @@ class Terms(NamedTuple):
         return self.policy.max_ttft_ms is not None
 
     def checks(self) -> Compiled:
-        checks = compile_policy(self.policy)
-        if self.usual is None:
-            return checks
-        return Compiled((*checks.checks, (USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"])))
+        able = Able(declared=self.needs.declared)
+        checks: list[Check] = [(name, needed, able, says_of) for name, needed in self.needs.filters()]
+        checks += compile_policy(self.policy).checks
+        if self.usual is not None:
+            checks.append((USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"]))
+        return Compiled(tuple(checks))
 
     def whole_policy(self) -> Policy:
         """With what is usual as a price of its own: whoever is too dear can be had by naming another."""

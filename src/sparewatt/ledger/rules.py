@@ -39,14 +39,19 @@ def affordable_output(price: TokenPrice, *, prompt_tokens: int, nano: int) -> in
 
 
 def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
-    """What was delivered, in money: rounded once, down, never more than was held. No output costs nothing.
+    """What was delivered, in money: rounded once, down, never more than was held.
 
-    The prompt is paid once for the whole answer. Nodes that shared the answer share it by the tokens each wrote.
+    The prompt is paid once for the whole answer. Nodes that shared the answer share it by the tokens each wrote; where
+    nothing was to be written, they share it evenly.
     """
     written = sum(delivery.completion_tokens for delivery in deliveries)
-    worth = accumulate((_worth(delivery, written) for delivery in deliveries), initial=0)
+    shares = [delivery.completion_tokens if written else 1 for delivery in deliveries]
+    whole = max(1, sum(shares))
+    worth = accumulate(
+        (_worth(delivery, share, whole) for delivery, share in zip(deliveries, shares, strict=True)), initial=0
+    )
     # A sum of floors would lose a bit at every seam: the parts are the steps of one rounded sum.
-    marks = [min(step // (TOKENS_PER_PRICE * max(1, written)), hold.total) for step in worth]
+    marks = [min(step // (TOKENS_PER_PRICE * whole), hold.total) for step in worth]
     left, parts = hold, []
     for before, after in pairwise(marks):
         gross, left = left.take(after - before)
@@ -54,10 +59,10 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     return Bill(hold - left, tuple(parts))
 
 
-def _worth(delivery: Delivery, written: int) -> int:
-    """In nano-USD times a million times `written`, so that nothing is rounded yet."""
-    own, price = delivery.completion_tokens, delivery.price
-    return own * price.completion * written + delivery.prompt_tokens * price.prompt * own
+def _worth(delivery: Delivery, share: int, whole: int) -> int:
+    """In nano-USD times a million times `whole`, so that nothing is rounded yet."""
+    price = delivery.price
+    return delivery.completion_tokens * price.completion * whole + delivery.prompt_tokens * price.prompt * share
 
 
 def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:

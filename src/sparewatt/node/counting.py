@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.protocol.openai import Usage, read_chunk, read_completion
+from sparewatt.protocol.openai import Usage, read_chunk, read_usage
 
 
 class AnswerCount:
@@ -43,9 +43,9 @@ class AnswerCount:
 
     def end(self) -> None:
         """Everything has come."""
-        whole = read_completion(bytes(self._rest)) if self._is_whole else None
-        if whole is not None and whole.usage is not None:
-            self.prompt_tokens, self._written = whole.usage.prompt_tokens, whole.usage.completion_tokens
+        usage = read_usage(bytes(self._rest)) if self._is_whole else None
+        if usage is not None:
+            self.prompt_tokens, self._written = usage.prompt_tokens, usage.completion_tokens
 
     def _read(self, data: bytes) -> None:
         chunk = read_chunk(data)

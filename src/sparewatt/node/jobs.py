@@ -20,13 +20,14 @@ from sparewatt.node.inventory import Inventory
 from sparewatt.node.outlook import House, Outlook
 from sparewatt.node.pacing import paced
 from sparewatt.node.receipts import ReceiptBook
-from sparewatt.node.whole import Assembler
-from sparewatt.protocol.link import End, Fail, FailCode, Head
+from sparewatt.node.whole import Assembler, can_be_streamed
+from sparewatt.protocol.link import End, Fail, FailCode, Head, JobPath
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
 from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
+CHAT: JobPath = "/v1/chat/completions"
 
 
 class Jobs:
@@ -191,7 +192,9 @@ class Jobs:
     async def _relay(self, job: IncomingJob, began_s: float, count: AnswerCount) -> float | None:
         """Pass the reply on, chunk by chunk; tells when the first one came."""
         errand = await self._errand(job)
-        assembler = None if job.meta.stream or self._backend.stops_whole_answers else Assembler()
+        is_passed_on = job.meta.stream or self._backend.stops_whole_answers
+        is_passed_on = is_passed_on or not can_be_streamed(job.meta.path, job.body)
+        assembler = None if is_passed_on else Assembler()
         body = errand.body if assembler is None else as_stream(errand.body)
         first_byte_s: float | None = None
         async with self._backend.post(errand.path, body) as reply:
@@ -231,7 +234,8 @@ class Jobs:
 
     def _sign(self, job: IncomingJob, count: AnswerCount, began_s: float) -> None:
         """A receipt for what was delivered; nothing delivered needs none."""
-        if self._receipts is None or not job.meta.job or not count.completion_tokens:
+        was_useful = count.completion_tokens or (job.meta.path != CHAT and count.prompt_tokens)
+        if self._receipts is None or not job.meta.job or not was_useful:
             return
         now_s, first_s = self._clock.now_s(), count.begun_at_s
         self._receipts.write(

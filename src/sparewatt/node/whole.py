@@ -13,9 +13,15 @@ import msgspec
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.node.backends.model import BackendBroke
+from sparewatt.protocol.link import JobPath
 
 _GROWING = ("content", "reasoning_content", "reasoning", "refusal")
 """Fields of a delta whose pieces are joined; any other field is taken as it last came."""
+
+
+def can_be_streamed(path: JobPath, body: bytes | bytearray) -> bool:
+    """Vectors come whole, and no server streams the best of several completions."""
+    return path != "/v1/embeddings" and not (path == "/v1/completions" and b'"best_of"' in body)
 
 
 class Assembler:
@@ -42,7 +48,9 @@ class Assembler:
         if not self._done:
             raise BackendBroke("the model server's stream ended early")
         choices = [self._choices[index] for index in sorted(self._choices)]
-        return msgspec.json.encode(self._top | {"object": "chat.completion", "choices": choices})
+        kind = self._top.get("object")
+        whole = kind if kind == "text_completion" else "chat.completion"
+        return msgspec.json.encode(self._top | {"object": whole, "choices": choices})
 
     def _read(self, data: bytes) -> None:
         if data == b"[DONE]":
@@ -72,10 +80,15 @@ class Assembler:
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         index = choice.get("index", 0)
-        whole = self._choices.setdefault(
-            index, {"index": index, "message": {"role": "assistant", "content": None}, "finish_reason": None}
-        )
-        _merge_delta(whole["message"], choice.get("delta") or {})
+        if "text" in choice:
+            whole = self._choices.setdefault(
+                index, {"index": index, "text": "", "logprobs": None, "finish_reason": None}
+            )
+            whole["text"] += choice["text"] or ""
+        else:
+            message = {"role": "assistant", "content": None}
+            whole = self._choices.setdefault(index, {"index": index, "message": message, "finish_reason": None})
+            _merge_delta(whole["message"], choice.get("delta") or {})
         if choice.get("logprobs") is not None:
             _merge_logprobs(whole, choice["logprobs"])
         if choice.get("finish_reason") is not None:
@@ -108,7 +121,7 @@ def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]])
 
 
 def _merge_logprobs(whole: dict[str, Any], piece: dict[str, Any]) -> None:
-    found = whole.setdefault("logprobs", {})
+    found = whole["logprobs"] = whole.get("logprobs") or {}
     for name, values in piece.items():
         if isinstance(values, list):
             found[name] = (found.get(name) or []) + values

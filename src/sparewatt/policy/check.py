@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from sparewatt.core.limits import POLICIES_COMPILED_MAX
 from sparewatt.policy.fields import FIELDS
-from sparewatt.policy.kinds.base import Kind
 from sparewatt.policy.model import DataPolicy, Policy
 
 
@@ -45,6 +44,8 @@ class NodeFacts:
     """Measured, for one answer alone."""
     ttft_ms: float | None = None
     warm: bool = False
+    capabilities: frozenset[str] | None = None
+    """What the model can do there, by the node's own word; None if it says nothing."""
 
     @property
     def prices(self) -> tuple[int | None, int | None]:
@@ -79,7 +80,15 @@ FACT_OF: dict[str, Fact] = {
 LIVE_FIELDS = frozenset({"max_ttft_ms", "warm"})
 """Those whose facts change with a node's load; the rest changes only with its report."""
 
-_Check = tuple[str, Any, Kind[Any], Fact]
+
+class Admits(Protocol):
+    """What judges one fact: a field's kind, or a rule from outside the vocabulary."""
+
+    def admits(self, value: Any, fact: Any, /) -> bool: ...
+
+
+Check = tuple[str, Any, Admits, Fact]
+"""The filter's name, what it asks for, who judges, and by which fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class Refused:
 class Compiled:
     """A policy as the few checks it consists of."""
 
-    checks: tuple[_Check, ...]
+    checks: tuple[Check, ...]
 
     def verdict(self, facts: NodeFacts) -> Refused | None:
         for name, value, kind, fact in self.checks:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,12 @@ from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 _TOKENS_MAX = 1 << 24
 _Tokens = Annotated[int, Meta(ge=1, le=_TOKENS_MAX)]
 _Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
+
+
+_NULL = msgspec.Raw(b"null")
+_NOTHING = (b"null", b'""', b"[]", b"{}")
+_QUOTES = 2
+_T = TypeVar("_T")
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -30,6 +36,10 @@ class ChatRequest(msgspec.Struct, frozen=True):
     max_tokens: _Tokens | None = None
     max_completion_tokens: _Tokens | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    tools: msgspec.Raw = _NULL
+    tool_choice: msgspec.Raw = _NULL
+    response_format: msgspec.Raw = _NULL
+    logprobs: msgspec.Raw = _NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Who may serve it, in the words of `policy/`; not for the node's eyes. Empty if it is not there."""
 
@@ -47,21 +57,18 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: _Counted = 0
 
 
-_NULL = msgspec.Raw(b"null")
-_NOTHING = (b"null", b'""', b"[]", b"{}")
-_QUOTES = 2
-
-
 class _Choice(msgspec.Struct, frozen=True):
     index: int = 0
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
     logprobs: msgspec.Raw = _NULL
+    text: msgspec.Raw = _NULL
+    """What a text completion says, which has no delta."""
 
     def output_bytes(self) -> int | None:
         """How much it says, None if nothing. Whatever the field: servers differ in where they put things."""
         said = [bytes(part) for name, part in (self.delta or {}).items() if name != "role"]
-        said.append(bytes(self.logprobs))  # without text they are the answer
+        said += (bytes(self.text), bytes(self.logprobs))  # without text, log probabilities are the answer
         sizes = [len(part) - _QUOTES for part in said if part not in _NOTHING]
         return sum(sizes) if sizes else None
 
@@ -92,10 +99,11 @@ class Chunk(msgspec.Struct, frozen=True):
 class _WholeChoice(msgspec.Struct, frozen=True):
     message: dict[str, msgspec.Raw] | None = None
     logprobs: msgspec.Raw = _NULL
+    text: msgspec.Raw = _NULL
 
     def output_bytes(self) -> int:
         said = [bytes(part) for name, part in (self.message or {}).items() if name != "role"]
-        said.append(bytes(self.logprobs))
+        said += (bytes(self.text), bytes(self.logprobs))
         return sum(len(part) - _QUOTES for part in said if part not in _NOTHING)
 
 
@@ -109,17 +117,27 @@ class Completion(msgspec.Struct, frozen=True):
         return sum(choice.output_bytes() for choice in self.choices)
 
 
+class Counted(msgspec.Struct, frozen=True):
+    usage: Usage | None = None
+
+
 _chat_decoder = msgspec.json.Decoder(ChatRequest)
 _chunk_decoder = msgspec.json.Decoder(Chunk)
 _completion_decoder = msgspec.json.Decoder(Completion)
+_counted_decoder = msgspec.json.Decoder(Counted)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
+    return parse(_chat_decoder, body)
+
+
+def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
+    """Raises InvalidJson or InvalidField (naming the field); never anything else."""
     try:
-        body.decode()  # messages are passed on unread, and a model server would choke on them
-        return _chat_decoder.decode(body)
+        body.decode()  # much is passed on unread, and a model server would choke on it
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
     except RecursionError:
@@ -138,14 +156,28 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
     return InvalidField(f"{text}.", param=field)
 
 
-def for_node(body: bytes, *, stream: bool, output_limit: int | None = None, model: str | None = None) -> bytes:
+def fields_of(body: bytes) -> dict[str, msgspec.Raw]:
+    """The top level of a body that was parsed before, values unread."""
+    return _fields_decoder.decode(body)
+
+
+def for_node(
+    body: bytes,
+    *,
+    stream: bool,
+    output_limit: int | None = None,
+    model: str | None = None,
+    without: Collection[str] = (),
+) -> bytes:
     """The request as a node gets it: every stream ends in its token counts, and writes no more than it may.
 
-    `model` is given if the request says anything about who may serve it; that part is left out.
+    `model` is given if the request says anything about who may serve it; that part is left out, as is `without`.
     """
-    if not stream and output_limit is None and model is None:
+    if not stream and output_limit is None and model is None and not without:
         return body
     fields = _fields_decoder.decode(body)
+    for name in without:
+        fields.pop(name, None)
     if model is not None:
         fields["model"] = msgspec.Raw(msgspec.json.encode(model))
         fields.pop("provider", None)
@@ -153,6 +185,8 @@ def for_node(body: bytes, *, stream: bool, output_limit: int | None = None, mode
         fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
     if output_limit is not None:
         fields["max_tokens"] = msgspec.Raw(b"%d" % output_limit)
+    elif bytes(fields.get("max_completion_tokens", _NULL)) != b"null":  # every server knows the older name
+        fields["max_tokens"] = fields["max_completion_tokens"]
     return msgspec.json.encode(fields)
 
 
@@ -197,6 +231,14 @@ def _raw(number: float) -> msgspec.Raw:
 def read_completion(body: bytes) -> Completion | None:
     try:
         return _completion_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_usage(body: bytes) -> Usage | None:
+    """The token counts of a whole reply, of any endpoint."""
+    try:
+        return _counted_decoder.decode(body).usage
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from sparewatt.protocol.node import Capability
 from sparewatt.testing.app import running_engine
 from sparewatt.testing.model import Settings
 
@@ -30,6 +32,15 @@ _RATE = click.FloatRange(min=0)
 @click.option("--n-embd", type=click.IntRange(1, 4096), default=64, help="Dimensions of an embedding.")
 @click.option(
     "--prefix-cache-tokens", type=click.IntRange(min=0), default=0, help="Tokens of prompts kept; 0 keeps none."
+)
+@click.option(
+    "--capability",
+    "capabilities",
+    multiple=True,
+    default=get_args(Capability),
+    show_default=False,
+    type=click.Choice(get_args(Capability)),
+    help="What it says that it can do; may be repeated. Default: everything.",
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail by chance.")
 @click.option("--seed", type=int, default=0, help="Seed of that chance.")

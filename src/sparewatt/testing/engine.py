@@ -206,6 +206,7 @@ class Engine:
                 "n_params": settings.n_params,
                 "size": settings.n_params // 2,
                 "n_embd": settings.n_embd,
+                "capabilities": settings.capabilities,
             },
         }
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
 from sparewatt.core.errors import BadRequest, SparewattError
 from sparewatt.core.rng import Rng, seeded
+from sparewatt.protocol.node import Capability
 
 QUEUE_MAX = 10_000
 """Requests that may wait for a slot; a test that needs more is testing its own loop."""
@@ -63,6 +64,8 @@ class Settings:
     n_params: int = 1_000_000_000
     n_embd: int = 64
     prefix_cache_tokens: int = 0
+    capabilities: tuple[Capability, ...] = get_args(Capability)
+    """What it says that it can do; it does all of it anyway."""
     fail_rate: float = 0.0
     seed: int = 0
 

@@ -6,6 +6,7 @@
 from contracts import match_rule
 from contracts.modules import evidence
 from contracts.modules import tree
+from contracts.modules import typed
 
 BIDS_MAX: constant(uint256) = 12
 
@@ -57,6 +58,12 @@ def status(policy: match_rule.Policy, profile: match_rule.Profile, price_uusd: u
 @pure
 def proves(root: bytes32, count: uint256, leaf: bytes32, index: uint256, path: DynArray[bytes32, 20]) -> bool:
     return tree._proves(root, count, leaf, index, path)
+
+
+@external
+@pure
+def recover(digest: bytes32, signature: Bytes[65]) -> address:
+    return typed._recover(digest, signature)
 
 
 @external

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sparewatt.chain.follower import Follower
 from sparewatt.chain.keys import Keys
 from sparewatt.chain.outbox import Sender, decide
 from sparewatt.core.clock import SystemClock
+from sparewatt.core.errors import ChainUnavailable
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
 from sparewatt.store.database import Database
@@ -49,11 +50,15 @@ class Setting:
         return business_id
 
     async def round(self) -> None:
-        """What the process does again and again, and a block, as if a second had passed."""
-        await self.sender.step()
-        await self.client.ask("evm_mine")
-        while await self.follower.step():
-            pass
+        """What the process does again and again, and a block, as if a second had passed.
+
+        Like the process, it leaves a chain that does not answer in time to the next round.
+        """
+        with suppress(ChainUnavailable):
+            await self.sender.step()
+            await self.client.ask("evm_mine")
+            while await self.follower.step():
+                pass
 
     async def until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
         for _ in range(ROUNDS_MAX):

@@ -42,6 +42,7 @@ async def test_models_are_listed_as_openai_lists_them_with_prices_per_token() ->
         "created": 1_700_000_000,
         "owned_by": "sparewatt",
         "context_length": 32768,
+        "capabilities": ["chat", "completions", "json_schema", "logprobs", "tools"],
         "quantizations": ["fp16", "q4"],
         "nodes_online": 2,
         "warm": 1,
@@ -282,7 +283,7 @@ async def test_a_client_that_takes_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job, its place on the node, the connection and what is queued on it are let go."""
-    monkeypatch.setattr("sparewatt.gateway.openai.chat.CLIENT_WRITE_S", 0.01)
+    monkeypatch.setattr("sparewatt.gateway.openai.answer.CLIENT_WRITE_S", 0.01)
     services = make_services()
     node = one_node(services)
     async with running(services) as client:

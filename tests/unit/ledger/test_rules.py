@@ -33,11 +33,11 @@ deliveries = st.lists(
 
 
 def exact_worth(parts: list[Delivery]) -> Fraction:
-    """By the words of the rule: each its own output, and its share of the prompt by what it wrote."""
+    """By the words of the rule: each its own output, and its share of the prompt by what it wrote, else evenly."""
     written = sum(part.completion_tokens for part in parts)
     worth = Fraction(0)
     for part in parts:
-        share = Fraction(part.completion_tokens, written) if written else Fraction(0)
+        share = Fraction(part.completion_tokens, written) if written else Fraction(1, len(parts))
         worth += Fraction(part.completion_tokens * part.price.completion, 10**6)
         worth += share * Fraction(part.prompt_tokens * part.price.prompt, 10**6)
     return worth
@@ -51,14 +51,25 @@ def exact_worth(parts: list[Delivery]) -> Fraction:
     [
         ([], 0),
         ([delivery(20, 20, price=TokenPrice(Nano(20_000_000), Nano(20_000_000)))], 800),
-        ([delivery(1_000_000, 0)], 0),
+        ([delivery(1_000_000, 0)], 20_000_000),
+        ([delivery(10, 0)] * 2, 10 * 20),
         ([delivery(10, 20)], 10 * 20 + 20 * 40),
         ([delivery(10, 5), delivery(10, 15)], 10 * 20 + 20 * 40),
         ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(999_999)))], 0),
         ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(1_999_999)))], 1),
         ([delivery(0, 1, price=TokenPrice(Nano(0), Nano(600_000)))] * 2, 1),
     ],
-    ids=["nothing", "the example", "no output", "one node", "shared prompt", "below one", "rounded down", "once"],
+    ids=[
+        "nothing",
+        "the example",
+        "only read",
+        "read by two",
+        "one node",
+        "shared prompt",
+        "below one",
+        "rounded down",
+        "once",
+    ],
 )
 def test_a_bill_is_what_was_delivered_rounded_once_down(parts: list[Delivery], cost: int) -> None:
     assert rules.bill(parts, amount(paid=10**9)).cost == amount(paid=cost)
@@ -111,7 +122,8 @@ def test_each_owner_gets_the_part_of_its_node() -> None:
 
 
 def test_a_job_that_cost_nothing_has_no_postings() -> None:
-    assert job_row(closed("1", delivery(100, 0))).lines == ()
+    assert job_row(closed("1")).lines == ()
+    assert job_row(closed("1", delivery(0, 0))).lines == ()
 
 
 def test_a_nul_in_the_words_of_a_node_does_not_reach_the_store() -> None:

@@ -85,7 +85,7 @@ async def test_models_carry_what_llama_cpp_says_of_them(engine: Client) -> None:
     model = (await engine.get("/v1/models"))["data"][0]
     assert model == await engine.get(f"/v1/models/{MODEL}")
     assert model["id"] == MODEL
-    assert set(model["meta"]) == {"n_ctx_train", "n_params", "size", "n_embd"}
+    assert set(model["meta"]) == {"n_ctx_train", "n_params", "size", "n_embd", "capabilities"}
 
 
 async def test_a_model_with_slashes_in_its_name_is_found() -> None:

@@ -19,9 +19,10 @@ from sparewatt.core.limits import (
     MATCHES_STORED_DAYS,
 )
 from sparewatt.gateway.http import authenticate, json_reply, read_json
-from sparewatt.gateway.openai.chat import policy_named, route_of
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
+from sparewatt.gateway.openai.serving import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.capabilities import Needs
 from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.dispatch.keeping import ONE_IN
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -29,6 +30,7 @@ from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.policy.words import to_object
+from sparewatt.protocol.node import Capability
 from sparewatt.store.database import StoredMatch
 
 _MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")
@@ -42,6 +44,8 @@ class MatchQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str | None = None
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Who may serve it, in the words of `policy/`."""
+    capabilities: Annotated[list[Capability], Meta(max_length=32)] = msgspec.field(default_factory=list)
+    """What a node's model must be able to do."""
 
 
 async def dry_run(request: web.Request) -> web.StreamResponse:
@@ -49,7 +53,7 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "inference")
     asked = await read_json(request, MatchQuestion, limit=CONTROL_BODY_BYTES_MAX)
-    routing = route_of(asked.model, asked.provider, request=request, who=who, services=services)
+    routing = route_of(asked.model, bytes(asked.provider), request=request, who=who, services=services)
     model = ModelId(routing.model)
     typical = services.table.typical_output_tokens(model)
     job = MatchJob(
@@ -61,7 +65,9 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
         preference=routing.preference,
     )
     price = price_of(routing.policy, model, services)
-    gate = gate_for(routing, model, price=price, payer=await promo_payer(who, services), services=services)
+    payer = await promo_payer(who, services)
+    needs = Needs(frozenset(asked.capabilities), declared=bool(routing.policy.require_parameters))
+    gate = gate_for(routing, model, price=price, payer=payer, services=services, needs=needs)
     policy = policy_named(asked.policy or services.settings.policy)
     decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
     answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}

@@ -11,6 +11,7 @@ from aiohttp import web
 from sparewatt.core.errors import ModelNotFound
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.inference.capabilities import believed
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.protocol.node import ModelReport
 
@@ -47,6 +48,7 @@ def _describe(model_id: str, reports: Sequence[ModelReport], services: Services)
         "created": int(services.started_unix_s),
         "owned_by": "sparewatt",
         "context_length": max((r.context_length for r in reports if r.context_length), default=None),
+        "capabilities": sorted(set().union(*(believed(r.capabilities) for r in reports))),
         "quantizations": sorted({r.quantization for r in reports if r.quantization}),
         "nodes_online": len(reports),
         "warm": sum(r.state == "warm" for r in reports),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.money import Nano
+from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.routing import Routing
 from sparewatt.gateway.services import Services
+from sparewatt.inference.capabilities import NO_NEEDS, Needs
 from sparewatt.inference.eligibility import Gate
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.service import Order, Payer, RunningTab
@@ -14,13 +16,12 @@ from sparewatt.ledger.budgets import KeyBudget
 from sparewatt.ledger.chart import promo_of
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.policy.model import Policy, Prices
-from sparewatt.protocol.openai import ChatRequest
 
 LIMIT_HEADER = "x-sparewatt-output-limit"
 
 
 async def open_tab(
-    match: MatchJob, chat: ChatRequest, price: TokenPrice | None, *, who: Principal, services: Services
+    match: MatchJob, call: Call, price: TokenPrice | None, *, who: Principal, services: Services
 ) -> RunningTab | None:
     """Hold what the answer may cost; None on a network without books. Raises what a client should hear."""
     if services.accounting is None or price is None:
@@ -29,9 +30,9 @@ async def open_tab(
         id=match.id,
         model=match.model,
         prompt_tokens=match.prompt_tokens,
-        answers=chat.n or 1,
-        output_limit=chat.output_limit,
-        stream=bool(chat.stream),
+        answers=call.answers,
+        output_limit=call.output_limit,
+        stream=call.stream,
         price=price,
     )
     return await services.accounting.metering.open(payer_of(who), order)
@@ -43,11 +44,17 @@ def price_of(policy: Policy, model: ModelId, services: Services) -> TokenPrice |
 
 
 def gate_for(
-    routing: Routing, model: ModelId, *, price: TokenPrice | None, payer: AccountId | None, services: Services
+    routing: Routing,
+    model: ModelId,
+    *,
+    price: TokenPrice | None,
+    payer: AccountId | None,
+    services: Services,
+    needs: Needs = NO_NEEDS,
 ) -> Gate | None:
-    """Who may serve it: whom its policy allows, whoever asks no more than what is held, and not its payer's own."""
+    """Who may serve it: whom its policy allows, who can, who asks no more than what is held; not its payer's own."""
     usual = usual_of(routing.policy, price) if price is not None else None
-    return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual)
+    return services.eligibility.gate(routing.policy, model, payer=payer, usual=usual, needs=needs)
 
 
 async def promo_payer(who: Principal, services: Services) -> AccountId | None:

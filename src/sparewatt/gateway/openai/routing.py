@@ -17,7 +17,7 @@ from sparewatt.policy.compose import Level, narrow
 from sparewatt.policy.model import ANY, Policy
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
-UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "require_parameters", "explain")
+UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "explain")
 """Wishes that are understood, and that nothing heeds yet; a reply names those that were made."""
 
 

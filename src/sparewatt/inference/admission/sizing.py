@@ -35,6 +35,16 @@ def size_of(messages: Iterable[bytes]) -> PromptSize:
     return PromptSize(max(1, tokens), floor)
 
 
+def size_of_texts(strings: Iterable[str], id_counts: Iterable[int]) -> PromptSize:
+    """Of prompts without messages: texts are guessed, token ids are counted."""
+    counted = list(id_counts)
+    sizes = [len(text.encode()) for text in strings]
+    tokens = sum(counted) + sum(size // BYTES_PER_TOKEN for size in sizes)
+    # Each text has the context to itself: the longest must fit, not all together.
+    floor = max([*counted, *(size // BYTES_PER_TOKEN_AT_MOST for size in sizes)], default=0)
+    return PromptSize(max(1, tokens), floor)
+
+
 def has_media(message: bytes) -> bool:
     """Whether a raw message holds an image, a sound or a file, whose bytes say nothing about its tokens."""
     return any(mark in message for mark in _MEDIA)

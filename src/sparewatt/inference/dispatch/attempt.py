@@ -16,6 +16,7 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.said import Said
 from sparewatt.inference.dispatch.seam import Seam
+from sparewatt.inference.dispatch.vectors import whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import NodeLink, Stream
 from sparewatt.protocol.link import End, Fail, Head, Open
@@ -80,7 +81,9 @@ class Attempt:
         self.record = record
         price = owner.price_usd if job.tab is not None else None
         self._reply: StreamReply | WholeReply = (
-            StreamReply(wants_usage=job.wants_usage, price=price, seam=seam) if job.stream else WholeReply(price=price)
+            StreamReply(wants_usage=job.wants_usage, price=price, seam=seam)
+            if job.stream
+            else whole_reply(job.path, price=price)
         )
         self._refusal: WholeReply | None = None
         self._status = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparewatt.core.errors import BadRequest, ModelNotFound, NoCapacity, NoEligibleNode, SparewattError
+from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.model import Gate
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.match import match
@@ -38,7 +39,7 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
     model = decision.job.model
     reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
     if not reasons and decision.barred:
-        return _barred_error(decision, gate)
+        return unable_error(decision.barred, model) or _barred_error(decision, gate)
     if not reasons:
         return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
     if reasons & _MAY_PASS:

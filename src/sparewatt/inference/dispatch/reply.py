@@ -191,16 +191,19 @@ class WholeReply:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body = bytes(self._body)
+        body = self.body()
         completion = read_completion(body)
         if completion is None:
-            raise ReplyBroken("the reply is not a chat completion")
+            raise ReplyBroken("the reply is not a completion")
         self.usage = completion.usage
         self.seen.text_bytes = completion.output_bytes()
         if completion.usage is not None:
             self.seen.prompt_tokens = completion.usage.prompt_tokens
             self.seen.completion_tokens = completion.usage.completion_tokens
         return body if self._price is None else with_usage(body, None, cost_usd=self._price(self.seen))
+
+    def body(self) -> bytes:
+        return bytes(self._body)
 
     def error_message(self) -> str | None:
         return read_error_message(bytes(self._body))

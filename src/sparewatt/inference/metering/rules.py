@@ -68,7 +68,7 @@ def _delivery(attempt: AttemptRecord, prompt_estimate: int, output_bound: int, n
     seen = attempt.seen
     claimed = claimed_tokens(seen) if seen is not None else 0
     written = min(claimed, seen_tokens(seen), output_bound) if seen is not None else 0
-    if seen is None or written <= 0:
+    if seen is None or (written <= 0 and output_bound > 0):  # where nothing is to be written, reading is paid
         return None
     said = prompt_estimate if seen.prompt_tokens is None else seen.prompt_tokens
     ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms

@@ -6,7 +6,7 @@ llama.cpp's `/props` and `/slots` are used where they exist: others have copied 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -33,6 +33,8 @@ class Details(msgspec.Struct, frozen=True):
     ftype: str | None = None
     prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     """A field of ours: no server in use has it."""
+    capabilities: list[str] | None = None
+    """Likewise."""
 
 
 class ListedModel(msgspec.Struct, frozen=True):
@@ -106,4 +108,11 @@ def describe(model: ListedModel, *, is_loaded: bool) -> BackendModel:
         kv_bytes_per_token=weights_bytes // KV_SHARE,
         parameters=meta.n_params,
         prefix_cache_tokens=meta.prefix_cache_tokens,
+        capabilities=_capabilities(meta),
     )
+
+
+def _capabilities(meta: Details) -> tuple[Capability, ...] | None:
+    """As far as we know the words."""
+    said = meta.capabilities
+    return None if said is None else tuple(word for word in get_args(Capability) if word in said)

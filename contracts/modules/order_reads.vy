@@ -1,0 +1,37 @@
+# pragma version 0.4.3
+"""
+@title What the certificate and dispute contracts ask of an order
+"""
+
+from contracts.interfaces import IOrders
+from contracts.modules import lease_book
+from contracts.modules import order_book
+
+uses: lease_book
+uses: order_book
+
+
+@external
+@view
+def open_order(order_id: bytes32) -> IOrders.OpenOrder:
+    order: order_book.Order = order_book._load(order_id)
+    assert order.state == order_book.OPEN, "NOT_OPEN"
+    return IOrders.OpenOrder(
+        attempt=order.attempt,
+        policy_hash=order.policy_hash,
+        stake_version=order.stake_version,
+        snapshot_epoch=order.snapshot_epoch,
+        opened_at=order.opened_at,
+    )
+
+
+@external
+@view
+def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
+    order: order_book.Order = order_book._load(order_id)
+    return IOrders.OrderFacts(
+        renter=order.renter,
+        attempt=order.attempt,
+        opened_at=order.opened_at,
+        max_price_uusd=lease_book._load(order_id).max_rate_uusd,
+    )

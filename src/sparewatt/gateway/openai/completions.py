@@ -1,0 +1,52 @@
+"""POST /v1/completions: text goes on from a prompt, without a chat around it."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.openai.reading import is_there
+from sparewatt.gateway.openai.serving import serve
+from sparewatt.inference.admission.sizing import size_of_texts
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.node import Capability
+from sparewatt.protocol.openai import fields_of
+from sparewatt.protocol.parameters import foreign_fields, ignored_fields
+from sparewatt.protocol.prompts import MAX_TOKENS_UNASKED, CompletionRequest, parse_completion
+
+PATH: JobPath = "/v1/completions"
+
+
+async def completions(request: web.Request) -> web.StreamResponse:
+    return await serve(request, read_completion_request)
+
+
+def read_completion_request(body: bytes) -> Call:
+    """Raises InvalidJson or InvalidField."""
+    asked, pieces = parse_completion(body)
+    fields = fields_of(body)
+    limit = MAX_TOKENS_UNASKED if asked.max_tokens is None else asked.max_tokens
+    if asked.max_tokens is None:
+        fields["max_tokens"] = msgspec.Raw(b"%d" % limit)
+        body = msgspec.json.encode(fields)
+    writes = max(asked.n or 1, asked.best_of or 1) if limit else 0
+    return Call(
+        path=PATH,
+        model=asked.model,
+        body=body,
+        size=size_of_texts(pieces.strings, pieces.ids),
+        prompt=(bytes(fields["prompt"]),),
+        provider=bytes(asked.provider),
+        stream=bool(asked.stream),
+        wants_usage=asked.wants_usage,
+        output_limit=limit or 1,
+        answers=pieces.count * writes,
+        needs=_needs(asked),
+        foreign=foreign_fields(fields, PATH),
+        ignored=ignored_fields(fields, PATH),
+    )
+
+
+def _needs(asked: CompletionRequest) -> frozenset[Capability]:
+    return frozenset({"completions", "logprobs"} if is_there(asked.logprobs) else {"completions"})

@@ -1,0 +1,70 @@
+"""What a chat asks of a node's model, told from its body: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from sparewatt.core.errors import UnsupportedContent
+from sparewatt.inference.admission.sizing import has_media
+from sparewatt.protocol.node import Capability
+from sparewatt.protocol.openai import ChatRequest
+
+_NOTHING = (b"null", b"[]", b"false", b"")
+_PICTURES = ("image_url",)
+_NOT_CARRIED = ("input_audio", "audio_url", "video_url", "file")
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: list[_Part] | str | None = None
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+def needs_of(chat: ChatRequest, messages: Iterable[bytes]) -> frozenset[Capability]:
+    """Raises UnsupportedContent for a part of a message that no node takes."""
+    needs: set[Capability] = {"chat"}
+    if is_there(chat.tools) and bytes(chat.tool_choice) != b'"none"':
+        needs.add("tools")
+    if _format_of(chat.response_format) == "json_schema":
+        needs.add("json_schema")
+    if is_there(chat.logprobs):
+        needs.add("logprobs")
+    if _has_pictures(messages):
+        needs.add("vision")
+    return frozenset(needs)
+
+
+def is_there(value: msgspec.Raw) -> bool:
+    return bytes(value) not in _NOTHING
+
+
+def _format_of(value: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.decode(value, type=_Format).type if is_there(value) else ""
+    except msgspec.DecodeError:
+        return ""  # the node's server says what is wrong with it
+
+
+def _has_pictures(messages: Iterable[bytes]) -> bool:
+    found = {kind for message in messages if has_media(message) for kind in _part_types(message)}
+    refused = sorted(found.intersection(_NOT_CARRIED))
+    if refused:
+        raise UnsupportedContent(f"No node here takes parts of type {refused[0]!r}.", param="messages")
+    return not found.isdisjoint(_PICTURES)
+
+
+def _part_types(message: bytes) -> Iterator[str]:
+    try:
+        content = msgspec.json.decode(message, type=_Message).content
+    except msgspec.DecodeError:
+        return  # as above
+    if isinstance(content, list):
+        yield from (part.type for part in content)

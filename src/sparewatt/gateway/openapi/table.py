@@ -1,0 +1,75 @@
+"""What the document says of a route beyond its path: its body, what it asks in the query, what it answers.
+
+A route without a line here is in the document all the same, with what its handler says of itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparewatt.gateway.accounts.keys import KeyChange, NewKey
+from sparewatt.gateway.accounts.me import AccountChange
+from sparewatt.gateway.accounts.operators import RoleChange
+from sparewatt.gateway.accounts.people import LoginBody, PasswordBody, ResetBody, ResetRequestBody, SignupBody
+from sparewatt.gateway.accounts.tokens import NewToken
+from sparewatt.gateway.money.amounts import AmountBody
+from sparewatt.gateway.money.credits import DepositBody, GrantBody
+
+_SPAN = ("from", "to")
+_PAGE = (*_SPAN, "limit", "after", "format")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    body: type | str | None = None
+    """A type of ours, or the name of a shape."""
+    reply: str | None = None
+    """The name of a shape."""
+    query: tuple[str, ...] = ()
+    streams: bool = False
+    is_open: bool = False
+    """Whether it needs neither a key nor a session."""
+    summary: str | None = None
+
+
+TABLE: dict[str, Said] = {
+    "POST /v1/chat/completions": Said(
+        "ChatRequest", "Completion", streams=True, summary="Answer a chat, whole or as a stream."
+    ),
+    "POST /v1/completions": Said(
+        "CompletionRequest", "Completion", streams=True, summary="Go on from a prompt, whole or as a stream."
+    ),
+    "POST /v1/embeddings": Said("EmbeddingRequest", "Embeddings", summary="Turn texts into vectors."),
+    "GET /v1/models": Said(reply="Models", summary="What can be asked for right now."),
+    "GET /v1/models/{model}": Said(reply="Model", summary="One model, by its id."),
+    "GET /v1/nodes": Said(query=("region", "gpu", "gpu_class", "sort"), summary="The nodes, by any field of a policy."),
+    "GET /v1/nodes/{node_id}": Said(summary="One node."),
+    "GET /v1/nodes/{node_id}/why": Said(query=("last",), summary="Why a node gets jobs, or does not."),
+    "POST /v1/match": Said("MatchQuestion"),
+    "POST /v1/signup": Said(SignupBody, is_open=True),
+    "POST /v1/login": Said(LoginBody, is_open=True),
+    "POST /v1/password": Said(PasswordBody),
+    "POST /v1/password/reset-request": Said(ResetRequestBody, is_open=True),
+    "POST /v1/password/reset": Said(ResetBody, is_open=True),
+    "PATCH /v1/me": Said(AccountChange),
+    "GET /v1/accounts": Said(query=("after",)),
+    "PATCH /v1/accounts/{account}": Said(RoleChange),
+    "POST /v1/keys": Said(NewKey),
+    "PATCH /v1/keys/{key_id}": Said(KeyChange),
+    "POST /v1/join-tokens": Said(NewToken),
+    "GET /v1/credits": Said(query=("account",)),
+    "POST /v1/credits/grant": Said(GrantBody),
+    "POST /v1/credits/deposit": Said(DepositBody),
+    "GET /v1/usage": Said(query=(*_PAGE, "by", "key")),
+    "GET /v1/generation": Said(query=("id",)),
+    "GET /v1/earnings": Said(query=(*_PAGE, "by", "node")),
+    "GET /v1/earnings/summary": Said(query=_SPAN),
+    "GET /v1/payouts/batches/{epoch}/proof": Said(query=("address",)),
+    "POST /v1/treasury/fund": Said(AmountBody),
+    "GET /": Said(is_open=True),
+    "GET /healthz": Said(is_open=True),
+    "GET /readyz": Said(is_open=True),
+    "GET /version": Said(is_open=True),
+    "GET /openapi.json": Said(is_open=True),
+    "GET /link/v1": Said(is_open=True, summary="A node's WebSocket. Clients have no use for it."),
+}

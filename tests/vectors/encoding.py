@@ -1,0 +1,54 @@
+"""Messages as JSON and back: numbers as they are, bytes as hex, lists as lists."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sparewatt.protocol import match
+from sparewatt.protocol.typed import Message
+
+KINDS: tuple[type[Any], ...] = (
+    match.Policy,
+    match.Profile,
+    match.Bid,
+    match.BidCommit,
+    match.CommitList,
+    match.RevealList,
+    match.BidLeaf,
+    match.Task,
+    match.Vote,
+    match.Snapshot,
+    match.Down,
+)
+
+
+def to_json(message: Message) -> dict[str, Any]:
+    return {field.name: _written(getattr(message, field.name)) for field in dataclasses.fields(message)}
+
+
+def from_json(kind: type[Any], fields: dict[str, Any]) -> Any:
+    return kind(**{name: _read(value) for name, value in fields.items()})
+
+
+def _written(value: object) -> object:
+    match value:
+        case bytes():
+            return "0x" + value.hex()
+        case tuple():
+            return [_written(each) for each in value]
+        case int():
+            return int(value)
+        case _:
+            return value
+
+
+def _read(value: object) -> object:
+    """An address stays text, 32 bytes become bytes: they differ in length."""
+    match value:
+        case list():
+            return tuple(_read(each) for each in value)
+        case str() if len(value) == 66:
+            return bytes.fromhex(value[2:])
+        case _:
+            return value
