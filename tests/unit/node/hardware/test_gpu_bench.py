@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ class Torch:
 
 def install(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(gpu_bench.importlib.util, "find_spec", lambda name: name == "torch" or None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "torch" or None)
 
 
 def test_copy_and_product_are_measured_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,7 @@ def test_a_card_whose_memory_is_taken_is_left_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_torch_and_cupy_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_bench.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert "neither torch nor CuPy" in (measure_here().why_not or "")
 
 

@@ -115,7 +115,7 @@ PROFILE = {
 
 
 def test_a_mac_shares_its_memory() -> None:
-    answers = {PROFILER: json.dumps(PROFILE), SYSCTL_MEMORY: "68719476736\n"}
+    answers: dict[tuple[str, ...], str] = {PROFILER: json.dumps(PROFILE), SYSCTL_MEMORY: "68719476736\n"}
     probe = AppleProbe(run=lambda argv: answers.get(tuple(argv), "15.1\n"), is_mac=True)
     (gpu,) = probe.gpus()
     assert gpu == Gpu("apple", "Apple M3 Max (40 cores)", int(68719476736 * GPU_SHARE), "macOS 15.1")
