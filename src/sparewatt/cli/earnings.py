@@ -20,8 +20,8 @@ class NodeTime(msgspec.Struct):
     utilisation: float
     name: str | None = None
     slots: int | None = None
-    power_watts: float | None = None
-    """What the node itself measures; None if it does not."""
+    working_watts: float | None = None
+    """As the node measured it; None where it cannot."""
 
 
 class Treasury(msgspec.Struct):
@@ -48,6 +48,8 @@ class Electricity(msgspec.Struct):
     """What the work of one node took, at the wall."""
 
     node_id: str
+    watts: float
+    is_measured: bool
     kwh: float
     cost_nano: int
     earned_nano: int
@@ -71,7 +73,7 @@ class Electricity(msgspec.Struct):
     "--watts",
     type=click.FloatRange(0, 1e6),
     envvar="SPAREWATT_WATTS",
-    help="What a machine draws while it works, if it does not measure that itself.  [env: SPAREWATT_WATTS]",
+    help="What a machine draws while it works, for those that do not measure it.  [env: SPAREWATT_WATTS]",
 )
 @span_options
 @csv_option
@@ -92,12 +94,13 @@ def earnings(
 ) -> None:
     """Show what your nodes earned: tokens, price, fee and net of each job, or sums of them.
 
-    Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. For machines
-    that do not report their power, give it with --watts.
+    Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. With
+    --kwh-usd electricity is taken off: by the power that a node measured itself, else by --watts.
 
     \b
     Example:
       sparewatt node earnings --by job
+      sparewatt node earnings --kwh-usd 0.30
       sparewatt node earnings --kwh-usd 0.30 --watts 350
       sparewatt node earnings --by job --from 2026-11-01 --csv > november.csv
     """
@@ -109,10 +112,9 @@ def earnings(
     reply = client.get(path_with("/earnings/summary", span))
     lines = lines_of(client, "/earnings", query)
     power = None
-    nodes = reply.parse(_Shown).data.nodes
-    if kwh_usd is not None and any(power_of(node, watts) is not None for node in nodes):
+    if kwh_usd is not None:
         by_node = lines_of(client, "/earnings", {"by": "node", **span})
-        power = electricity(nodes, by_node, watts=watts, kwh_usd=kwh_usd)
+        power = electricity(reply.parse(_Shown).data.nodes, by_node, watts=watts, kwh_usd=kwh_usd)
     if as_json:
         told = {"summary": reply.json()["data"], "data": lines}
         output.print_json(told if power is None else told | {"electricity": [_described(each) for each in power]})
@@ -120,29 +122,31 @@ def earnings(
     _print_all(reply.parse(_Shown).data, lines, power, by=by)
 
 
-def power_of(node: NodeTime, watts: float | None) -> float | None:
-    """What was measured counts more than what was said."""
-    return watts if node.power_watts is None else node.power_watts
-
-
 def electricity(
     nodes: list[NodeTime], by_node: list[dict[str, Any]], *, watts: float | None, kwh_usd: float
 ) -> list[Electricity]:
-    """Of the time in which each node worked, where its power is known. What it draws while it waits is the owner's."""
+    """Of the time in which each node worked; what it measured counts before what its owner says.
+
+    What it draws while it waits is the owner's own. A node of which nobody knows the power is left out.
+    """
     earned = {line["name"]: line["net_nano"] for line in by_node}
     found = []
     for node in nodes:
-        power_w = power_of(node, watts)
-        if node.node_id in earned and power_w is not None:
-            kwh = power_w / 1_000 * node.busy_s / 3_600
-            found.append(Electricity(node.node_id, kwh, round(kwh * kwh_usd * NANO_PER_USD), earned[node.node_id]))
+        drawn = node.working_watts if node.working_watts is not None else watts
+        if drawn is None or node.node_id not in earned:
+            continue
+        kwh = drawn / 1_000 * node.busy_s / 3_600
+        cost_nano = round(kwh * kwh_usd * NANO_PER_USD)
+        is_measured = node.working_watts is not None
+        found.append(Electricity(node.node_id, drawn, is_measured, kwh, cost_nano, earned[node.node_id]))
     return found
 
 
 def _described(each: Electricity) -> dict[str, Any]:
     money = {"cost": each.cost_nano, "earned": each.earned_nano, "net": each.net_nano}
     shown = {f"{name}_usd": format_usd(nano) for name, nano in money.items()}
-    return {"node_id": each.node_id, "kwh": each.kwh, **shown}
+    power = {"watts": each.watts, "watts_measured": each.is_measured}
+    return {"node_id": each.node_id, **power, "kwh": each.kwh, **shown}
 
 
 def _print_all(summary: Summary, lines: list[dict[str, Any]], power: list[Electricity] | None, *, by: str) -> None:
@@ -155,7 +159,9 @@ def _print_all(summary: Summary, lines: list[dict[str, Any]], power: list[Electr
     output.print_title("Machines")
     _print_nodes(summary.nodes, {each.node_id: each for each in power or []})
     if power is None:
-        output.note("Net of electricity: add --kwh-usd and --watts. Jobs that went elsewhere: 'sparewatt node why'.")
+        output.note("Net of electricity: add --kwh-usd. Jobs that went elsewhere: 'sparewatt node why'.")
+    elif len(power) < len(summary.nodes):
+        output.note("A node that does not measure its power has no electricity here: add --watts.")
 
 
 def _facts(found: Summary) -> list[tuple[str, output.Cell | str]]:
@@ -212,7 +218,7 @@ def _print_nodes(nodes: list[NodeTime], power: dict[str, Electricity]) -> None:
     columns = [*output.left("NODE"), *output.right("BUSY", "UTILISATION")]
     rows = [[output.short_node(n.node_id, n.name), _time(n.busy_s), f"{n.utilisation:.1%}"] for n in nodes]
     if power:
-        columns += output.right("KWH", "ELECTRICITY", "NET OF IT")
+        columns += output.right("WATTS", "KWH", "ELECTRICITY", "NET OF IT")
         rows = [row + _power_cells(power.get(n.node_id)) for n, row in zip(nodes, rows, strict=True)]
     output.print_table(columns, rows)
 
@@ -227,8 +233,9 @@ def _time(seconds: float) -> str:
 
 def _power_cells(each: Electricity | None) -> list[str]:
     if each is None:
-        return [output.UNKNOWN] * 3
+        return [output.UNKNOWN] * 4
     return [
+        f"{each.watts:.0f} {'measured' if each.is_measured else 'as given'}",
         output.format_rate(each.kwh),
         *(output.format_usd(format_usd(nano)) for nano in (each.cost_nano, each.net_nano)),
     ]

@@ -15,6 +15,12 @@ from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.earnings import earnings
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.node_doctor import doctor
+from sparewatt.cli.node_logs import logs
+from sparewatt.cli.node_pausing import drain, pause, resume, schedule
+from sparewatt.cli.node_price import price
+from sparewatt.cli.node_service import service
+from sparewatt.cli.node_status import status
 
 
 @click.group()
@@ -28,7 +34,8 @@ def node() -> None:
     """
 
 
-node.add_command(earnings)
+for _command in (earnings, status, pause, resume, drain, schedule, price, doctor, logs, service):
+    node.add_command(_command)
 
 
 @node.command("join")
@@ -53,6 +60,7 @@ node.add_command(earnings)
 @click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
 @click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
 @click.option("--speed-limit-tps", type=float, help="The most tokens per second that one answer may use.")
+@click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
 @click.option("--drain-s", type=float, help="How long to wait for running answers when asked to stop.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")

@@ -32,6 +32,7 @@ _STATES = {
     "suspect": ("◔", "#F59E0B"),
     "offline": ("✕", "#F87171"),
     "draining": ("‖", "#8B98A5"),
+    "paused": ("‖", "#8B98A5"),
 }
 CHOSEN_STYLE = "bold #F2B705"
 

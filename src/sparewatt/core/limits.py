@@ -364,36 +364,6 @@ CLAIM_ADDRESSES_MAX = 20
 DEPOSIT_PARTS_MAX = 1_000
 """Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
 
-FEED_FRAMES_KEPT = 60
-"""Half a minute of the live feed: a browser that lost its connection goes on where it was."""
-
-FEED_VIEWERS_MAX = 1_000
-"""Who may watch one gateway at once; each holds a socket and nothing else."""
-
-FEED_VIEWERS_PER_ADDRESS_MAX = 50
-"""Of those, from one address: an office, or a wall of screens."""
-
-FEED_MATCHES_KEPT = 50
-"""Matches that a new viewer sees."""
-
-FEED_MATCHES_PER_FRAME = 40
-"""Matches that one frame tells of; beyond that a person sees only that there are more."""
-
-FEED_WRITE_S = 20.0
-"""A viewer that takes nothing for this long is gone."""
-
-HISTORY_NAMES_MAX = 1_000
-"""Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
-
-HISTORY_POINTS_MAX = 3_000
-"""Points of one line: a day by minutes, or two months by hours."""
-
-HISTORY_CACHED_MAX = 64
-"""Lines kept ready for a few seconds, since many look at the same."""
-
-WEB_ASSET_BYTES_MAX = 8 * MIB
-"""One file of the dashboard; they are held in memory."""
-
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""
 
@@ -435,3 +405,33 @@ RESPONSE_LOG_BYTES_MAX = 4 * MIB
 
 RESPONSE_CANCEL_S = 5.0
 """How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""
+
+FEED_FRAMES_KEPT = 60
+"""Half a minute of the live feed: a browser that lost its connection goes on where it was."""
+
+FEED_VIEWERS_MAX = 1_000
+"""Who may watch one gateway at once; each holds a socket and nothing else."""
+
+FEED_VIEWERS_PER_ADDRESS_MAX = 50
+"""Of those, from one address: an office, or a wall of screens."""
+
+FEED_MATCHES_KEPT = 50
+"""Matches that a new viewer sees."""
+
+FEED_MATCHES_PER_FRAME = 40
+"""Matches that one frame tells of; beyond that a person sees only that there are more."""
+
+FEED_WRITE_S = 20.0
+"""A viewer that takes nothing for this long is gone."""
+
+HISTORY_NAMES_MAX = 1_000
+"""Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
+
+HISTORY_POINTS_MAX = 3_000
+"""Points of one line: a day by minutes, or two months by hours."""
+
+HISTORY_CACHED_MAX = 64
+"""Lines kept ready for a few seconds, since many look at the same."""
+
+WEB_ASSET_BYTES_MAX = 8 * MIB
+"""One file of the dashboard; they are held in memory."""

@@ -18,6 +18,7 @@ from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_M
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.names import Names
+from sparewatt.gateway.power import PowerBoard
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -67,6 +68,7 @@ class LinkDesk:
         self.names = Names()
         self.joined_unix_s: dict[NodeId, float] = {}
         """When each came that nobody knew when this gateway started."""
+        self.power = PowerBoard()
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, Signed], None] = lambda _node, _signed: None
@@ -179,6 +181,7 @@ class LinkDesk:
             return
         self.links.pop(node_id, None)
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
+        self.power.forget(node_id)
         self.on_left(node_id)
         self.changed.add(node_id)
         held.task.cancel()
@@ -214,6 +217,8 @@ class LinkDesk:
         self.changed.add(node_id)
 
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
+        if load.sensors is not None:
+            self.power.note(node_id, load.sensors, unix_s=self._clock.unix_s())
         self._table.set_load(node_id, load, now_s=self._clock.now_s())
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:

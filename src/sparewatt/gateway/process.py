@@ -65,6 +65,7 @@ MATCH_STORE_S = 1.0
 RESPONSE_TEND_S = 1.0
 RESPONSE_FORGET_S = 60.0
 RESPONSE_CLOSE_S = 2.0
+POWER_S = 20.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
 PREFIX_SECRET_BYTES = 32
@@ -218,11 +219,12 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
-            tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
-            tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
             tasks.create_task(_every(RESPONSE_TEND_S, lambda: _tend_responses(services), name="responses_tend")),
             tasks.create_task(_every(RESPONSE_FORGET_S, services.database.responses.forget_old, name="responses_old")),
+            tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
+            tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
+            tasks.create_task(_every(POWER_S, lambda: _save_power(services), name="power_save")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))
@@ -285,6 +287,16 @@ async def _save_nodes(services: Services) -> None:
         raise
 
 
+async def _save_power(services: Services) -> None:
+    days = services.desk.power.take()
+    try:
+        if days:
+            await services.database.power.add(days)
+    except BaseException:
+        services.desk.power.give_back(days)
+        raise
+
+
 def _last_seen(row: NodeRow, services: Services) -> float:
     """In Unix seconds."""
     now = services.clock.unix_s()
@@ -318,6 +330,7 @@ async def _tidy(services: Services) -> None:
     await database.forget_old_matches()
     await database.history.forget_old()
     await database.forget_old_tokens()
+    await database.power.forget_old()
     await database.people.forget_old()
     if months:
         since = kept_since(services.clock.unix_s(), months)
@@ -338,6 +351,7 @@ async def _drain(services: Services) -> None:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
+    await _once(lambda: _save_power(services), name="power_save")
     await _once(lambda: store_matches(services), name="matches_store")
     await _once(services.history.close, name="history")
     if services.accounting is not None:

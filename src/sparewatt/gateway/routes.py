@@ -26,10 +26,10 @@ def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
+    app[downloads.OWN] = downloads.Downloads()
     app[stream.AUDIENCE] = Counter()
     app[history.LINES] = history.Lines()
     app[pages.BUNDLE] = pages.find_bundle()
-    app[downloads.OWN] = downloads.Downloads()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
@@ -95,10 +95,10 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/ledger/rebuild", books.rebuild),
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
+            web.get("/openapi.json", document.show_document),
             web.get("/", pages.show_home),
             web.get("/{page:" + pages.PAGES + "}", pages.show_page),
             web.get("/assets/{name}", pages.show_asset),
-            web.get("/openapi.json", document.show_document),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),

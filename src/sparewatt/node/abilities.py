@@ -1,4 +1,7 @@
-"""What the models here were found to be able to do, besides what their server tells. Each is asked once, when loaded."""
+"""What the models here were found to be able to do, besides what their server tells. Each is asked once it is loaded.
+
+What a server tells of itself is its adapter's business.
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ PATH_BYTES_MAX = 100
 """What a socket's address holds on every Unix."""
 LINE_BYTES_MAX = 1 << 20
 ASK_S = 10.0
+_HUNG_UP = (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+"""What may become of somebody who asks: the node does not care."""
 
 
 class Door(msgspec.Struct, frozen=True):
@@ -55,7 +57,7 @@ async def listening(
     secret = None if by_file else rng.randbytes(32).hex()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        with contextlib.suppress(*_HUNG_UP):
             async with asyncio.timeout(ASK_S):
                 await _serve(reader, writer, answer, secret=secret)
         writer.close()

@@ -45,6 +45,7 @@ class Desk:
         self,
         *,
         address: str,
+        server_url: str,
         agent: Agent,
         inventory: Inventory,
         jobs: Jobs,
@@ -55,6 +56,7 @@ class Desk:
         stop: asyncio.Event,
     ) -> None:
         self._address = address
+        self._server_url = server_url
         self._agent = agent
         self._inventory = inventory
         self._jobs = jobs
@@ -142,7 +144,7 @@ class Desk:
             "joined_at": self._agent.joined_unix_s,
             "last_trouble": self._agent.last_trouble,
             "started_at": self._started_unix_s,
-            "server": {"kind": specs.backend, "trouble": self._inventory.trouble},
+            "server": {"kind": specs.backend, "url": self._server_url, "trouble": self._inventory.trouble},
             "measuring": self._inventory.measuring,
             "running": load.running,
             "queued": load.queued,

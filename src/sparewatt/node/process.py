@@ -95,6 +95,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
         stop = stop_event()
         desk = Desk(
             address=key.address,
+            server_url=backend_url,
             agent=agent,
             inventory=inventory,
             jobs=jobs,

@@ -19,6 +19,7 @@ from sparewatt.store.history import HistoryStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
+from sparewatt.store.power import PowerStore
 from sparewatt.store.queries import sql
 from sparewatt.store.requests import RequestStore
 from sparewatt.store.responses import ResponseStore
@@ -92,6 +93,7 @@ class Database:
         self.payouts = PayoutStore(pool, self.books)
         self.people = PeopleStore(pool)
         self.history = HistoryStore(pool)
+        self.power = PowerStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:

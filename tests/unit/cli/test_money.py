@@ -178,11 +178,21 @@ def test_net_of_electricity_is_what_is_left_after_the_bill(network: FakeNetwork,
     (node,) = json.loads(result.stdout)["electricity"]
     assert node == {
         "node_id": "0x" + "11" * 20,
+        "watts": 350.0,
+        "watts_measured": False,
         "kwh": 0.7,
         "cost_usd": "0.21",
         "earned_usd": "0.5",
         "net_usd": "0.29",
     }
+
+
+def test_power_that_a_node_measured_counts_before_what_its_owner_says() -> None:
+    nodes = [NodeTime("0x1", 3_600.0, 1.0, working_watts=200.0), NodeTime("0x2", 3_600.0, 1.0)]
+    by_node = [{"name": each.node_id, "net_nano": 10} for each in nodes]
+    measured, given = electricity(nodes, by_node, watts=400, kwh_usd=0.5)
+    assert (measured.kwh, measured.is_measured, given.kwh, given.is_measured) == (0.2, True, 0.4, False)
+    assert [each.node_id for each in electricity(nodes, by_node, watts=None, kwh_usd=0.5)] == ["0x1"]
 
 
 def test_a_node_that_costs_more_than_it_earns_is_shown_with_a_loss() -> None:
@@ -314,10 +324,3 @@ def test_books_that_are_not_end_with_one_also_as_json(network: FakeNetwork, run:
         result = run(*words)
         assert result.exit_code == 1
         assert "rebuild" in result.stderr
-
-
-def test_what_a_node_measures_comes_before_what_its_owner_says() -> None:
-    nodes = [NodeTime("0x1", 3_600.0, 1.0, power_watts=200.0), NodeTime("0x2", 3_600.0, 1.0), NodeTime("0x3", 1.0, 1.0)]
-    by_node = [{"name": "0x1", "net_nano": 10}, {"name": "0x2", "net_nano": 10}]
-    assert [each.kwh for each in electricity(nodes, by_node, watts=1_000, kwh_usd=0.5)] == [0.2, 1.0]
-    assert [each.kwh for each in electricity(nodes, by_node, watts=None, kwh_usd=0.5)] == [0.2]

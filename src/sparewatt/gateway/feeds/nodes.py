@@ -25,7 +25,7 @@ from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
 from sparewatt.policy.relax import Step, funnel, judge, relaxations
 from sparewatt.policy.words import explain_relaxation, to_object
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.node import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
@@ -67,7 +67,10 @@ async def show_node(request: web.Request) -> web.StreamResponse:
 
 
 def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, Any]:
-    return describe_node(row, services) | {"yours": row.owner is not None and row.owner == who.account_id}
+    """What a machine's sensors say is for its owner and for operators: it tells when somebody is at home."""
+    is_own = row.owner is not None and row.owner == who.account_id
+    sensors = services.desk.power.latest(row.id) if is_own or who.is_operator else None
+    return describe_node(row, services) | {"yours": is_own, "sensors": _describe_sensors(sensors)}
 
 
 def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
@@ -88,6 +91,9 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
             "hourly_usd": _hourly_usd(specs),
         },
         "measured": {"tflops": specs.tflops_measured},
+        "gpus": [_describe_gpu(gpu) for gpu in specs.gpus],
+        "paused": row.load.paused,
+        "kv_used": row.load.kv_used,
         "models": [_describe_model(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
         "running": row.load.running,
         "queued": row.load.queued,
@@ -113,6 +119,7 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
         "state": model.state,
         "context_length": model.context_length,
         "quantization": model.quantization,
+        "weights_digest": model.weights_digest,
         "capabilities": model.capabilities,
         "claimed": _describe_speed(model.claimed),
         "measured": _describe_speed(model.measured),
@@ -128,4 +135,39 @@ def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, 
 def _describe_speed(speed: Speed | None) -> dict[str, float] | None:
     if speed is None:
         return None
-    return {"ttft_s": speed.ttft_s, "prefill_tps": speed.prefill_tps, "decode_tps": speed.decode_tps}
+    alone = {"ttft_s": speed.ttft_s, "prefill_tps": speed.prefill_tps, "decode_tps": speed.decode_tps}
+    if speed.batch is None or speed.batch_decode_tps is None or speed.batch_ttft_s is None:
+        return alone
+    return alone | {
+        "batch": speed.batch,
+        "batch_decode_tps": speed.batch_decode_tps,
+        "batch_ttft_s": speed.batch_ttft_s,
+    }
+
+
+def _describe_gpu(gpu: GpuSpec) -> dict[str, Any]:
+    return {
+        "model": gpu.model,
+        "vendor": gpu.vendor,
+        "driver": gpu.driver,
+        "vram_bytes": gpu.vram_bytes,
+        "measured": {"copy_bytes_s": gpu.copy_bytes_s, "fp16_tflops": gpu.fp16_tflops},
+    }
+
+
+def _describe_sensors(sensors: Sensors | None) -> dict[str, Any] | None:
+    """As told with the last heartbeat; None of a node that is away or has none."""
+    if sensors is None:
+        return None
+    return {
+        "power_watts": sensors.power_watts,
+        "gpus": [
+            {
+                "vram_free_bytes": gpu.vram_free_bytes,
+                "power_watts": gpu.power_watts,
+                "temperature_c": gpu.temperature_c,
+                "utilisation": gpu.utilisation,
+            }
+            for gpu in sensors.gpus
+        ],
+    }

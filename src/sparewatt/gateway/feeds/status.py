@@ -22,6 +22,7 @@ _SHAPES = {
     NodeState.SUSPECT: "◔",
     NodeState.OFFLINE: "✕",
     NodeState.DRAINING: "‖",
+    NodeState.PAUSED: "‖",
 }
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">

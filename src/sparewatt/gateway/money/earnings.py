@@ -18,6 +18,7 @@ from sparewatt.gateway.services import Services, services_of
 from sparewatt.ledger import chart
 from sparewatt.ledger.fees import INFERENCE_BPS
 from sparewatt.ledger.settlement import NANO_PER_MICRO
+from sparewatt.store.power import MeanPower
 from sparewatt.store.statements import EarningLine, EarningsBy, EarningSum, NodeBusy, Span
 
 GROUPS: dict[str, EarningsBy] = {"day": "day", "model": "model", "node": "node"}
@@ -64,7 +65,11 @@ async def show_summary(request: web.Request) -> web.StreamResponse:
     owner, node = await account_asked(request, who), _node_asked(request)
     busy = await services.database.statements.busy(owner, span=span, limit=STATEMENT_LINES_MAX)
     past = Span(span.from_unix_s, min(span.to_unix_s, now))
-    nodes = [_describe_busy(each, services, span=past) for each in busy if node in (None, each.node_id)]
+    wanted = [each for each in busy if node in (None, each.node_id)]
+    power = await services.database.power.of(
+        [each.node_id for each in wanted], from_unix_s=past.from_unix_s, to_unix_s=past.to_unix_s
+    )
+    nodes = [_describe_busy(each, services, span=past) | _describe_power(power.get(each.node_id)) for each in wanted]
     return json_reply({"data": await _standing(owner, services) | {"nodes": nodes}})
 
 
@@ -84,6 +89,14 @@ async def _standing(owner: AccountId, services: Services) -> dict[str, Any]:
     }
 
 
+def _describe_power(power: MeanPower | None) -> dict[str, Any]:
+    """What it drew while it worked, as it measured itself, over the days of the span."""
+    return {
+        "working_watts": round(power.watts, 2) if power else None,
+        "working_watts_over_s": round(power.working_s, 1) if power else None,
+    }
+
+
 def _describe_busy(node: NodeBusy, services: Services, *, span: Span) -> dict[str, Any]:
     """Utilisation: the share of the time, since the node's first job in it, in which it had one."""
     row = services.table.get(node.node_id)
@@ -96,5 +109,4 @@ def _describe_busy(node: NodeBusy, services: Services, *, span: Span) -> dict[st
         "work_s": node.work_s,
         "window_s": window_s,
         "utilisation": node.busy_s / window_s if window_s > 0 else 0.0,
-        "power_watts": getattr(row.load, "power_watts", None) if row else None,
     }

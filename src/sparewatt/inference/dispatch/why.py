@@ -17,7 +17,7 @@ _WORTH_NAMING_S = 0.001
 _REASONS = {
     Rejection.NO_MODEL: "did not have the model",
     Rejection.OFFLINE: "was not connected",
-    Rejection.DRAINING: "was finishing its jobs before it stopped",
+    Rejection.DRAINING: "took no new jobs: it was paused, or about to stop",
     Rejection.PROMPT_TOO_LONG: "had too little context for the prompt",
     Rejection.TOO_LITTLE_VRAM: "had too little memory for the job",
     Rejection.NOT_MEASURED: "had not been measured for the model yet",

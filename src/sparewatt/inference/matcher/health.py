@@ -18,7 +18,7 @@ def state_of(row: NodeRow, *, now_s: float, rules: HealthRules) -> NodeState:
     if is_offline(row, now_s=now_s, rules=rules):
         return NodeState.OFFLINE
     if row.load.draining:
-        return NodeState.DRAINING
+        return NodeState.DRAINING if row.load.paused is None else NodeState.PAUSED
     if is_suspect(row, now_s=now_s, rules=rules):
         return NodeState.SUSPECT
     return NodeState.BUSY if row.jobs_there >= row.specs.slots else NodeState.ONLINE

@@ -40,6 +40,7 @@ class NodeState(enum.Enum):
     SUSPECT = "suspect"
     OFFLINE = "offline"
     DRAINING = "draining"
+    PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""What nodes drew while they worked, by day. Owners see it beside what they earned."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparewatt.core.ids import NodeId
+from sparewatt.store.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class DayPower:
+    node_id: NodeId
+    day: dt.date
+    joules: float
+    working_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPower:
+    watts: float
+    working_s: float
+
+
+class PowerStore:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def add(self, days: Sequence[DayPower]) -> None:
+        columns = zip(*((each.node_id, each.day, each.joules, each.working_s) for each in days), strict=True)
+        await self._pool.do("add_node_power", *map(list, columns))
+
+    async def of(self, nodes: Sequence[NodeId], *, from_unix_s: float, to_unix_s: float) -> dict[NodeId, MeanPower]:
+        rows = await self._pool.rows("power_of", list(nodes), from_unix_s, to_unix_s)
+        return {NodeId(row["node_id"]): MeanPower(row["watts"], row["working_s"]) for row in rows}
+
+    async def forget_old(self) -> None:
+        await self._pool.do("forget_old_power")

@@ -1,0 +1,232 @@
+"""The commands about this machine's node, against a control socket that notes what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import plistlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from sparewatt.cli.node_logs import in_words
+from sparewatt.core.rng import seeded
+from sparewatt.node.control import listening
+from sparewatt.node.kept_terms import read_terms
+from sparewatt.node.log_file import FILE
+from sparewatt.node.wishes import UNTIL_TOLD, read_wishes
+from tests.unit.cli.conftest import run_alone
+
+COMMANDS = [
+    *(["node", name] for name in ("status", "pause", "resume", "drain", "schedule", "doctor", "logs", "service")),
+    ["node", "price", "set"],
+]
+STATUS: dict[str, Any] = {
+    "id": "0x" + "11" * 20,
+    "name": "attic",
+    "state": "online",
+    "gateway": "https://gateway.example",
+    "paused": None,
+    "joined_at": 1.0,
+    "last_trouble": None,
+    "server": {"kind": "ollama", "trouble": None},
+    "measuring": None,
+    "running": 1,
+    "queued": 0,
+    "foreign": 0,
+    "slots": 4,
+    "models": [
+        {
+            "id": "llama3",
+            "state": "on_disk",
+            "measured": {
+                "prefill_tps": 900.0,
+                "decode_tps": 50.0,
+                "ttft_s": 0.1,
+                "batch": 4,
+                "batch_decode_tps": 160.0,
+            },
+            "prompt_price_nano": 10**7,
+            "completion_price_nano": 10**8,
+        }
+    ],
+    "gpus": [{"model": "RTX 4090", "copy_bytes_s": 9e11, "fp16_tflops": 160.0}],
+    "readings": [{"vram_free_bytes": 10**10, "power_watts": 88.0}],
+    "power_watts": 88.0,
+    "hourly_usd": "0.1",
+    "wishes": {"watts_max": 300.0},
+    "hours": None,
+    "pause_ends_at": 0.0,
+}
+
+
+class Node:
+    """A node that runs in `folder`, or does not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[dict[str, Any]] = []
+        self.answer: dict[str, Any] = {"status": STATUS}
+
+    def on_asked(self, body: bytes) -> dict[str, Any]:
+        self.asked.append(json.loads(body))
+        return self.answer
+
+    def run(self, *words: str) -> Any:
+        return run_alone("node", *words, "--data", str(self.folder))
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Node:
+    return Node(tmp_path / "node")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    found = Node(tmp_path / "n")
+    found.folder.mkdir(mode=0o700)
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with listening(found.folder, found.on_asked, rng=seeded(1)):
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    ready.wait()
+    yield found
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_of_each_command_has_an_example_and_json(words: list[str]) -> None:
+    shown = run_alone(*words, "--help").stdout
+    assert " ".join(["sparewatt", *words]) in shown.split("Example:")[1]
+    assert "--json" in shown
+
+
+def test_status_is_shown_and_told_as_json(node: Node) -> None:
+    shown = node.run("status").stdout
+    assert all(
+        text in shown for text in ("attic", "online", "ollama", "on disk", "160 (4)", "RTX 4090", "88 W", "300 W")
+    )
+    assert json.loads(node.run("status", "--json").stdout) == STATUS
+
+
+@pytest.mark.parametrize("command", ["status", "drain"])
+def test_without_an_agent_there_is_a_next_step(away: Node, command: str) -> None:
+    result = away.run(command)
+    assert result.exit_code == 1
+    assert "No node runs here" in result.stderr
+    assert "sparewatt node join" in result.stderr
+
+
+def test_pause_and_resume_go_to_the_agent(node: Node) -> None:
+    node.run("pause")
+    node.run("resume")
+    assert [asked["wishes"] for asked in node.asked] == [
+        {"paused_until_unix_s": UNTIL_TOLD},
+        {"paused_until_unix_s": 0.0},
+    ]
+    node.run("pause", "--for", "2h")
+    assert 0 < node.asked[-1]["wishes"]["paused_until_unix_s"] < UNTIL_TOLD
+
+
+def test_without_an_agent_what_is_wished_for_counts_from_the_next_start(away: Node) -> None:
+    assert "next start" in away.run("pause").stderr
+    away.run("schedule", "--between", "22:00-07:00", "--zone", "UTC", "--max-watts", "300")
+    kept = read_wishes(away.folder)
+    assert (kept.paused_until_unix_s, str(kept.hours), kept.watts_max) == (UNTIL_TOLD, "22:00-07:00 (UTC)", 300.0)
+    away.run("schedule", "--always", "--max-watts", "0")
+    assert (read_wishes(away.folder).hours, read_wishes(away.folder).watts_max) == (None, None)
+
+
+def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
+    assert "always" in node.run("schedule").stdout
+    assert node.asked == [{"do": "status"}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pause", "--for", "soon"),
+        ("schedule", "--always", "--between", "1:00-2:00"),
+        ("schedule", "--zone", "UTC"),
+        ("price", "set"),
+    ],
+)
+def test_mistakes_are_told_as_such(away: Node, words: tuple[str, ...]) -> None:
+    assert away.run(*words).exit_code == 2
+
+
+def test_prices_go_to_the_agent_or_are_kept(node: Node, tmp_path: Path) -> None:
+    assert "$0.10" in node.run("price", "set", "--hourly", "0.1").stdout
+    assert node.asked == [{"do": "price", "hourly_usd": "0.1"}]
+    away = Node(tmp_path / "away")
+    away.run("price", "set", "--prompt", "0.05", "--completion", "0.2")
+    assert read_terms(away.folder).completion_usd_per_mtok == "0.2"
+
+
+def test_what_the_agent_refuses_is_told(node: Node) -> None:
+    node.answer = {"error": "No gateway would take this node."}
+    result = node.run("price", "set", "--hourly", "1")
+    assert (result.exit_code, "No gateway" in result.stderr) == (1, True)
+
+
+def test_logs_are_shown_in_words_and_as_they_are(away: Node) -> None:
+    away.folder.mkdir()
+    lines = [
+        '{"t": 1.0, "level": "warning", "logger": "x", "event": "measure_failed", "model": "m"}',
+        "not JSON\x1b[31m",
+    ]
+    (away.folder / FILE).write_text("\n".join(lines) + "\n")
+    shown = away.run("logs").stdout.splitlines()
+    assert shown[0].endswith("WARNING measure_failed  model=m")
+    assert "\x1b" not in shown[1]
+    assert away.run("logs", "-n", "1", "--json").stdout.startswith("not JSON")
+    assert "told" not in in_words('{"t": 1, "level": "info", "event": "told", "text": "joined"}')
+
+
+def test_without_a_log_there_is_a_next_step(away: Node) -> None:
+    result = away.run("logs")
+    assert (result.exit_code, "no log" in result.stderr) == (1, True)
+
+
+def printed(kind: str, *words: str) -> str:
+    text: str = run_alone("node", "service", "--for", kind, "--data", "/srv/no de", *words).stdout
+    return text
+
+
+READ: dict[str, Callable[[str], list[str]]] = {
+    "systemd": lambda text: next(line for line in text.splitlines() if line.startswith("ExecStart=")).split(),
+    "launchd": lambda text: list(plistlib.loads(text.encode())["ProgramArguments"]),
+    "windows": lambda text: (
+        (
+            "".join(ET.fromstring(text.split("?>", 1)[1]).itertext())  # noqa: S314 (our own)
+        ).split()
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_service_joins_with_the_options_given(kind: str) -> None:
+    text = printed(kind, "https://gateway.example", "--name", "attic")
+    words = READ[kind](text)
+    assert {"node", "join", "https://gateway.example", "--name", "attic"} <= set(words)
+    assert "no de" in text
+
+
+def test_a_token_does_not_belong_in_such_a_file() -> None:
+    result = run_alone("node", "service", "https://gateway.example", "--token", "join-sw-1")
+    assert result.exit_code == 2
+    assert "by hand" in result.stderr
+
+
+def test_options_with_a_typo_are_told_now_and_not_at_the_next_boot() -> None:
+    assert run_alone("node", "service", "https://gateway.example", "--nmae", "x").exit_code == 2

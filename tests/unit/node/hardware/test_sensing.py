@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import threading
+
+from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.hardware.sensing import STALE_S, Sensing, total_watts
+from sparewatt.protocol.node import GpuReading, checked
+from sparewatt.testing.clock import ManualClock
+from tests.waiting import until
+
+
+class Probe:
+    def __init__(self) -> None:
+        self.watts: float | None = 100.0
+        self.reads = 0
+
+    def gpus(self) -> list[Gpu]:
+        return [Gpu("nvidia", "card", 10**9)]
+
+    def read(self) -> list[Reading]:
+        self.reads += 1
+        return [Reading(5 * 10**8, self.watts, 50.0, 0.5)]
+
+
+def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
+    clock, probe, working = ManualClock(), Probe(), [False]
+    sensing = Sensing(probe, None, clock=clock, is_working=lambda: working[0])
+    sensing.sample()
+    clock.advance(4)
+    sensing.sample()
+    working[0], probe.watts = True, 300.0
+    clock.advance(2)
+    sensing.sample()
+    report = sensing.report()
+    assert report is not None
+    assert checked(report) == report
+    assert report.power_watts == round((4 * 100 + 2 * 300) / 6, 2)
+    assert (report.working_watts, report.working_s) == (300.0, 2.0)
+    assert report.gpus == (GpuReading(5 * 10**8, 300.0, 50.0, 0.5),)
+
+
+def test_a_report_is_of_what_came_since_the_one_before() -> None:
+    clock, probe = ManualClock(), Probe()
+    sensing = Sensing(probe, None, clock=clock, is_working=lambda: True)
+    for _ in range(3):
+        sensing.sample()
+        clock.advance(1)
+    first, second = sensing.report(), sensing.report()
+    assert first is not None
+    assert first.working_s == 2.0
+    assert second is not None
+    assert (second.working_s, second.working_watts, second.power_watts) == (0.0, None, 100.0)
+
+
+def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
+    clock = ManualClock()
+    sensing = Sensing(Probe(), None, clock=clock)
+    sensing.sample()
+    clock.advance(STALE_S + 1)
+    assert sensing.latest() == ((), None)
+    assert sensing.report() is None
+
+
+def test_a_gpu_that_does_not_tell_its_power_makes_the_sum_unknown() -> None:
+    assert total_watts([Reading(power_watts=10), Reading()], 5.0) is None
+    assert total_watts([Reading(power_watts=10)], None) == 10.0
+    assert total_watts([], 5.0) == 5.0
+    assert total_watts([], None) is None
+
+
+async def test_the_thread_goes_on_after_a_driver_has_failed() -> None:
+    failed = threading.Event()
+
+    class Shaky(Probe):
+        def read(self) -> list[Reading]:
+            if not failed.is_set():
+                failed.set()
+                raise OSError("driver")
+            return super().read()
+
+    probe, clock = Shaky(), ManualClock()
+    sensing = Sensing(probe, None, clock=clock)
+    sensing.start()
+    try:
+        await until(lambda: probe.reads > 0)
+    finally:
+        sensing.stop()

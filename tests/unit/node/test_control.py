@@ -1,0 +1,224 @@
+"""The control socket and what it may be asked: by file where there are such, by port and secret elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sparewatt.core.rng import seeded
+from sparewatt.node.agent import Agent
+from sparewatt.node.control import DOOR, SOCKET, NodeNotRunning, ask, has_socket_files, listening
+from sparewatt.node.desk import Desk
+from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.hardware.sensing import Sensing
+from sparewatt.node.kept_terms import read_terms
+from sparewatt.node.receipts import ReceiptBook
+from sparewatt.node.wishes import UNTIL_TOLD, Wishes, read_wishes
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
+from tests.unit.node.rig import MODEL, Rig, rigged
+from tests.waiting import turns, until
+
+KEY = SigningKey.generate(rng=seeded(1))
+
+
+class Probe:
+    """One card whose temperature a test sets."""
+
+    celsius = 40.0
+
+    def gpus(self) -> list[Gpu]:
+        return [Gpu("nvidia", "card", 10**9)]
+
+    def read(self) -> list[Reading]:
+        return [Reading(temperature_c=self.celsius, power_watts=100.0)]
+
+
+class Office:
+    def __init__(self, rig: Rig, tmp_path: Path) -> None:
+        self.clock, self.probe, self.stop, self.said = ManualClock(), Probe(), asyncio.Event(), list[str]()
+        self.rig = rig
+        self.sensing = Sensing(self.probe, None, clock=self.clock)
+        self.sensing.sample()
+        agent = Agent(
+            rig.inventory.settings,
+            key=KEY,
+            inventory=rig.inventory,
+            jobs=rig.jobs,
+            receipts=ReceiptBook(tmp_path, KEY, clock=self.clock),
+            session=rig.session,
+            clock=self.clock,
+            rng=seeded(1),
+            tell=self.said.append,
+            sensing=self.sensing,
+        )
+        self.desk = Desk(
+            address=KEY.address,
+            server_url=rig.url,
+            agent=agent,
+            inventory=rig.inventory,
+            jobs=rig.jobs,
+            sensing=self.sensing,
+            wishes=Wishes(),
+            clock=self.clock,
+            tell=self.said.append,
+            stop=self.stop,
+        )
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        return self.desk.answer(msgspec.json.encode(question))
+
+
+@asynccontextmanager
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        yield Office(rig, tmp_path)
+
+
+def contents(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def ask_beside(data_dir: Path, question: dict[str, Any]) -> dict[str, Any]:
+    return await asyncio.to_thread(ask, data_dir, question)
+
+
+@pytest.mark.parametrize("by_file", [True, False], ids=["socket file", "port and secret"])
+async def test_a_question_is_answered_and_nothing_is_left_behind(tmp_path: Path, by_file: bool) -> None:  # noqa: FBT001
+    (tmp_path / SOCKET).write_text("of a node that was killed")
+    (tmp_path / DOOR).write_text("of another")
+    async with listening(tmp_path, lambda body: {"heard": json.loads(body)}, rng=seeded(1), by_file=by_file):
+        assert await ask_beside(tmp_path, {"do": "status"}) == {"heard": {"do": "status"}}
+        (left,) = contents(tmp_path)
+        assert left.stat().st_mode & 0o077 == 0, "nobody else may open it"
+    assert contents(tmp_path) == []
+    with pytest.raises(NodeNotRunning):
+        await ask_beside(tmp_path, {"do": "status"})
+
+
+async def test_by_port_whoever_does_not_know_the_secret_learns_nothing(tmp_path: Path) -> None:
+    heard = list[bytes]()
+
+    def answer(body: bytes) -> dict[str, Any]:
+        heard.append(body)
+        return {}
+
+    async with listening(tmp_path, answer, rng=seeded(1), by_file=False):
+        port = json.loads((tmp_path / DOOR).read_bytes())["port"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"guess\n" + b'{"do":"drain"}\n')
+        assert await reader.read() == b""
+        writer.close()
+    assert heard == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"no end", b"\xff\xfe\n", b"x" * (2 << 20) + b"\n"])
+async def test_nonsense_on_the_socket_does_no_harm(tmp_path: Path, sent: bytes) -> None:
+    async with listening(tmp_path, lambda body: json.loads(body), rng=seeded(1)):  # noqa: PLW0108 (raises for nonsense)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+        writer.write(sent)
+        writer.write_eof()
+        with contextlib.suppress(ConnectionError):  # it may hang up while the rest is still on its way
+            assert await reader.read() == b""
+        writer.close()
+        assert await ask_beside(tmp_path, {"a": 1}) == {"a": 1}
+
+
+def test_a_path_too_long_for_a_socket_takes_a_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert has_socket_files(Path("/short"))
+    assert not has_socket_files(Path("/" + "long" * 30))
+    monkeypatch.delattr(socket, "AF_UNIX")
+    assert not has_socket_files(Path("/short"))
+
+
+async def test_status_tells_what_the_node_is(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        status = here.ask(do="status")["status"]
+    assert (status["id"], status["state"], status["slots"]) == (KEY.address, "offline", 8)
+    assert [model["id"] for model in status["models"]] == [MODEL]
+    assert status["power_watts"] == 100.0
+
+
+async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        rig = here.rig
+        await rig.fault("stall_after_tokens", after_tokens=2)
+        rig.send(1)
+        await until(lambda: rig.data(1) != b"")
+        here.ask(do="wish", wishes={"paused_until_unix_s": UNTIL_TOLD})
+        rig.send(2)
+        refused = await rig.failed(2)
+        assert (refused.code, refused.load and refused.load.paused) == ("refused", "its owner paused it")
+        assert rig.jobs.count() == 1, "what ran goes on"
+        here.ask(do="wish", wishes={})
+        rig.send(3)
+        await rig.ended(3)
+        assert read_wishes(tmp_path) == Wishes()
+    assert [text for text in here.said if "paused" in text] == ["paused: its owner paused it; 1 running first"]
+
+
+async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        here.ask(do="wish", wishes={"temperature_max_c": 80})
+        await turns()
+        news = asyncio.create_task(here.rig.inventory.load_changed())
+        await turns()
+        here.probe.celsius = 85.0
+        here.sensing.sample()
+        here.desk.look()
+        await until(news.done)
+        load = here.rig.jobs.load()
+        assert (load.draining, load.paused) == (True, "it is too hot (its owner's ceiling is 80 °C)")
+        here.probe.celsius = 60.0
+        here.clock.advance(61)
+        here.sensing.sample()
+        here.desk.look()
+        assert here.rig.jobs.load().paused is None
+
+
+async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        before = here.rig.inventory.specs.models[0].completion_price_nano
+        here.ask(do="price", hourly_usd="0.40")
+        after = here.rig.inventory.specs
+        assert after.hourly_price_nano == 400_000_000
+        assert after.models[0].completion_price_nano == pytest.approx(4 * before, rel=1e-3)
+        here.ask(do="price", prompt_usd_per_mtok="1", completion_usd_per_mtok="2")
+        assert here.rig.inventory.specs.models[0].completion_price_nano == 2 * 10**9
+        assert read_terms(tmp_path).completion_usd_per_mtok == "2"
+        here.ask(do="price", hourly_usd="0.50")
+        assert read_terms(tmp_path).completion_usd_per_mtok is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"do": "price", "hourly_usd": "0,10"},
+        {"do": "price", "hourly_usd": "2000000"},
+        {"do": "explode"},
+        {"do": "wish", "wishes": {"watts_max": -1}},
+        {"do": "status", "more": 1},
+    ],
+)
+async def test_what_makes_no_sense_is_told_and_changes_nothing(tmp_path: Path, question: dict[str, Any]) -> None:
+    async with office(tmp_path) as here:
+        specs = here.rig.inventory.specs
+        assert here.ask(**question)["error"]
+        assert here.rig.inventory.specs == specs
+        assert not (tmp_path / "wishes.json").exists()
+
+
+async def test_drain_asks_the_process_to_end(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        here.ask(do="drain")
+        assert here.stop.is_set()

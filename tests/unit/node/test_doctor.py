@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import email.utils
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from sparewatt import __version__
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.rng import seeded
+from sparewatt.node.doctor.examination import examine
+from sparewatt.node.doctor.gateway import check_clock, check_gateway, check_token, check_version
+from sparewatt.node.doctor.machine import check_agent, check_disk, check_gpus, check_key, check_memory
+from sparewatt.node.doctor.model import Check
+from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.identity import KEY_FILE, load_or_create_key
+from sparewatt.protocol.link import LINK_PATH
+from sparewatt.supervisor.spawn import free_port
+
+CARD = Gpu("nvidia", "RTX 4090", 24 * 10**9, "580.1")
+
+
+def verdicts(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.verdict for check in checks}
+
+
+# the machine
+
+
+def test_a_card_without_its_driver_is_wrong_and_none_at_all_is_not(tmp_path: Path) -> None:
+    assert verdicts(check_gpus([], [], pci=tmp_path)) == {"GPU": "warning"}
+    device = tmp_path / "0000:01:00.0"
+    device.mkdir()
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030000\n")
+    (wrong,) = check_gpus([], [], pci=tmp_path)
+    assert wrong.verdict == "failure"
+    assert "driver" in wrong.advice
+
+
+def test_a_card_is_told_with_what_it_does_now() -> None:
+    (found,) = check_gpus([CARD], [Reading(10 * 10**9, 99.6, 50.0, 0.25)])
+    assert found.found == "RTX 4090, 24.0 GB, driver 580.1; now 10.0 GB free, 100 W, 50 °C, 25% busy"
+
+
+def test_a_hot_card_is_told() -> None:
+    assert verdicts(check_gpus([CARD], [Reading(temperature_c=90.0)])) == {"GPU": "ok", "temperature": "warning"}
+
+
+def test_little_memory_and_little_disk(tmp_path: Path) -> None:
+    assert check_memory(10**9).verdict == "warning"
+    assert check_memory(10**10).verdict == "ok"
+    assert check_disk(tmp_path / "not" / "there", free_bytes=10**8).verdict == "failure"
+    assert check_disk(tmp_path, free_bytes=10**10).verdict == "ok"
+
+
+def test_the_key_is_there_private_and_a_key(tmp_path: Path) -> None:
+    assert check_key(tmp_path).verdict == "warning"
+    load_or_create_key(tmp_path, rng=seeded(1))
+    assert check_key(tmp_path).verdict == "ok"
+    (tmp_path / KEY_FILE).chmod(0o644)
+    assert "chmod 600" in check_key(tmp_path).advice
+    (tmp_path / KEY_FILE).write_text("no key")
+    (tmp_path / KEY_FILE).chmod(0o600)
+    assert check_key(tmp_path).verdict == "failure"
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    warm = {"id": "m", "state": "warm", "measured": {}}
+    plain = {"joined_at": 1.0, "gateway": "http://g", "version": "0.1.0", "server": {"kind": "vllm", "trouble": None}}
+    return plain | {"models": [warm | {"measured": {"decode_tps": 1}}], "paused": None} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"agent": "ok"}),
+        ({"joined_at": None, "last_trouble": "refused"}, {"agent": "failure"}),
+        ({"server": {"kind": "vllm", "trouble": "hangs"}}, {"agent": "ok", "fronted server": "failure"}),
+        ({"paused": "its owner paused it"}, {"agent": "ok", "pause": "warning"}),
+        ({"models": []}, {"agent": "ok", "models": "failure"}),
+        ({"models": [{"id": "m", "state": "warm", "measured": None}]}, {"agent": "ok", "models": "warning"}),
+    ],
+)
+def test_a_running_agents_own_account_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: dict[str, str]
+) -> None:
+    answer = {"status": status(**changes)}
+    monkeypatch.setattr("sparewatt.node.doctor.machine.ask", lambda _folder, _question: answer)
+    checks, told = check_agent(tmp_path)
+    assert verdicts(checks) == expected
+    assert told == answer["status"]
+
+
+def test_no_agent_is_told_with_how_to_start_one(tmp_path: Path) -> None:
+    (check,), told = check_agent(tmp_path)
+    assert told is None
+    assert "sparewatt node join" in check.advice
+
+
+# the gateway
+
+
+@asynccontextmanager
+async def gateway(*, version: Any = None, has_link: bool = True) -> AsyncIterator[str]:
+    async def tell_version(_: web.Request) -> web.Response:
+        return web.json_response({"version": __version__, "link_protocol": 1} if version is None else version)
+
+    async def link(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.close()
+        return ws
+
+    app = web.Application()
+    app.router.add_get("/version", tell_version)
+    if has_link:
+        app.router.add_get(LINK_PATH, link)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/"))
+
+
+async def look(url: str) -> list[Check]:
+    async with aiohttp.ClientSession() as session:
+        return await check_gateway(url, session, unix_s=SystemClock().unix_s)
+
+
+async def test_a_gateway_that_is_well() -> None:
+    async with gateway() as url:
+        assert verdicts(await look(url)) == {"gateway": "ok", "version": "ok", "clock": "ok", "link": "ok"}
+
+
+async def test_a_proxy_that_lets_no_websocket_pass() -> None:
+    async with gateway(has_link=False) as url:
+        checks = await look(url)
+    assert checks[-1].verdict == "failure"
+    assert "proxy" in checks[-1].advice
+
+
+async def test_a_server_that_is_no_gateway() -> None:
+    async with gateway(version=["hello"]) as url:
+        (check,) = await look(url)
+    assert "no Sparewatt gateway" in check.found
+
+
+async def test_nobody_there() -> None:
+    (check,) = await look(f"http://127.0.0.1:{free_port()}")
+    assert (check.verdict, "port right" in check.advice) == ("failure", True)
+
+
+async def test_a_name_that_does_not_exist_and_plain_http_to_elsewhere() -> None:
+    (unsafe,) = await look("http://gateway.example")
+    assert "plain http://" in unsafe.found
+    (unknown,) = await look("https://no-such-gateway.invalid")
+    assert unknown.verdict == "failure"
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (ssl.SSLCertVerificationError("self-signed"), "certificate"),
+        (ssl.SSLError("wrong version"), "TLS"),
+        (TimeoutError(), "firewall"),
+        (ValueError("no JSON"), "gateway"),
+    ],
+)
+def test_what_went_wrong_is_told_in_words(error: Exception, word: str) -> None:
+    from sparewatt.node.doctor.gateway import in_words
+
+    check = in_words("https://g", error)
+    assert word in check.found + check.advice
+
+
+def test_a_version_too_far_apart_names_the_side_to_update() -> None:
+    assert check_version("9.9.9").verdict == "failure"
+    assert "Update the agent" in check_version("9.9.9").found
+    assert check_version(__version__).verdict == "ok"
+
+
+@pytest.mark.parametrize(("ahead_s", "verdict"), [(0, "ok"), (300, "warning"), (-300, "warning")])
+def test_a_clock_that_is_wrong(ahead_s: float, verdict: str) -> None:
+    assert check_clock(email.utils.formatdate(1e9, usegmt=True), 1e9 + ahead_s).verdict == verdict
+
+
+def test_a_gateway_without_a_clock_and_a_token_of_another_kind() -> None:
+    assert check_clock(None, 0.0).verdict == "warning"
+    assert check_token(None) == []
+    assert verdicts(check_token("sk-sw-123")) == {"token": "failure"}
+    assert verdicts(check_token("join-sw-123")) == {"token": "ok"}
+
+
+async def test_a_whole_examination_of_a_machine_that_has_nothing(tmp_path: Path) -> None:
+    found = await examine(
+        tmp_path,
+        gateway_url=f"http://127.0.0.1:{free_port()}",
+        token=None,
+        backend_url=f"http://127.0.0.1:{free_port()}",
+        insecure=False,
+        measure=False,
+        clock=SystemClock(),
+    )
+    assert found["ok"] is False
+    wrong = {check["name"] for check in found["checks"] if check["verdict"] == "failure"}
+    assert wrong >= {"model server", "gateway"}
+    assert all(check.get("advice") for check in found["checks"] if check["verdict"] != "ok")
