@@ -177,6 +177,8 @@ export interface Attempt {
   first_token_ms: number | null;
   ended_ms: number | null;
   tokens: number;
+  /** Where in the answer it took over from the node before. */
+  continued_from?: { tokens: number; chars: number } | null;
 }
 
 export interface Candidate {
