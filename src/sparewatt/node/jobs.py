@@ -23,6 +23,7 @@ from sparewatt.node.whole import Assembler, can_be_streamed
 from sparewatt.protocol.link import End, Fail, FailCode, Head, JobPath
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
+from sparewatt.protocol.prompts import prompts_in
 from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
@@ -183,7 +184,7 @@ class Jobs:
         """Pass the reply on, chunk by chunk; tells when the first one came."""
         is_whole = job.meta.stream or self._backend.stops_whole_answers
         is_whole = is_whole or not can_be_streamed(job.meta.path, job.body)
-        assembler = None if is_whole else Assembler()
+        assembler = None if is_whole else Assembler(prompts=prompts_in(job.meta.path, bytes(job.body)))
         body = bytes(job.body) if assembler is None else as_stream(bytes(job.body))
         first_byte_s: float | None = None
         async with self._backend.post(job.meta.path, body) as reply:
