@@ -88,17 +88,20 @@ def deselected(suite: str) -> list[tuple[str, list[str]]]:
 
 
 def _pytest_counts(output: str) -> dict[str, int]:
-    last = output.strip().splitlines()[-1] if output.strip() else ""
-    return {name: int(count) for count, name in _COUNT.findall(last)}
+    """From pytest's last line; warnings of the interpreter may follow it."""
+    lines = (line for line in reversed(output.splitlines()) if re.search(r"\d+ (passed|failed|errors?)", line))
+    return {name: int(count) for count, name in _COUNT.findall(next(lines, ""))}
 
 
 # openai-python
 
+OPENAI_FILES = ("chat/test_completions", "test_completions", "test_embeddings", "test_models")
+"""Of its tests, those of the routes that there are. `test_responses` joins them with `/v1/responses`."""
+
 
 def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
     source = openai_source()
-    files = ["chat/test_completions", "test_completions", "test_embeddings", "test_models"]
-    tests = [f"tests/api_resources/{name}.py" for name in files]
+    tests = [f"tests/api_resources/{name}.py" for name in OPENAI_FILES]
     return [str(python), *PYTEST, "-o", "addopts=--tb=short", *tests], source
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sparewatt.testing import expected_text
 from sparewatt.testing.embeddings import vector
 from tests.integration.asking import Reply, ask, chat_body, connection_to
+from tests.integration.bookkeeping import rows
 from tests.integration.networks import Network, wait_until
 
 
@@ -64,6 +65,11 @@ def test_vectors_cost_what_was_read(shared_network: Network) -> None:
     job = settled(shared_network, reply)
     assert job["total_cost"] == usage["cost"] > 0
     assert reply.headers["x-sparewatt-cost"]
+    query = "SELECT prompt_tokens, completion_tokens, disputed FROM receipts WHERE job_id = $1"
+    match_id = reply.headers["x-sparewatt-match-id"]
+    wait_until(lambda: bool(rows(shared_network, query, match_id)), "no receipt was kept")
+    [receipt] = rows(shared_network, query, match_id)
+    assert receipt == {"prompt_tokens": 3, "completion_tokens": 0, "disputed": False}
 
 
 def test_log_probabilities_tools_and_schemas_survive_the_way(shared_network: Network) -> None:
