@@ -88,18 +88,23 @@ def deselected(suite: str) -> list[tuple[str, list[str]]]:
 
 
 def _pytest_counts(output: str) -> dict[str, int]:
-    last = output.strip().splitlines()[-1] if output.strip() else ""
-    return {name: int(count) for count, name in _COUNT.findall(last)}
+    """From pytest's last line; warnings of the interpreter may follow it."""
+    lines = (line for line in reversed(output.splitlines()) if re.search(r"\d+ (passed|failed|errors?)", line))
+    return {name: int(count) for count, name in _COUNT.findall(next(lines, ""))}
 
 
 # openai-python
 
+OPENAI_FILES = (
+    *("chat/test_completions", "test_completions", "test_embeddings", "test_models"),
+    *("test_responses", "responses/test_input_items", "responses/test_input_tokens"),
+)
+"""Of its tests, those of the routes that there are."""
+
 
 def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
     source = openai_source()
-    files = ["chat/test_completions", "test_completions", "test_embeddings", "test_models"]
-    files += ["test_responses", "responses/test_input_items", "responses/test_input_tokens"]
-    tests = [f"tests/api_resources/{name}.py" for name in files]
+    tests = [f"tests/api_resources/{name}.py" for name in OPENAI_FILES]
     return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", *tests], source
 
 

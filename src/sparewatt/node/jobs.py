@@ -24,6 +24,7 @@ from sparewatt.node.whole import Assembler, can_be_streamed
 from sparewatt.protocol.link import End, Fail, FailCode, Head, JobPath
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
+from sparewatt.protocol.prompts import prompts_in
 from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
@@ -194,7 +195,7 @@ class Jobs:
         errand = await self._errand(job)
         is_passed_on = job.meta.stream or self._backend.stops_whole_answers
         is_passed_on = is_passed_on or not can_be_streamed(job.meta.path, job.body)
-        assembler = None if is_passed_on else Assembler()
+        assembler = None if is_passed_on else Assembler(prompts=prompts_in(job.meta.path, errand.body))
         body = errand.body if assembler is None else as_stream(errand.body)
         first_byte_s: float | None = None
         async with self._backend.post(errand.path, body) as reply:
