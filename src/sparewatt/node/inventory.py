@@ -20,6 +20,7 @@ from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware import Hardware
 from sparewatt.node.measure import MeasuredFile, faster_of, measure
 from sparewatt.node.measure_plan import MeasurePlan
+from sparewatt.node.measure_reading import measure_reading, only_reads
 from sparewatt.node.pricing import price_of
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.node import TFLOPS_MAX, ModelReport, NodeSpecs, Speed, checked
@@ -146,7 +147,8 @@ class Inventory:
         if before is None:
             self._tell(f"measuring {model.id} …")
         try:
-            speed = await measure(
+            timed = measure_reading if only_reads(model.capabilities) else measure
+            speed = await timed(
                 self._backend, model.id, limit_tps=self._settings.speed_limit_tps, clock=self._clock, rng=self._rng
             )
         except BackendError as error:

@@ -55,16 +55,16 @@ async def measure(backend: Backend, model: str, *, limit_tps: float | None, cloc
     """Raises BackendError if the server cannot do one job after the other."""
     try:
         async with asyncio.timeout(MEASURE_S):
-            write = await _run_job(backend, _body(model, _short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
-            read = await _run_job(backend, _body(model, _long_prompt(rng), 1), limit_tps, clock)
-            bodies = [_body(model, _short_prompt(rng), PAIR_TOKENS) for _ in range(2)]
+            write = await _run_job(backend, _body(model, short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
+            read = await _run_job(backend, _body(model, long_prompt(rng), 1), limit_tps, clock)
+            bodies = [_body(model, short_prompt(rng), PAIR_TOKENS) for _ in range(2)]
             pair = await _run_together(backend, bodies, limit_tps, clock)
     except TimeoutError:
         raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
     return Speed(
         ttft_s=round(min(write.first_s, 3600.0), 4),
-        prefill_tps=_rate(read.prompt_tokens, read.first_s),
-        decode_tps=_rate(1, write.step_s),
+        prefill_tps=rate(read.prompt_tokens, read.first_s),
+        decode_tps=rate(1, write.step_s),
         step_per_job_s=round(min(step_per_job_s(write, pair), 3600.0), 6) if pair else None,
     )
 
@@ -102,7 +102,7 @@ async def _run_together(
     return [task.result() for task in running] or None
 
 
-def _rate(tokens: int, seconds: float) -> float:
+def rate(tokens: int, seconds: float) -> float:
     return round(min(1e7, max(1e-3, tokens / max(seconds, 1e-6))), 3)
 
 
@@ -111,11 +111,11 @@ def _salt(rng: Rng) -> str:
     return rng.randbytes(6).hex()
 
 
-def _short_prompt(rng: Rng) -> str:
+def short_prompt(rng: Rng) -> str:
     return f"{_salt(rng)} Count from one to fifty."
 
 
-def _long_prompt(rng: Rng) -> str:
+def long_prompt(rng: Rng) -> str:
     words = " ".join(_WORDS[byte % len(_WORDS)] for byte in rng.randbytes(READ_WORDS))
     return f"{_salt(rng)} {words}"
 
