@@ -64,7 +64,8 @@ class LlamaNetwork:
 
     def _can_go_on(self, name: str) -> bool:
         node = nodes(self.network).get(name)
-        model = node["models"][0] if node is not None and node["models"] else {}
+        is_there = node is not None and node["state"] in ("online", "suspect") and bool(node["models"])
+        model = node["models"][0] if node is not None and is_there else {}
         return bool(model.get("measured")) and "continue_raw" in (model.get("capabilities") or ())
 
     def busiest(self) -> str:
@@ -116,7 +117,7 @@ def check(llama: LlamaNetwork, clients: list[Client]) -> int:
     """
     moved = 0
     for client in clients:
-        assert (client.broke, client.is_done) == ("", True)
+        assert (client.broke, client.is_done) == ("", True), _story(llama, client)
         assert client.usage["completion_tokens"] == ANSWER_TOKENS
         parts = parts_of(llama.network, client)
         moved += len(parts) > 1
@@ -129,6 +130,12 @@ def check(llama: LlamaNetwork, clients: list[Client]) -> int:
             assert json.loads(second.asked)["prompt"] == json.loads(bytes(template.answered))["prompt"] + had
             assert _text(second.answered) == got
     return moved
+
+
+def _story(llama: LlamaNetwork, client: Client) -> str:
+    """For a message: what the network says of it."""
+    explained = ask(llama.network, "GET", f"/v1/matches/{client.match_id}").json()
+    return f"{client.broke}\n{explained['attempts']}\n{explained['funnel']}\n{nodes(llama.network)}"
 
 
 def _asked_of(recorder: Recorder, client: Client) -> Exchange:
