@@ -13,6 +13,7 @@ from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
+from sparewatt.inference.dispatch.resume import Able
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
@@ -42,6 +43,7 @@ class Dispatcher:
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
         self.to_store = ToStore()
         self.prefixes = PrefixMemory()
+        self._able = Able(table, clock=clock)
 
     @property
     def running(self) -> int:
@@ -60,6 +62,7 @@ class Dispatcher:
             seed=self._seed,
             clock=self._clock,
             prefixes=self.prefixes,
+            able=self._able,
             on_over=self._over,
         )
         self._running.add(run)

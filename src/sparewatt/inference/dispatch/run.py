@@ -23,14 +23,14 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
+from sparewatt.core.limits import CANDIDATES_KEPT, REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.choosing import RETRY_AFTER_S, match_through, no_match_error
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
-from sparewatt.inference.dispatch.resume import ContinuingGate, Resume
+from sparewatt.inference.dispatch.resume import Able, Resume
 from sparewatt.inference.dispatch.seam import Seam, ending
 from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, NodeRow
 from sparewatt.inference.matcher.policies import Policy
@@ -63,6 +63,7 @@ class JobRun:
         seed: int,
         clock: Clock,
         prefixes: PrefixMemory,
+        able: Able,
         on_over: Callable[[JobRun], None],
     ) -> None:
         self.job = job
@@ -87,7 +88,7 @@ class JobRun:
         self._step_s = 0.0
         self._replying = False
         self._over = False
-        self._resume = Resume(job)
+        self._resume = Resume(job, able)
         self._rest = job
         """What is left to be done of it."""
         self._seam: Seam | None = None
@@ -129,7 +130,7 @@ class JobRun:
     def can_move(self) -> bool:
         if not self._replying or self._attempt is None or not self._resume.can_move(self._attempt.said):
             return False
-        return self._attempts_left() and self._resume.gate(self._table).may_come(self._tried)
+        return self._attempts_left() and self._resume.gate.may_come(self._tried)
 
     def price_usd(self, seen: Seen) -> float:
         self.record.attempts[-1].seen = seen
@@ -193,25 +194,30 @@ class JobRun:
         elif not self._attempts_left():
             self._break_reply(reason)
         else:
-            self._rest, self._seam = self._resume.rest(self._table), self._resume.seam()
+            self._rest, self._seam = self._resume.rest(), self._resume.seam()
             self._broken_at_s = self._clock.now_s()
             self._seek(reason)
 
     def _seek(self, reason: str) -> None:
         """Somebody who can go on; if all are full or away, look again for a while: the client is kept waiting."""
         self._looking = None
-        best = self._match().best or self._best_of_late()
+        best = self._best_able() or self._best_of_late()
         waited_s = self._clock.now_s() - self._broken_at_s
         if best is not None:
             self._try(best)
-        elif waited_s < self._rules.resume_wait_s and self._may_come():
+        elif waited_s < self._rules.resume_wait_s and self._resume.gate.may_come(self._tried):
             self._looking = self._clock.call_later(RESUME_LOOK_S, lambda: self._seek(reason))
         else:
             self._break_reply(f"{reason}; nobody else can go on with it now")
 
-    def _may_come(self) -> bool:
-        gate = self._rest.gate
-        return isinstance(gate, ContinuingGate) and gate.may_come(self._tried)
+    def _best_able(self) -> Candidate | None:
+        """Where most nodes can go on, one of the best can: only if none of them can is everybody looked through."""
+        job, at, gate = self._rest, self._situation(), self._resume.gate
+        found = match_through(self.job.gate, job.match, self._table, at, policy=self._policy, seed=self._seed).ranked
+        best = next((candidate for candidate in found if gate.is_able(candidate.node_id)), None)
+        if best is None and (self.job.gate is not None or len(found) >= CANDIDATES_KEPT):
+            best = self._match().best
+        return best
 
     def _end_reply(self, finish: str) -> None:
         """All is written; its end and its counts are given in the node's place."""
@@ -272,7 +278,7 @@ class JobRun:
         if not self._late:
             return None
         self._tried -= self._late
-        return self._match().best
+        return self._match().best if self._seam is None else self._best_able()
 
     def _try(self, candidate: Candidate) -> None:
         job = self._rest
