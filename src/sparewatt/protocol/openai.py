@@ -57,11 +57,13 @@ class _Choice(msgspec.Struct, frozen=True):
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
     logprobs: msgspec.Raw = _NULL
+    text: msgspec.Raw = _NULL
+    """What a text completion says, which has no delta."""
 
     def output_bytes(self) -> int | None:
         """How much it says, None if nothing. Whatever the field: servers differ in where they put things."""
         said = [bytes(part) for name, part in (self.delta or {}).items() if name != "role"]
-        said.append(bytes(self.logprobs))  # without text they are the answer
+        said += (bytes(self.text), bytes(self.logprobs))  # without text, log probabilities are the answer
         sizes = [len(part) - _QUOTES for part in said if part not in _NOTHING]
         return sum(sizes) if sizes else None
 
