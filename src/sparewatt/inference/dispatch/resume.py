@@ -135,24 +135,24 @@ class ContinuingGate:
     """Implements Gate: whom the request's own policy allows, and of these who can go on with an answer."""
 
     def __init__(self, inner: Gate | None, able: Able, model: str, ways: frozenset[Capability]) -> None:
-        self._inner = inner
+        self.inner = inner
         self._able = able
         self._model = model
         self._ways = ways
 
     def stages(self) -> Sequence[Allowed]:
         able = self._able.nodes(self._model, self._ways)
-        inner = self._inner.stages() if self._inner is not None else (None,)
+        inner = self.inner.stages() if self.inner is not None else (None,)
         return [_both(stage, able) for stage in inner]
 
     def own_nodes(self) -> Collection[NodeId]:
-        return self._inner.own_nodes() if self._inner is not None else ()
+        return self.inner.own_nodes() if self.inner is not None else ()
 
     def relaxations(self) -> list[str]:
         return []
 
     def admits(self, node_id: NodeId) -> bool:
-        return self.is_able(node_id) and (self._inner is None or self._inner.admits(node_id))
+        return self.is_able(node_id) and (self.inner is None or self.inner.admits(node_id))
 
     def is_able(self, node_id: NodeId) -> bool:
         return self._able.has(node_id, self._model, self._ways)
