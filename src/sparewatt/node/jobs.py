@@ -204,7 +204,7 @@ class Jobs:
             job.head(_head(reply.status, content_type))
             if not _is_stream(reply):
                 count.expect_whole()
-            chunks = reply.chunks if errand.is_chat or not _is_stream(reply) else as_chat(reply.chunks)
+            chunks = reply.chunks if errand.is_as_asked or not _is_stream(reply) else as_chat(reply.chunks)
             async for chunk in paced(chunks, limit_tps=self._limit_tps, clock=self._clock):
                 if first_byte_s is None:
                     first_byte_s = self._clock.now_s() - began_s
@@ -222,7 +222,7 @@ class Jobs:
         """What the model server is asked: the request as it came, or the rest of an answer that another node began."""
         body, ours = bytes(job.body), len(job.body) - job.meta.continue_bytes
         if not job.meta.continue_bytes:
-            return Errand(job.meta.path, body, is_chat=True)
+            return Errand(job.meta.path, body, is_as_asked=True)
         ways, text = self._inventory.ways_of(job.meta.model), body[ours:].decode()
         return await errand_for(self._backend, ways, job.meta.model, body[:ours], text)
 

@@ -86,7 +86,7 @@ class StreamReply:
             raise ReplyBroken("the stream goes on and on without saying anything")
 
     def _give(self) -> bytes:
-        if not self.started or self._is_unsure:
+        if not self.started or (self._stop is not None and self._is_unsure):
             return b""
         held, self._held = self._held, []
         return b"".join(held)
