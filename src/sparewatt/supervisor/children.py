@@ -21,7 +21,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import DRAIN_S
 from sparewatt.core.rng import Rng
-from sparewatt.supervisor.lifeline import PARENT_PID_ENV
+from sparewatt.supervisor.lifeline import KILL, PARENT_PID_ENV
 from sparewatt.supervisor.logs import read_tail
 from sparewatt.supervisor.spawn import end, kill_group, spawn
 from sparewatt.supervisor.timing import Backoff, pause
@@ -51,7 +51,7 @@ class Child:
     is_ready: Callable[[], Awaitable[bool]] | None = None
     ready_timeout_s: float = 30.0
     drain_s: float = DRAIN_S
-    death_signal: signal.Signals = signal.SIGKILL
+    death_signal: signal.Signals = KILL
 
 
 @dataclass(frozen=True, slots=True)

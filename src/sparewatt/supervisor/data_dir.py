@@ -1,14 +1,14 @@
 """The directory that holds all state of one `sparewatt up`: private, and used by one process at a time.
 
-The lock is the kernel's (flock), so it is gone the moment its holder is, however that ends; the pid in the file is for
-people. What lies inside belongs to others.
+The lock is the kernel's, so it is gone the moment its holder is, however that ends; the pid in the file is for people.
+What lies inside belongs to others. On Windows a home directory is private by itself, and modes mean nothing.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,14 @@ from typing import Self
 
 from sparewatt.core.errors import StartupError
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 LOCK_NAME = "lock"
+_LOCKED_BYTE = 1 << 20
+"""On Windows a locked byte cannot be read: it lies behind the pid."""
 
 
 class DataDir:
@@ -48,6 +55,8 @@ def make_private_dir(path: Path) -> Path:
         status = path.stat()
     except OSError as error:
         raise StartupError(f"Cannot create {path}: {error.strerror}. Choose another data directory.") from error
+    if sys.platform == "win32":
+        return path
     if status.st_uid != os.geteuid():
         raise StartupError(f"{path} belongs to another user (uid {status.st_uid}). Choose another data directory.")
     if stat.S_IMODE(status.st_mode) & 0o022:
@@ -70,7 +79,9 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def sync_dir(path: Path) -> None:
-    """Make a rename inside `path` survive a power cut."""
+    """Make a rename inside `path` survive a power cut. Windows has no way to ask for that."""
+    if sys.platform == "win32":
+        return
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -81,22 +92,33 @@ def sync_dir(path: Path) -> None:
 def _take_lock(directory: Path) -> int:
     path = directory / LOCK_NAME
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)  # not inherited, as all are
     except OSError as error:
         raise StartupError(f"Cannot open {path}: {error.strerror}. Choose another data directory.") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _lock(fd):
         holder = _holder(fd)
         os.close(fd)
-        raise StartupError(
-            f"{directory} is in use by {holder}. Stop that process, or choose another data directory."
-        ) from None
+        raise StartupError(f"{directory} is in use by {holder}. Stop that process, or choose another data directory.")
     os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.write(fd, f"{os.getpid()}\n".encode())
     return fd
 
 
+def _lock(fd: int) -> bool:
+    """False if somebody else has it."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
 def _holder(fd: int) -> str:
-    text = os.pread(fd, 32, 0).strip()
+    os.lseek(fd, 0, os.SEEK_SET)
+    text = os.read(fd, 32).strip()
     return f"process {int(text)}" if text.isdigit() else "another process"

@@ -21,11 +21,14 @@ PARENT_PID_ENV = "SPAREWATT_PARENT_PID"
 EXIT_ORPHANED = 75
 """Exit status of a child that came up after its parent was gone (EX_TEMPFAIL)."""
 
+KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Windows has one way to end a process, and calls it SIGTERM."""
+
 _PR_SET_PDEATHSIG = 1
 _WATCH_INTERVAL_S = 0.2
 
 
-def die_with_parent(sig: signal.Signals = signal.SIGKILL) -> None:
+def die_with_parent(sig: signal.Signals = KILL) -> None:
     """Tie this process to the parent that PARENT_PID_ENV names; does nothing when a person started it.
 
     The variable is taken out of the environment, as it would be wrong for this process's own children.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 EXIT_INTERRUPTED = 130
@@ -23,6 +24,10 @@ def stop_event(*, on_hangup: Callable[[], object] | None = None) -> asyncio.Even
         stop.set()
 
     loop = asyncio.get_running_loop()
+    if sys.platform == "win32":  # its loops know no signals; Ctrl-C and Ctrl-Break are all there is
+        for number in (signal.SIGINT, signal.SIGBREAK):
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(received))
+        return stop
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, received)
     if on_hangup is not None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,9 @@ async def exits_within(process: Process, patience_s: float) -> bool:
 def kill_group(process: Process) -> None:
     """SIGKILL the process and whatever it left behind in its group."""
     with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()  # it has no groups of this kind
+            return
         os.killpg(process.pid, signal.SIGKILL)
 
 
