@@ -124,7 +124,9 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        path = path.format(**self.things | {"model": "no/such/model", "key_id": made["id"], "epoch": "999999"})
+        path = path.format(
+            **self.things | {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "name": "no.whl"}
+        )
         keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
         body = MATRIX[route].body
         return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}
