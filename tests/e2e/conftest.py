@@ -1,4 +1,7 @@
-"""A real network and a real Chromium. Without a Chromium these tests are skipped, and say so; CI installs one."""
+"""A real network and a real Chromium, in a test process of their own: the browser keeps an event loop running there.
+
+Without a Chromium these tests are skipped, and say so; CI installs one.
+"""
 
 from __future__ import annotations
 
