@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from sparewatt.gateway.web.bundle import DIST
 from tests.integration.networks import Network, start_network
@@ -26,6 +26,7 @@ FLAGS = (
     "--disable-quic",
 )
 PAGE_S = 20.0
+expect.set_options(timeout=PAGE_S * 1000)
 
 
 def find_chromium() -> str | None:
