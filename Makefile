@@ -101,7 +101,7 @@ e2e: setup-dev web  ## The dashboard in a real browser, over a real network
 screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
 	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
 
-soak: setup-dev  ## Long counts; writes its report under docs/measurements
+soak: setup-dev web  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
 
 gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
