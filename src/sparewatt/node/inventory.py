@@ -187,8 +187,6 @@ class Inventory:
         """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
         key = self._key(model)
         before = self._measured.get(key)
-        if before is None:
-            self._tell(f"measuring {model.id} …")
         try:
             speed = await self._time(model, is_first=before is None)
         except BackendError as error:
@@ -209,7 +207,7 @@ class Inventory:
         def progress(stage: str) -> None:
             self.measuring = f"{model.id}: {stage}"
             if is_first:
-                _log.info("measuring", model=model.id, stage=stage)
+                self._tell(f"measuring {model.id}: {stage}")
 
         if model.capabilities is not None and "chat" not in model.capabilities:
             progress("reads (1 of 1)")
