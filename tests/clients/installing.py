@@ -22,13 +22,16 @@ _NPM = _NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 def python_with_openai2() -> Path:
     """The interpreter of an environment that holds the client's version 2, and nothing of ours."""
-    lock = CLIENTS / "openai2.lock"
-    home = ROOT / ".venv-openai2"
+    return python_from_lock(CLIENTS / "openai2.lock", ROOT / ".venv-openai2")
+
+
+def python_from_lock(lock: Path, home: Path) -> Path:
+    """The interpreter of an environment with just what a lock file names."""
     python = home / "bin" / "python"
 
     def install() -> None:
-        _run(sys.executable, "-m", "venv", "--clear", str(home))
-        _run(str(python), *PIP, "--require-hashes", "--no-deps", "-r", str(lock))
+        run_command(sys.executable, "-m", "venv", "--clear", str(home))
+        run_command(str(python), *PIP, "--require-hashes", "--no-deps", "-r", str(lock))
 
     _once(install, stamp=home / ".installed", inputs=[lock])
     return python
@@ -39,7 +42,7 @@ def node_package() -> Path:
     folder = CLIENTS / "node"
 
     def install() -> None:
-        _run(str(NODE), str(_NPM), "ci", "--ignore-scripts", "--silent", cwd=folder)
+        run_command(str(NODE), str(_NPM), "ci", "--ignore-scripts", "--silent", cwd=folder)
 
     inputs = [folder / "package-lock.json", folder / "package.json"]
     _once(install, stamp=folder / "node_modules" / ".installed", inputs=inputs)
@@ -55,6 +58,6 @@ def _once(install: Callable[[], None], *, stamp: Path, inputs: list[Path]) -> No
     stamp.write_text(wanted)
 
 
-def _run(*argv: str, cwd: Path | None = None) -> None:
+def run_command(*argv: str, cwd: Path | None = None) -> None:
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     assert done.returncode == 0, f"{' '.join(argv)} failed:\n{done.stdout}\n{done.stderr}"

@@ -30,7 +30,7 @@ def node_wheels() -> Path:
         subset = FOLDER / "node.lock"
         subset.write_text(chosen)
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--only-binary=:all:")
-        argv = [*pip, "--require-hashes", "--no-deps", "-r", subset, "-d", FOLDER]
+        argv = [*pip, "--require-hashes", "--no-deps", "-r", str(subset), "-d", str(FOLDER)]
         done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=FETCH_S)
         assert done.returncode == 0, done.stderr
         stamp.write_text(wanted)

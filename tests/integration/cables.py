@@ -6,6 +6,7 @@ the tests insist on it. Until then such a stream may end in an error object, nev
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,8 @@ class Pulled:
     seconds: float
     streams: list[Outcome]
     came_back: bool
+    back_s: float
+    """From the cable's return to a node that serves, as the gateway sees it."""
     charged_once: bool
 
     def count(self, how: How) -> int:
@@ -50,10 +53,13 @@ def pull_under_streams(joined: Household, *, seconds: float) -> Pulled:
         wait_until(lambda: joined.nodes()["home"]["in_flight"] > 0, "no stream went to the home")
         with joined.home.unplugged(seconds):
             pass
+        plugged_s = time.monotonic()
+        wait_until(lambda: joined.answers("home"), "the node at home does not come back", ceiling_s=BACK_S)
+        back_s = time.monotonic() - plugged_s
         answers = [future.result() for future in asked]
     streams = [_outcome(answer, prompt) for answer, prompt in zip(answers, prompts, strict=True)]
-    wait_until(lambda: joined.serves("home"), "the node at home does not come back", ceiling_s=BACK_S)
-    return Pulled(seconds, streams, came_back=True, charged_once=_charged_once(joined, streams))
+    charged_once = _charged_once(joined, streams)
+    return Pulled(seconds, streams, came_back=True, back_s=back_s, charged_once=charged_once)
 
 
 def _outcome(answer: Answer, prompt: str) -> Outcome:

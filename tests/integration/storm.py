@@ -13,6 +13,8 @@ import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import msgspec
+
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
@@ -25,7 +27,7 @@ from sparewatt.ledger.budgets import Budgets
 from sparewatt.ledger.journal import left_over, read_journal
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.ledger.service import Ledger
-from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt
+from sparewatt.protocol.receipts import Countersigned, Receipt, Signed, SignedReceipt, SignedSheet, sheet_digest
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Transfer
 from sparewatt.store.pool import Pool
@@ -104,7 +106,7 @@ class World:
         self.jobs: dict[MatchId, SimJob] = {}
         self.honest: set[tuple[str, str]] = set()
         self.swollen: set[tuple[str, str]] = set()
-        self.unsent: list[tuple[Gateway, NodeId, SignedReceipt]] = []
+        self.unsent: list[tuple[Gateway, NodeId, Signed]] = []
         self.confirmed: set[bytes] = set()
         self.gateways: list[Gateway] = []
         self._away_until = 0
@@ -121,8 +123,8 @@ class World:
         ends = None if life_s is None else now + life_s
         if await self.books.post_transfer(Transfer(cause, kind, account, Nano(nano), lines, now, ends)):
             self.counts[f"transfers: {kind}"] += 1
-            for line in lines:
-                self.given[line.account] += line.nano
+            for name, gained in lines:
+                self.given[name] += gained
 
     async def give(self, cause: str, account: AccountId) -> None:
         """Twice, as a client that got no answer would."""
@@ -315,7 +317,7 @@ class World:
         seen = attempt.seen or Seen()
         said = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
         receipt = Receipt(job.id, key.address, MODEL, job.prompt, said, 1, 2)
-        signed = SignedReceipt(receipt, key.sign(receipt.digest()).hex())
+        signed = self._signed(receipt, key)
         copies = [(attempt.node_id, signed)]
         if self.rng.random() < FAULTS:
             copies = self._mischief(job, attempt.node_id, signed)
@@ -325,27 +327,29 @@ class World:
                 self.swollen.add((job.id, attempt.node_id))
         self.unsent += [(gateway, node_id, each) for node_id, each in copies]
 
-    def _mischief(self, job: SimJob, node_id: NodeId, signed: SignedReceipt) -> list[tuple[NodeId, SignedReceipt]]:
+    def _signed(self, receipt: Receipt, key: SigningKey) -> Signed:
+        """Alone, or on a sheet with another that belongs to no job."""
+        if self.rng.random() < 0.5:
+            return SignedReceipt(receipt, key.sign(receipt.typed_digest()).hex())
+        idle = msgspec.structs.replace(receipt, job=f"{receipt.job}-none")
+        digests = [receipt.digest(), idle.digest()]
+        return SignedSheet([receipt, idle], key.sign(sheet_digest(receipt.node, digests)).hex())
+
+    def _mischief(self, job: SimJob, node_id: NodeId, signed: Signed) -> list[tuple[NodeId, Signed]]:
         kind = self.rng.choice(["twice", "forged", "foreign", "other job", "changed"])
         self.counts[f"receipts: {kind}"] += 1
         stranger = self.rng.choice([n for n in self.owner_of if n != node_id])
         more = Receipt(job.id, node_id, MODEL, job.prompt, 10**6, 1, 2)
         match kind:
             case "forged":
-                return [(node_id, SignedReceipt(signed.receipt, self.key_of[stranger].sign(more.digest()).hex()))]
+                return [(node_id, self._signed(signed.receipts[0], self.key_of[stranger]))]
             case "foreign":
                 return [(node_id, signed), (stranger, signed)]
             case "other job":
                 other = Receipt(f"{job.id}x", node_id, MODEL, 1, 5, 1, 2)
-                return [
-                    (node_id, signed),
-                    (node_id, SignedReceipt(other, self.key_of[node_id].sign(other.digest()).hex())),
-                ]
+                return [(node_id, signed), (node_id, self._signed(other, self.key_of[node_id]))]
             case "changed":
-                return [
-                    (node_id, signed),
-                    (node_id, SignedReceipt(more, self.key_of[node_id].sign(more.digest()).hex())),
-                ]
+                return [(node_id, signed), (node_id, self._signed(more, self.key_of[node_id]))]
             case _:
                 return [(node_id, signed)] * 3
 

@@ -291,3 +291,16 @@ def test_a_network_without_mail_says_whom_to_ask(small: Network) -> None:
 def test_the_network_s_secret_is_private(small: Network) -> None:
     path = small.data / "gateway" / "secret"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_anybody_closes_their_own_account_with_its_password(shared_network: Network, ann: Person) -> None:
+    wrong = ask(shared_network, "POST", "/v1/me/close", {"password": "not-it-at-all"}, key=ann.key)
+    assert wrong.status == 401
+    assert ask(shared_network, "GET", "/v1/me", key=ann.key).status == 200
+    assert ask(shared_network, "POST", "/v1/me/close", {"password": PASSWORD}, key=ann.key).json()["closed_at"]
+    assert ask(shared_network, "GET", "/v1/me", key=ann.key).status == 401
+    assert "closed" in log_in(shared_network, ann.email).error()["message"]
+
+
+def test_an_operator_is_closed_by_another(shared_network: Network) -> None:
+    assert ask(shared_network, "POST", "/v1/me/close", {"password": PASSWORD}).status == 403

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from sparewatt.gateway.routes import make_app
-from tests.integration.asking import Reply, ask
+from tests.integration.asking import Reply, ask, connection_to
 from tests.integration.networks import Network
 from tests.integration.people import Person, sign_up
 from tests.unit.gateway.small_gateway import make_services
@@ -45,12 +45,26 @@ def operators(status: tuple[int, ...] = YES, body: object = None) -> Row:
 
 MATRIX = {
     "POST /v1/chat/completions": known(BAD, body={}),
+    "POST /v1/completions": known(BAD, body={}),
+    "POST /v1/embeddings": known(BAD, body={}),
+    "POST /v1/responses": known(BAD, body={}),
+    "POST /v1/responses/compact": known(BAD, body={}),
+    "POST /v1/responses/input_tokens": known(body={"input": "Hi"}),
+    "GET /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
+    "GET /v1/responses/{response_id}/input_items": Row(WHO, GONE, YES, GONE),
+    "POST /v1/responses/{response_id}/cancel": Row(WHO, GONE, YES, GONE, body={}),
+    "DELETE /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
     "GET /v1/models": known(),
     "GET /v1/models/{model}": known(GONE),
     "GET /v1/nodes": known(),
     "GET /v1/nodes/{node_id}": known(),
     "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
+    "GET /v1/nodes/{node_id}/history": known(),
+    "GET /v1/feed": everybody(),
+    "GET /v1/network": everybody(),
+    "GET /v1/history": everybody(),
     "POST /v1/match": known(body={"model": "m"}),
+    "GET /v1/matches": known(),
     "GET /v1/matches/{match_id}": Row(WHO, GONE, YES, YES),
     "POST /v1/signup": everybody(BAD, body={"email": "no address", "password": "x"}),
     "POST /v1/login": everybody(BAD, body={}),
@@ -60,6 +74,7 @@ MATRIX = {
     "POST /v1/password/reset": everybody(BAD, body={}),
     "GET /v1/me": known(),
     "PATCH /v1/me": known(body={}),
+    "POST /v1/me/close": known(BAD, body={}),
     "GET /v1/accounts": operators(),
     "GET /v1/accounts/{account}": operators(),
     "PATCH /v1/accounts/{account}": operators(body={"role": "owner"}),
@@ -92,6 +107,9 @@ MATRIX = {
     "GET /v1/chain": known(),
     "POST /v1/chain/rpc": known((503,), body={"method": "eth_chainId"}),
     "GET /": everybody(),
+    "GET /openapi.json": everybody(),
+    "GET /{page}": everybody(GONE),
+    "GET /assets/{name}": everybody(GONE),
     "GET /healthz": everybody(),
     "GET /readyz": everybody(),
     "GET /version": everybody(),
@@ -124,10 +142,19 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        path = path.format(**self.things | {"model": "no/such/model", "key_id": made["id"], "epoch": "999999"})
+        spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        if "{response_id}" in path:
+            spare["response_id"] = self._stored_response()
+        path = path.format(**self.things | spare)
         keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
         body = MATRIX[route].body
         return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}
+
+    def _stored_response(self) -> str:
+        body = {"model": self.network.model, "input": "Hi", "store": True, "max_output_tokens": 1}
+        made = ask(self.network, "POST", "/v1/responses", body, key=self.owner.key)
+        response_id: str = made.json()["id"]
+        return response_id
 
 
 def make_cast(network: Network) -> Cast:
@@ -147,7 +174,11 @@ def cast(shared_network: Network) -> Cast:
     return make_cast(shared_network)
 
 
-@pytest.mark.parametrize("route", sorted(set(MATRIX) - {"GET /v1/nodes/{node_id}/why"}))
+ENDLESS = {"GET /v1/feed"}
+"""Replies that go on for as long as one listens."""
+
+
+@pytest.mark.parametrize("route", sorted(set(MATRIX) - {"GET /v1/nodes/{node_id}/why"} - ENDLESS))
 def test_each_gets_what_the_table_says(cast: Cast, route: str) -> None:
     if route.endswith("/close"):
         cast = make_cast(cast.network)  # its owner is gone afterwards
@@ -167,6 +198,25 @@ def test_why_is_for_operators_and_for_the_node_s_owner_alone(cast: Cast) -> None
         "owner": 403,
         "operator": 200,
     }
+
+
+def test_the_feed_is_for_everybody_and_begins_with_all_there_is(cast: Cast) -> None:
+    with connection_to(cast.network) as connection:
+        connection.request("GET", "/v1/feed")
+        reply = connection.getresponse()
+        lines = [reply.readline() for _ in range(4)]
+    assert reply.status == 200
+    assert b"event: snapshot\n" in lines
+    assert cast.things["node_id"].encode() not in b"".join(lines)
+
+
+def test_a_list_of_matches_holds_one_s_own_and_an_operator_s_all(cast: Cast) -> None:
+    def ids(key: str) -> set[str]:
+        return {row["match_id"] for row in ask(cast.network, "GET", "/v1/matches", key=key).json()["data"]}
+
+    assert cast.things["match_id"] in ids(cast.owner.key)
+    assert cast.things["match_id"] not in ids(cast.other.key)
+    assert cast.things["match_id"] in ids(cast.network.api_key)
 
 
 def test_a_scope_is_needed_for_each_kind_of_thing(cast: Cast) -> None:

@@ -17,6 +17,7 @@ import openai
 import pytest
 
 from sparewatt.testing import count_tokens, expected_text, render_chat
+from sparewatt.testing.embeddings import vector
 from tests.clients.chat import MAX_TOKENS, PROMPT
 from tests.clients.installing import CLIENTS, NODE, node_package, python_with_openai2
 from tests.integration.networks import Network, start_network
@@ -82,6 +83,14 @@ def test_a_streamed_answer_arrives_in_pieces_with_its_counts(report: Report) -> 
 def test_a_stream_brings_no_counts_when_not_asked_for(report: Report) -> None:
     assert report["streamed_without_usage"]["text"] == TEXT
     assert report["streamed_without_usage"]["usage"] is None
+
+
+def test_a_text_goes_on_from_its_prompt(report: Report) -> None:
+    assert report["completion"] == expected_text("Once upon", max_tokens=5)
+
+
+def test_texts_become_vectors_by_the_clients_own_encoding(report: Report) -> None:
+    assert report["embedding"] == {"vectors": [vector("one", 8), vector("two", 8)], "tokens": 2}
 
 
 @pytest.mark.parametrize("mistake", ERRORS)

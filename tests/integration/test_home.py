@@ -24,7 +24,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Household]:
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(folder / "gateway.crt"))
-        with household(folder, heartbeat_s=1.0, decode_tps=40) as found:
+        with household(folder, heartbeat_s=1.0, decode_tps=40, quick=True) as found:
             yield found
 
 

@@ -12,7 +12,7 @@ import json
 import secrets
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ import pytest
 
 from sparewatt.core.money import NANO_PER_USD, parse_usd
 from sparewatt.node.receipts import FILE as RECEIPTS_FILE
-from sparewatt.protocol.receipts import Countersigned, SignedReceipt, countersign_digest
+from sparewatt.node.receipts import Pair
+from sparewatt.protocol.receipts import Receipt, ReceiptProof, countersign_digest
 from sparewatt.protocol.signing import recover_address
 from tests.integration.asking import Answer, Reply, ask, chat_body, connection_to, stream_chat
 from tests.integration.bookkeeping import balance_nano, booked, pay_in, rows
@@ -124,6 +125,16 @@ def test_with_credits_enough_the_limit_is_the_usual_one_or_the_client_s_own(netw
     assert reply.headers["x-sparewatt-output-limit"] == "4096; reason=default"
     assert reply.json()["choices"][0]["finish_reason"] == "stop"
     assert "x-sparewatt-output-limit" not in chat(network, max_tokens=3).headers
+
+
+def test_a_generation_tells_why_the_answer_ended(network: Network) -> None:
+    whole, streamed = chat(network, max_tokens=3), stream_chat(network, "hello", max_tokens=3)
+    for answer in (whole, streamed, chat(network)):
+        match_id = answer.headers["x-sparewatt-match-id"]
+        job = booked(network, match_id)
+        told = ask(network, "GET", f"/v1/generation?id={match_id}").json()["data"]
+        assert told["finish_reason"] == job["finish_reason"]
+        assert told["finish_reason"] == ("length" if told["tokens_completion"] == 3 else "stop")
 
 
 # answers that do not come whole
@@ -234,12 +245,6 @@ def test_a_key_revoked_at_one_gateway_is_refused_by_the_other_within_seconds(pla
 # receipts
 
 
-@dataclass(frozen=True)
-class Pair:
-    receipts: list[SignedReceipt]
-    countersigned: Countersigned
-
-
 def kept_pairs(place: Arena) -> list[Pair]:
     """What the nodes have kept, all together."""
     files = [place.folder / name / RECEIPTS_FILE for name in place.nodes]
@@ -251,15 +256,16 @@ def test_a_node_keeps_its_receipt_and_the_gateway_s_word_for_it(place: Arena, ne
     reply = chat(network, max_tokens=9)
     match_id, node_id = reply.headers["x-sparewatt-match-id"], reply.headers["x-sparewatt-node"]
 
-    def pairs() -> list[tuple[SignedReceipt, Countersigned]]:
-        found = [(signed, pair.countersigned) for pair in kept_pairs(place) for signed in pair.receipts]
-        return [(signed, word) for signed, word in found if signed.receipt.job == match_id]
+    def pairs() -> list[tuple[Receipt, Pair]]:
+        found = [(receipt, pair) for pair in kept_pairs(place) for receipt in pair.receipts]
+        return [(receipt, pair) for receipt, pair in found if receipt.job == match_id]
 
     wait_until(lambda: bool(pairs()), "no receipt was countersigned")
-    [(signed, word)] = pairs()
-    assert (signed.receipt.node, signed.receipt.completion_tokens) == (node_id, 9)
-    assert recover_address(signed.receipt.digest(), bytes.fromhex(signed.signature)) == node_id
-    assert signed.receipt.digest().hex() in word.digests
+    [(receipt, pair)] = pairs()
+    assert (receipt.node, receipt.completion_tokens) == (node_id, 9)
+    assert any(ReceiptProof(receipt, seal).holds for seal in pair.sheets)
+    word = pair.countersigned
+    assert receipt.digest().hex() in word.digests
     said = countersign_digest(node_id, [bytes.fromhex(digest) for digest in word.digests])
     assert recover_address(said, bytes.fromhex(word.signature)) == word.gateway
     [row] = rows(network, "SELECT * FROM receipts WHERE job_id = $1", match_id)

@@ -18,14 +18,18 @@ from tests.integration.mailbox import Mailbox, mailbox
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import browser_of, send
 
-HIDDEN_COLUMNS = {("accounts", "chain_key"), ("grant_counts", "who")} | {
-    (table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites")
-}
+HIDDEN_COLUMNS = {
+    ("accounts", "chain_key"),
+    ("grant_counts", "who"),
+    ("responses", "input"),
+    ("responses", "output"),
+} | {(table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites")}
 """Hashed or sealed: 32 bytes of SHA-256, or AES-GCM."""
 
 OPEN_COLUMNS = {
     ("network_secret", "fingerprint"),
     ("receipts", "signature"),
+    ("receipts", "proof"),
     ("payout_batches", "root"),
     ("chain_index", "genesis_hash"),
     ("chain_index", "block_hash"),

@@ -78,8 +78,8 @@ class BooksMachine(RuleBasedStateMachine):
         with contextlib.suppress(InsufficientCredits, StoreUnavailable):
             self.runner.run(self.books.post_transfer(transfer))
         if cause in self.books.transfers:
-            for line in lines:
-                self.given[line.account] = self.given.get(line.account, 0) + line.nano
+            for name, gained in lines:
+                self.given[name] = self.given.get(name, 0) + gained
 
     # money comes and goes
 

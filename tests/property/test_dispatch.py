@@ -9,21 +9,31 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sparewatt.core.limits import SEAMS_MAX
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.dispatch.run import JobRun
+from tests.unit.inference.nodes import a_model, some_specs
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, text_event
 
 GARBAGE = [b"data: <html>\n\n", b'data: {"error":{"message":"no"}}\n\n']
 PIECES = [ROLE, FINISH, USAGE, b": ping\n\n"]
+ABLE = some_specs(a_model(capabilities=("chat", "continue_prefill")))
 _ENDED = {Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED}
+
+
+def text_of(body: bytes) -> str:
+    events = [event.removeprefix(b"data: ") for event in body.split(b"\n\n") if event.startswith(b"data: {")]
+    choices = [choice for event in events for choice in msgspec.json.decode(event).get("choices", ())]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
 class OneJob(RuleBasedStateMachine):
     """Every token a node sends is unique, so that a byte sent twice or out of turn shows."""
 
-    @initialize(nodes=st.integers(1, 6), stream=st.booleans(), wants_usage=st.booleans())
-    def dispatch(self, nodes: int, *, stream: bool, wants_usage: bool) -> None:
-        self.stage = Stage(nodes)
+    @initialize(nodes=st.integers(1, 6), stream=st.booleans(), wants_usage=st.booleans(), able=st.booleans())
+    def dispatch(self, nodes: int, *, stream: bool, wants_usage: bool, able: bool) -> None:
+        self.able = able
+        self.stage = Stage(nodes, specs=ABLE if able else None)
         self.run_: JobRun = self.stage.dispatch(stream=stream, wants_usage=wants_usage)
         self.stream = stream
         self.cancelled = False
@@ -44,6 +54,10 @@ class OneJob(RuleBasedStateMachine):
 
     def is_over(self) -> bool:
         return self.cancelled or self.stage.sink.over
+
+    def is_seeking(self) -> bool:
+        """A broken answer waits for somebody who can go on with it."""
+        return self.run_.record.attempts[-1].outcome is not Outcome.RUNNING and not self.is_over()
 
     @precondition(lambda self: not self.has_head())
     @rule(status=st.sampled_from([200] * 9 + [400, 404, 429, 500, 503]))
@@ -137,8 +151,8 @@ class OneJob(RuleBasedStateMachine):
         assert said == sorted(set(said))
 
     @invariant()
-    def the_reply_comes_from_one_node(self) -> None:
-        if self.stage.sink.pieces:
+    def a_reply_that_nobody_can_go_on_with_comes_from_one_node(self) -> None:
+        if self.stage.sink.pieces and not self.able:
             assert self.stage.sink.headers["x-sparewatt-node"] == self.node.id
 
     @invariant()
@@ -153,7 +167,7 @@ class OneJob(RuleBasedStateMachine):
         if self.is_over():
             self.stage.assert_nothing_left()
         else:
-            assert sum(jobs for jobs, _, _ in self.stage.reserved) == 1
+            assert sum(jobs for jobs, _, _ in self.stage.reserved) == (0 if self.is_seeking() else 1)
             assert self.stage.clock.pending == 2
             assert self.stage.dispatcher.running == 1
 
@@ -163,16 +177,24 @@ class OneJob(RuleBasedStateMachine):
         assert (record.outcome in _ENDED) is self.is_over()
         assert (record.outcome is Outcome.CANCELLED) is self.cancelled
         running = [attempt for attempt in record.attempts if attempt.outcome is Outcome.RUNNING]
-        assert running == ([] if self.is_over() else record.attempts[-1:])
+        assert running == ([] if self.is_over() or self.is_seeking() else record.attempts[-1:])
         asked = Counter(attempt.node_id for attempt in record.attempts)
         refused = {attempt.node_id for attempt in record.attempts if attempt.outcome is Outcome.REFUSED}
-        assert asked.total() <= 5
+        assert asked.total() <= (5 + SEAMS_MAX + 1 if self.able else 5)
+        assert self.able or not any(attempt.carried_tokens for attempt in record.attempts)
         assert max(asked.values(), default=0) <= 2
         assert {node for node, times in asked.items() if times > 1} <= refused  # asked again, with nothing promised
 
     @invariant()
     def a_node_gets_no_more_credit_than_it_sent_bytes(self) -> None:
         assert all(node.credit_bytes <= node.sent_bytes for node in self.stage.nodes.values() if node.opened)
+
+    @invariant()
+    def whoever_goes_on_has_what_the_client_has(self) -> None:
+        attempt = self.run_.record.attempts[-1]
+        if attempt.carried_chars and attempt.first_token_ms is None and not self.is_seeking() and not self.is_over():
+            opened, body = self.node.opened[-1], self.node.latest_body
+            assert body[len(body) - opened.continue_bytes :].decode() == text_of(self.stage.sink.body)
 
     def teardown(self) -> None:
         """However it was left, time ends every job."""

@@ -10,11 +10,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from Crypto.Cipher import AES
-from Crypto.Cipher._mode_gcm import GcmMode
-from Crypto.Hash import SHA256
-from Crypto.Protocol.KDF import HKDF
-
+from sparewatt.accounts.sealing import Sealer, derive
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import AccountId
 from sparewatt.core.rng import Rng
@@ -22,9 +18,6 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.people import PeopleStore
 
 SECRET_BYTES = 32
-_FORM = b"\x01"  # how it is sealed, should that ever change
-_NONCE_BYTES = 12
-_TAG_BYTES = 16
 _BATCH = 100
 
 
@@ -39,38 +32,17 @@ class Custody:
     def __init__(self, secret: bytes, *, rng: Rng) -> None:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the network's secret has {SECRET_BYTES} bytes")
-        self._sealing_key = _derive(secret, b"sparewatt chain keys")
-        self.fingerprint = _derive(secret, b"sparewatt secret fingerprint")
+        self._sealer = Sealer(secret, purpose=b"sparewatt chain keys", rng=rng)
+        self.fingerprint = derive(secret, b"sparewatt secret fingerprint")
         self._rng = rng
 
     def make(self, account_id: AccountId) -> ChainKey:
         key = SigningKey.generate(rng=self._rng)
-        return ChainKey(key.address, self._seal(account_id, bytes.fromhex(key.secret_hex())))
+        return ChainKey(key.address, self._sealer.seal(bytes.fromhex(key.secret_hex()), bound_to=account_id))
 
     def open(self, account_id: AccountId, sealed: bytes) -> SigningKey:
         """Raises ValueError if it was sealed for another account, under another secret, or changed since."""
-        form, nonce = sealed[:1], sealed[1 : 1 + _NONCE_BYTES]
-        if form != _FORM:
-            raise ValueError("sealed in a form that this version does not know")
-        cipher = self._cipher(account_id, nonce)
-        return SigningKey(cipher.decrypt_and_verify(sealed[1 + _NONCE_BYTES : -_TAG_BYTES], sealed[-_TAG_BYTES:]))
-
-    def _seal(self, account_id: AccountId, secret: bytes) -> bytes:
-        nonce = self._rng.randbytes(_NONCE_BYTES)
-        text, tag = self._cipher(account_id, nonce).encrypt_and_digest(secret)
-        return _FORM + nonce + text + tag
-
-    def _cipher(self, account_id: AccountId, nonce: bytes) -> GcmMode:
-        cipher = AES.new(self._sealing_key, AES.MODE_GCM, nonce=nonce, mac_len=_TAG_BYTES)
-        cipher.update(account_id.encode())
-        return cipher
-
-
-def _derive(secret: bytes, purpose: bytes) -> bytes:
-    derived = HKDF(secret, 32, b"", SHA256, context=purpose)
-    if not isinstance(derived, bytes):
-        raise TypeError("one key was asked for")
-    return derived
+        return SigningKey(self._sealer.open(sealed, bound_to=account_id))
 
 
 def read_secret(text: str) -> bytes:

@@ -40,6 +40,14 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
+def presented_secret(authorization: str) -> str:
+    """The key in an Authorization header. Raises NotAuthenticated if it is there in another way."""
+    scheme, _, secret = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise NotAuthenticated(f"The Authorization header must begin with 'Bearer '. {_WHERE}")
+    return secret.strip()
+
+
 class KeyRing:
     """All keys of the network by hash. A revoked key stays, so that its holder learns what happened."""
 
@@ -62,10 +70,7 @@ class KeyRing:
         """The key behind an Authorization header. Raises NotAuthenticated with what to do."""
         if not authorization:
             raise NotAuthenticated(f"This needs an API key. {_WHERE}")
-        scheme, _, secret = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            raise NotAuthenticated(f"The Authorization header must begin with 'Bearer '. {_WHERE}")
-        row = self._by_hash.get(hash_secret(secret.strip()))
+        row = self._by_hash.get(hash_secret(presented_secret(authorization)))
         if row is None:
             raise NotAuthenticated(f"This API key is not known here. {_WHERE}")
         _refuse_ended(row, unix_s=unix_s)

@@ -28,11 +28,13 @@ _EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+")
 class SignupHook(Protocol):
     """What else happens when somebody signs up; the account is stored already."""
 
-    async def on_signup(self, account_id: AccountId, *, address: str) -> None: ...
+    async def on_signup(self, account_id: AccountId, *, address: str) -> str | None:
+        """What they should hear, if it is not as they may expect."""
+        ...
 
 
 class NothingElse:
-    async def on_signup(self, account_id: AccountId, *, address: str) -> None:
+    async def on_signup(self, account_id: AccountId, *, address: str) -> str | None:
         """No gifts here."""
 
 
@@ -153,6 +155,16 @@ class People:
     async def close(self, row: AccountRow, *, by: AccountId) -> AccountRow:
         """Its keys, sessions and nodes stop within seconds. Twice changes nothing."""
         _refuse_sawing(row.id, by=by)
+        await self._store.close_account(row.id)
+        return await self.show(row.id)
+
+    async def close_own(self, row: AccountRow, *, password: str) -> AccountRow:
+        """By whoever has it, for good. Raises NotAllowed for operators, without whom a network might be left alone."""
+        login = await self._store.find_login_of(row.id)
+        if login is None or row.role == "operator":
+            raise NotAllowed("This account can only be closed by another operator.")
+        if not await self._passwords.fits(password, login.password_hash):
+            raise LoginFailed("The password is wrong.", param="password")
         await self._store.close_account(row.id)
         return await self.show(row.id)
 

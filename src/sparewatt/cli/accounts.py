@@ -1,4 +1,4 @@
-"""`sparewatt accounts`: what operators of a network see and do."""
+"""`sparewatt accounts`: what operators of a network see and do, and how anybody leaves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sparewatt.cli.client import Client, Reply, path_of
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.credits import Shown
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.login import asked_password
 from sparewatt.cli.statements import path_with
 
 ROLES = ("user", "owner", "operator")
@@ -41,7 +42,7 @@ account_argument = click.argument("account", metavar="ID|EMAIL")
 
 @click.group(cls=DefaultGroup, default="list")
 def accounts() -> None:
-    """See and manage everybody's accounts. For operators.
+    """See and manage everybody's accounts. For operators, but for 'close --me'.
 
     \b
     Example:
@@ -103,22 +104,33 @@ def role(client: Client, *, account: str, role: str, as_json: bool) -> None:
 
 
 @accounts.command("close")
-@account_argument
+@click.argument("account", metavar="[ID|EMAIL]", required=False)
+@click.option("--me", is_flag=True, help="Your own. Its password is asked for, or read from stdin.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal.")
 @json_option
 @network_options
-def close(client: Client, *, account: str, yes: bool, as_json: bool) -> None:
+def close(client: Client, *, account: str | None, me: bool, yes: bool, as_json: bool) -> None:
     """Close an account for good: its keys, browsers and nodes stop within seconds.
+
+    Your own with --me; anybody's, if you are an operator.
 
     \b
     Example:
+      sparewatt accounts close --me
       sparewatt accounts close acc_5k0wq2
     """
+    if me == (account is not None):
+        raise click.UsageError("Name an account, or say --me for your own.")
+    whose = account or "Your account"
     left = client.get(path_with("/credits", {"account": account})).parse(Shown).data.balance_usd
-    output.note(f"{account} has {output.format_usd(left)} left, which nobody can spend once it is closed.")
+    output.note(f"{whose} has {output.format_usd(left)} left, which nobody can spend once it is closed.")
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Close {account} for good?", abort=True, err=True)
-    _print_account(client.post(path_of("accounts", account, "close"), {}), as_json=as_json)
+        click.confirm(f"Close {account or 'your account'} for good?", abort=True, err=True)
+    if account is not None:
+        reply = client.post(path_of("accounts", account, "close"), {})
+    else:
+        reply = client.post("/me/close", {"password": asked_password()})
+    _print_account(reply, as_json=as_json)
 
 
 @accounts.command("reset-password")

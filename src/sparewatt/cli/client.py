@@ -352,6 +352,11 @@ def _explained(network: Network) -> Iterator[None]:
         raise CliError(f"{url} did not answer in time.", next_step="Try again, or check its log.") from None
     except socket.gaierror:
         raise CliError(f"The host of {url} is not known.", next_step="Check SPAREWATT_BASE_URL.") from None
+    except ssl.SSLCertVerificationError as error:
+        raise CliError(
+            f"The certificate of {url} is not trusted here: {error.verify_message}.",
+            next_step="If it is your own, say where it is: SSL_CERT_FILE=gateway.crt.",
+        ) from None
     except ssl.SSLError as error:
         raise CliError(f"No secure connection to {url}: {error.reason or 'the handshake failed'}.") from None
     except http.client.IncompleteRead:

@@ -35,6 +35,8 @@ class Account(msgspec.Struct):
 class _LoggedIn(msgspec.Struct):
     account: Account
     csrf_token: str
+    notice: str | None = None
+    """What a new account should know."""
 
 
 class _MadeKey(msgspec.Struct):
@@ -57,7 +59,7 @@ def signup(client: Client, *, email: str | None, name: str | None, invite: str |
     """
     body: dict[str, object] = {"email": asked_email(email), "password": asked_password(confirm=True)}
     body |= {key: value for key, value in (("name", name), ("invite", invite)) if value}
-    _finish(client, _enter(client, "/signup", body), as_json=as_json)
+    _finish(client, *_enter(client, "/signup", body), as_json=as_json)
 
 
 @click.command()
@@ -72,7 +74,7 @@ def login(client: Client, *, email: str | None, as_json: bool) -> None:
       sparewatt login --base-url https://gateway.example/v1 --email ann@example.org
     """
     body = {"email": asked_email(email), "password": asked_password()}
-    _finish(client, _enter(client, "/login", body), as_json=as_json)
+    _finish(client, *_enter(client, "/login", body), as_json=as_json)
 
 
 @click.command()
@@ -139,8 +141,8 @@ def asked_password(label: str = "Password", *, confirm: bool = False) -> str:
     return line
 
 
-def _enter(client: Client, path: str, body: Mapping[str, object]) -> Login:
-    """In through the door, then a key for this machine, then the door is closed again."""
+def _enter(client: Client, path: str, body: Mapping[str, object]) -> tuple[Login, str | None]:
+    """In through the door, then a key for this machine, then the door is closed again. Also what was said there."""
     reply = client.post(path, body)
     entered = reply.parse(_LoggedIn)
     cookie = (reply.headers.get("Set-Cookie") or "").partition(";")[0]
@@ -148,18 +150,21 @@ def _enter(client: Client, path: str, body: Mapping[str, object]) -> Login:
     wanted = {"name": f"login on {_machine()}", "scopes": list(SCOPES), "expires_in_s": KEY_LIFE_S}
     made = client.post("/keys", wanted, headers=headers).parse(_MadeKey)
     client.post("/logout", {}, headers=headers)
-    return Login(client.base_url, made.key, made.id, entered.account.id, entered.account.email or str(body["email"]))
+    email = entered.account.email or str(body["email"])
+    return Login(client.base_url, made.key, made.id, entered.account.id, email), entered.notice
 
 
 def _machine() -> str:
     return "".join(c for c in platform.node() if c.isprintable())[:80] or "this machine"
 
 
-def _finish(client: Client, made: Login, *, as_json: bool) -> None:
+def _finish(client: Client, made: Login, notice: str | None, *, as_json: bool) -> None:
     save_login(made)
     told = {"base_url": made.base_url, "account_id": made.account_id, "email": made.email, "key_id": made.key_id}
     if as_json:
-        output.print_json(told)
+        output.print_json(told if notice is None else told | {"notice": notice})
         return
     output.print_lines([f"Logged in at {client.base_url} as {made.email} ({made.account_id})."])
     output.note("Commands on this machine use its own key for 90 days, or until 'sparewatt logout'.")
+    if notice is not None:
+        output.note(notice)

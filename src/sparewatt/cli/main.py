@@ -49,6 +49,8 @@ SECTIONS = {
         "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
         "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
+        "backup": Lazy("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
+        "restore": Lazy("sparewatt.cli.backup:restore", "Make a network from its backup."),
         "accounts": Lazy("sparewatt.cli.accounts:accounts", "See and manage everybody's accounts."),
         "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
         "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),

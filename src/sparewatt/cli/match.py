@@ -61,6 +61,13 @@ class Candidate(msgspec.Struct):
     price_usd: str | None = None
 
 
+class Seam(msgspec.Struct):
+    """How much of an answer other nodes had written."""
+
+    tokens: int
+    chars: int
+
+
 class Attempt(msgspec.Struct):
     node: str
     name: str | None = None
@@ -70,6 +77,8 @@ class Attempt(msgspec.Struct):
     first_token_ms: float | None = None
     ended_ms: float | None = None
     tokens: int = 0
+    chars: int = 0
+    continued_from: Seam | None = None
 
 
 class Explanation(msgspec.Struct):
@@ -272,6 +281,16 @@ def _print_attempts(attempts: Sequence[Attempt]) -> None:
     ]
     may_drop = ("TIME LINE", "TOKENS", "START", "END", "FIRST", "REASON")
     output.print_table(columns, [_attempt_row(attempt, end_ms=end_ms) for attempt in attempts], may_drop=may_drop)
+    output.print_lines(seams(attempts))
+
+
+def seams(attempts: Sequence[Attempt]) -> list[str]:
+    """Where one node went on with what another had begun."""
+    return [
+        f"{output.short_node(attempt.node, attempt.name)} went on after {at.tokens} tokens ({at.chars} characters)"
+        for attempt in attempts
+        if (at := attempt.continued_from) is not None
+    ]
 
 
 def _attempt_row(attempt: Attempt, *, end_ms: float) -> list[str]:

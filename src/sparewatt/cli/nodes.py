@@ -274,12 +274,13 @@ def _node_facts(node: Node) -> list[tuple[str, output.Cell | str]]:
 
 def _hardware_rows(node: Node) -> list[output.Row]:
     claimed, measured = node.claimed or NodeClaims(), node.measured or NodeMeasures()
-    return [
+    rows: list[output.Row] = [
         ["hardware", "memory", output.format_bytes(claimed.vram_bytes), output.UNKNOWN],
         ["hardware", "TFLOPS", output.format_rate(claimed.tflops), output.format_rate(measured.tflops)],
-        ["hardware", "price per hour", output.format_usd(claimed.hourly_usd), output.UNKNOWN],
-        *(row for gpu in node.gpus if gpu.measured.copy_bytes_s for row in _gpu_rows(gpu)),
     ]
+    if claimed.hourly_usd is not None:  # an owner may ask by the token alone
+        rows.append(["hardware", "price per hour", output.format_usd(claimed.hourly_usd), output.UNKNOWN])
+    return rows + [row for gpu in node.gpus if gpu.measured.copy_bytes_s for row in _gpu_rows(gpu)]
 
 
 def _gpu_rows(gpu: NodeGpu) -> list[output.Row]:

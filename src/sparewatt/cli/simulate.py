@@ -34,6 +34,7 @@ NODES_MAX, RATE_MAX, DURATION_S_MAX, SEEDS_MAX, JOBS_MAX = 20_000, 10_000.0, 86_
 QUIET_S, TELL_S = 2.0, 0.5
 IN_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 OUT_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+STDOUT = Path("-")
 
 
 class Progress:
@@ -83,7 +84,9 @@ class Progress:
     "--prefix-ram", type=Between(0.0, 10_000.0), default=0.0, metavar="GB",
     help="Main memory of every machine for prompts it has read, besides free memory of its card.",
 )  # fmt: skip
-@click.option("--json", "json_file", type=OUT_FILE, help="Write the numbers here.")
+@click.option(
+    "--json", "json_file", type=OUT_FILE, metavar="FILE|-", help="Write the numbers here; - for stdout, alone."
+)
 @click.option("--plot", type=OUT_FILE, help="Write a picture (SVG) here.")
 @click.option("--compare-spot", is_flag=True, help="Compare with renting the cards at spot prices.")
 def simulate(
@@ -110,6 +113,8 @@ def simulate(
         raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
     if rate * duration > JOBS_MAX:
         raise click.UsageError(f"--rate times --duration is at most {JOBS_MAX:,} requests.")
+    if plot == STDOUT:
+        raise click.UsageError("--plot needs a file.")
     for file in (json_file, plot):
         _check_folder(file)
     question = Question(
@@ -128,6 +133,8 @@ def simulate(
     progress, renting = Progress(), Renting() if compare_spot else None
     answer = _study(question, requests, progress, renting)
     _write(answer, json_file=json_file, plot=plot)
+    if json_file == STDOUT:
+        return
     _print_answer(answer)
     if renting is not None:
         renting.print()
@@ -167,7 +174,9 @@ def _write(answer: Answer, *, json_file: Path | None, plot: Path | None) -> None
     from sparewatt.sim.plot import draw
 
     try:
-        if json_file is not None:
+        if json_file == STDOUT:
+            output.print_json(answer.as_dict())
+        elif json_file is not None:
             json_file.write_text(json.dumps(answer.as_dict(), indent=2) + "\n", encoding="utf-8")
         if plot is not None:
             plot.write_text(draw(answer), encoding="utf-8")

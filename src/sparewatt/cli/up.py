@@ -78,7 +78,7 @@ Sparewatt is up. Stop it with Ctrl-C.
 
   Base URL    {ready.base_url}
   API key     {ready.api_key}
-  Dashboard   {ready.dashboard_url}  (a plain status page for now)
+  Dashboard   {ready.dashboard_url}
 
 Ask it something:
 

@@ -6,6 +6,7 @@ SparewattError                      code                     status  retry
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
+│   ├── PreviousResponseGone        previous_response_not_found 400   no     (not stored, expired or deleted)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
 │   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
 ├── NotAuthenticated                invalid_api_key            401    no
@@ -18,11 +19,13 @@ SparewattError                      code                     status  retry
 │   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
 │   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
 │   ├── SignupRefused               signup_refused             403    no
+│   ├── StorageFull                 storage_full               403    no     (of a key, for a day)
 │   └── KeyPolicyViolation          key_policy_violation       403    no     (a request may narrow, never widen)
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
+│   ├── ResponseNotFound            response_not_found         404    no
 │   └── AccountNotFound             account_not_found          404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── BodyTooSlow                     body_too_slow              408    yes
@@ -104,6 +107,10 @@ class InvalidAmount(BadRequest):
         super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
+class PreviousResponseGone(BadRequest):
+    code = "previous_response_not_found"
+
+
 class UnsupportedParameter(BadRequest):
     code = "unsupported_parameter"
 
@@ -168,6 +175,10 @@ class SignupRefused(NotAllowed):
     code = "signup_refused"
 
 
+class StorageFull(NotAllowed):
+    code = "storage_full"
+
+
 class KeyPolicyViolation(NotAllowed):
     code = "key_policy_violation"
 
@@ -200,6 +211,10 @@ class MatchNotFound(NotFound):
 
 class KeyNotFound(NotFound):
     code = "key_not_found"
+
+
+class ResponseNotFound(NotFound):
+    code = "response_not_found"
 
 
 class AccountNotFound(NotFound):

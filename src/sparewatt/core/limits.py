@@ -366,3 +366,72 @@ DEPOSIT_PARTS_MAX = 1_000
 
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""
+
+BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
+"""The list of what a backup holds; a directory with ten thousand files needs one."""
+
+BACKUP_FILES_MAX = 10_000
+"""Files of a data directory that a backup takes; a network on one machine has dozens."""
+
+BACKUP_TRIES_MAX = 100
+"""A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
+
+RESPONSE_ITEMS_MAX = 10_000
+"""Items in one request: an agent's day of messages, calls and their results."""
+
+RESPONSE_TOOLS_MAX = 512
+"""Functions offered to one request; models lose their way among a tenth of that."""
+
+RESPONSE_CHAIN_MAX = 1_000
+"""Stored responses that one goes on from, one after another; its context is full long before."""
+
+RESPONSES_STORED_S = 24 * 3600.0
+"""How long a stored response is kept. A promise: nothing makes it longer."""
+
+RESPONSES_STORED_PER_KEY_MAX = 10_000
+"""Stored responses of one key: one every nine seconds, all day."""
+
+RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
+"""What they may take together: a dozen of the largest, or all of them at 26 kB each."""
+
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
+"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
+
+RESPONSES_RUNNING_MAX = 10_000
+"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
+
+RESPONSE_LOG_BYTES_MAX = 4 * MIB
+"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
+
+RESPONSE_CANCEL_S = 5.0
+"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""
+
+FEED_FRAMES_KEPT = 60
+"""Half a minute of the live feed: a browser that lost its connection goes on where it was."""
+
+FEED_VIEWERS_MAX = 1_000
+"""Who may watch one gateway at once; each holds a socket and nothing else."""
+
+FEED_VIEWERS_PER_ADDRESS_MAX = 50
+"""Of those, from one address: an office, or a wall of screens."""
+
+FEED_MATCHES_KEPT = 50
+"""Matches that a new viewer sees."""
+
+FEED_MATCHES_PER_FRAME = 40
+"""Matches that one frame tells of; beyond that a person sees only that there are more."""
+
+FEED_WRITE_S = 20.0
+"""A viewer that takes nothing for this long is gone."""
+
+HISTORY_NAMES_MAX = 1_000
+"""Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
+
+HISTORY_POINTS_MAX = 3_000
+"""Points of one line: a day by minutes, or two months by hours."""
+
+HISTORY_CACHED_MAX = 64
+"""Lines kept ready for a few seconds, since many look at the same."""
+
+WEB_ASSET_BYTES_MAX = 8 * MIB
+"""One file of the dashboard; they are held in memory."""

@@ -41,6 +41,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID = web.RequestKey("request_id", str)
 BEGAN_S = web.RequestKey("began_s", float)
 METER = web.RequestKey("meter", Meter)
+ERROR_CODE = web.ResponseKey("error_code", str)
+_ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
+"""How the routes begin at which models answer."""
 _log = Log("sparewatt.gateway")
 _rng = SystemRng()
 _T = TypeVar("_T")
@@ -53,7 +56,9 @@ def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] |
 
 
 def error_reply(error: SparewattError, headers: Mapping[str, str] | None = None) -> web.Response:
-    return json_reply(error_body(error), status=error.status, headers={**error_headers(error), **(headers or {})})
+    reply = json_reply(error_body(error), status=error.status, headers={**error_headers(error), **(headers or {})})
+    reply[ERROR_CODE] = error.code
+    return reply
 
 
 def error_headers(error: SparewattError) -> dict[str, str]:
@@ -76,11 +81,20 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     if is_preflight(request) and is_open(request.path):
         return preflight(request)
     try:
-        return await handler(request)
+        reply = await handler(request)
     except Exception as error:  # the process boundary: whatever it is, the client gets an answer
         if request.writer.output_size:
             raise  # it has half of one already; the server closes the socket
-        return _answer(request, error)
+        reply = _answer(request, error)
+    _count_error(request, reply)
+    return reply
+
+
+def _count_error(request: web.Request, reply: web.StreamResponse) -> None:
+    """Of requests for an answer, for who watches the network."""
+    code = reply.get(ERROR_CODE)
+    if code is not None and request.method == "POST" and _route(request).startswith(_ANSWERS):
+        services_of(request).history.tally.note_error(code)
 
 
 def _answer(request: web.Request, error: Exception) -> web.Response:
@@ -221,6 +235,16 @@ async def read_json(request: web.Request, shape: type[_T], *, limit: int) -> _T:
         raise InvalidField(f"{error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from None
+
+
+def whole_number(request: web.Request, name: str, *, default: int, most: int) -> int:
+    """From the query string, from 1 to `most`. Raises InvalidField."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
+        raise InvalidField(f"'{name}' is a number from 1 to {most:,}.", param=name)
+    return int(text)
 
 
 def listing(items: list[Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Countersigned, SignedReceipt
+from sparewatt.protocol.receipts import Countersigned, Signed
 
 _log = Log("sparewatt.links")
 
@@ -71,7 +71,7 @@ class LinkDesk:
         self.power = PowerBoard()
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
-        self.take_receipt: Callable[[NodeId, SignedReceipt], None] = lambda _node, _signed: None
+        self.take_receipt: Callable[[NodeId, Signed], None] = lambda _node, _signed: None
         self.on_left: Callable[[NodeId], None] = lambda _node: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -114,7 +114,7 @@ class LinkDesk:
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__)
+            welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__, takes_sheets=True)
             await socket.send(encode_message(Op.WELCOME, welcome))
         finally:
             self._knocking -= 1
@@ -224,7 +224,7 @@ class LinkDesk:
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())
 
-    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None:
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
         self.take_receipt(node_id, signed)
 
     def countersign(self, node_id: NodeId, message: Countersigned) -> None:

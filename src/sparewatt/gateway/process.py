@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import Chore, chores, open_accounting
 from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
 from sparewatt.gateway.downloads import OWN
+from sparewatt.gateway.feeds.live import LOOK_S
 from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.history.keeper import STORE_S
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
@@ -45,6 +48,7 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.ledger.retention import kept_since
 from sparewatt.store.database import Database
+from sparewatt.supervisor.data_dir import make_private_dir
 from sparewatt.supervisor.kept_postgres import kept_postgres
 from sparewatt.supervisor.signals import stop_event
 
@@ -58,6 +62,9 @@ HEALTH_CHECK_S = 0.5
 COMPILE_CHECK_S = 10.0
 COMPILE_FROM_NODES = 1_000
 MATCH_STORE_S = 1.0
+RESPONSE_TEND_S = 1.0
+RESPONSE_FORGET_S = 60.0
+RESPONSE_CLOSE_S = 2.0
 POWER_S = 20.0
 MAIL_PAUSE_S = 0.1
 MONEY_S = 600.0
@@ -105,7 +112,7 @@ async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> Asy
     if settings.database_url is not None:
         yield settings.database_url
         return
-    home = settings.data.expanduser() / POSTGRES
+    home = make_private_dir(settings.data.expanduser()) / POSTGRES
     async with kept_postgres(home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)) as dsn:
         yield dsn
 
@@ -113,7 +120,8 @@ async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> Asy
 async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
     may_make = not await database.people.has_secret()
-    custody = Custody(await asyncio.to_thread(network_secret, settings, rng, may_make=may_make), rng=rng)
+    secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
+    custody = Custody(secret, rng=rng)
     await check_secret(database.people, custody)
     await fill_missing(database.people, custody)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
@@ -166,6 +174,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         network_policy=read_network_policy(settings.route),
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
+        handle_secret=hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest(),
     )
     desk.on_left = services.dispatcher.prefixes.forget
     await services.keys.sync()
@@ -210,6 +219,10 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(COMPILE_CHECK_S, lambda: _compile_matcher(services), name="compile")),
             tasks.create_task(_every(HEALTH_CHECK_S, lambda: _check_health(services), name="health_check")),
             tasks.create_task(_every(MATCH_STORE_S, lambda: store_matches(services), name="matches_store")),
+            tasks.create_task(_every(RESPONSE_TEND_S, lambda: _tend_responses(services), name="responses_tend")),
+            tasks.create_task(_every(RESPONSE_FORGET_S, services.database.responses.forget_old, name="responses_old")),
+            tasks.create_task(_every(LOOK_S, services.live.look, name="live_feed")),
+            tasks.create_task(_every(STORE_S, services.history.keep, name="history")),
             tasks.create_task(_every(MONEY_S, services.money.tend, name="money")),
             tasks.create_task(_every(POWER_S, lambda: _save_power(services), name="power_save")),
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
@@ -304,10 +317,18 @@ async def _check_health(services: Services) -> None:
         _log.warning("reservations_leaked", count=leaked)
 
 
+async def _tend_responses(services: Services) -> None:
+    """Say which stored answers are being written here, and end those that were cancelled at another gateway."""
+    running = services.responses.stored_ids()
+    for response_id in await services.database.responses.tend(running) if running else ():
+        services.responses.cancel(response_id)
+
+
 async def _tidy(services: Services) -> None:
     """Forget what was kept for a while only."""
     database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
+    await database.history.forget_old()
     await database.forget_old_tokens()
     await database.power.forget_old()
     await database.people.forget_old()
@@ -321,15 +342,18 @@ async def _drain(services: Services) -> None:
     """Take nothing new, send away who waits, let running answers finish, tell the nodes."""
     services.stopping = True
     services.admission.close()
+    services.live.close()
     try:
         async with asyncio.timeout(DRAIN_S):
             while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
+    await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: _save_power(services), name="power_save")
     await _once(lambda: store_matches(services), name="matches_store")
+    await _once(services.history.close, name="history")
     if services.accounting is not None:
         await _once(services.accounting.close, name="books_close")
     services.desk.say_goodbye("the gateway is stopping")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aiohttp import web
 
 from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
-from sparewatt.gateway.feeds import matches, nodes, status, why
+from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
+from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openai.responses import compact, create, stored
 from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
+from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
 
 
@@ -22,18 +27,33 @@ def make_app(services: Services) -> web.Application:
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app[downloads.OWN] = downloads.Downloads()
+    app[stream.AUDIENCE] = Counter()
+    app[history.LINES] = history.Lines()
+    app[pages.BUNDLE] = pages.find_bundle()
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
             web.post("/v1/completions", completions.completions),
             web.post("/v1/embeddings", embeddings.embeddings),
+            web.post("/v1/responses", create.create_response),
+            web.post("/v1/responses/compact", compact.compact_response),
+            web.post("/v1/responses/input_tokens", compact.count_input_tokens),
+            web.get("/v1/responses/{response_id}", stored.show_response),
+            web.delete("/v1/responses/{response_id}", stored.delete_response),
+            web.get("/v1/responses/{response_id}/input_items", stored.list_input_items),
+            web.post("/v1/responses/{response_id}/cancel", stored.cancel_response),
             web.get("/v1/models", models.list_models),
             web.get("/v1/models/{model:.+}", models.show_model),
             web.get("/v1/nodes", nodes.list_nodes),
             web.get("/v1/nodes/{node_id}", nodes.show_node),
             web.get("/v1/nodes/{node_id}/why", why.show_why),
+            web.get("/v1/nodes/{node_id}/history", history.show_calendar),
+            web.get("/v1/feed", stream.watch),
+            web.get("/v1/network", network.show_network),
+            web.get("/v1/history", history.show_history),
             web.post("/v1/match", matches.dry_run),
+            web.get("/v1/matches", matches.list_matches),
             web.get("/v1/matches/{match_id}", matches.show_match),
             web.post("/v1/signup", people.sign_up),
             web.post("/v1/login", people.log_in),
@@ -43,6 +63,7 @@ def make_app(services: Services) -> web.Application:
             web.post("/v1/password/reset", people.reset_password),
             web.get("/v1/me", me.show_me),
             web.patch("/v1/me", me.change_me),
+            web.post("/v1/me/close", me.close_me),
             web.get("/v1/accounts", operators.list_accounts),
             web.get("/v1/accounts/{account}", operators.show_account),
             web.patch("/v1/accounts/{account}", operators.change_role),
@@ -75,7 +96,9 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
             web.get("/openapi.json", document.show_document),
-            web.get("/", status.show_status),
+            web.get("/", pages.show_page),
+            web.get("/{page:" + pages.PAGES + "}", pages.show_page),
+            web.get("/assets/{name}", pages.show_asset),
             web.get("/healthz", status.healthz),
             web.get("/readyz", status.readyz),
             web.get("/version", status.version),

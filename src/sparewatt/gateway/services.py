@@ -14,14 +14,19 @@ from sparewatt.accounts.people import NothingElse, People, SignupHook
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
+from sparewatt.core.ids import new_id
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.accounting import Accounting
+from sparewatt.gateway.feeds.live import LiveFeed
+from sparewatt.gateway.history.keeper import HistoryKeeper
 from sparewatt.gateway.kept_answers import KeptAnswers
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import MoneyDesk
+from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -64,10 +69,32 @@ class Services:
     accounting: Accounting | None = None
     """None on a network without books."""
     mailer: Mailer | None = None
+    responses: LiveResponses = field(default_factory=LiveResponses)
     signup_hook: SignupHook = field(default_factory=NothingElse)
+    handle_secret: bytes = b""
+    """What keys the names that strangers know nodes by; the same for every gateway of a network."""
     stopping: bool = False
     answers: KeptAnswers = field(default_factory=KeptAnswers)
     """For requests that are sent again."""
+    history: HistoryKeeper = field(init=False)
+    live: LiveFeed = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = HistoryKeeper(self.table, self.database.history, clock=self.clock)
+        self.live = LiveFeed(
+            table=self.table,
+            dispatcher=self.dispatcher,
+            health=self.health,
+            clock=self.clock,
+            secret=self.handle_secret,
+            run=new_id("feed", rng=self.rng, n_bytes=5),
+            first_token_ms=self.history.first_token_ms,
+        )
+        self.dispatcher.watch = self._on_match
+
+    def _on_match(self, record: MatchRecord) -> None:
+        self.history.on_match(record)
+        self.live.on_match(record)
 
 
 SERVICES = web.AppKey("services", Services)

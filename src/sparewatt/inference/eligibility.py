@@ -147,13 +147,23 @@ class Eligibility:
         judged = self._judged.get(terms)
         if judged is not None and judged.hints is not None:
             return list(judged.hints)
-        facts = [fact for fact in self.facts(terms.model) if is_able(terms.needs, fact.capabilities)]
+        facts = [fact for fact in self._facts_of_present(terms.model) if is_able(terms.needs, fact.capabilities)]
         nodes = [[fact] for fact in facts[:RELAXATIONS_NODES_MAX]]
         is_part = len(facts) > len(nodes)
         hints = [explain_relaxation(found, is_part=is_part) for found in relaxations(terms.whole_policy(), nodes)]
         if judged is not None:
             judged.hints = hints
         return list(hints)
+
+    def _facts_of_present(self, model: ModelId) -> list[NodeFacts]:
+        """A node that is away would not serve, whatever the policy says."""
+        self.facts(model)
+        found = self._known.get(model, {})
+        return [known.facts for node_id, known in found.items() if self._is_here(node_id)]
+
+    def _is_here(self, node_id: NodeId) -> bool:
+        row = self._table.get(node_id)
+        return row is not None and row.connected
 
     def nodes_of(self, account: AccountId) -> Collection[NodeId]:
         return self._table.nodes_of(account)
@@ -183,7 +193,7 @@ class AllAble(NamedTuple):
         return entries.reports != self.reports and now_s - self.made_at_s >= FRESH_S
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gate:
     """One job's conditions on who may serve it. Implements dispatch's Gate."""
 

@@ -85,6 +85,12 @@ def deposit_transfer(account_id: AccountId, arrival: Arrival, *, adapter: str, u
     return Transfer(f"deposit:{adapter}:{arrival.reference}", "deposit", account_id, arrival.nano, lines, unix_s)
 
 
+WITHHELD = (
+    "No free credits came with this account: others have signed up from your address today. "
+    "Deposit some, or ask the network's operator for a grant."
+)
+
+
 class Credits:
     def __init__(self, books: Books, *, rules: CreditRules, clock: Clock) -> None:
         self._books = books
@@ -93,14 +99,16 @@ class Credits:
 
     # in
 
-    async def on_signup(self, account_id: AccountId, *, address: str) -> None:
-        """Free credits for somebody new, unless this address has had its share of them today."""
+    async def on_signup(self, account_id: AccountId, *, address: str) -> str | None:
+        """Free credits for somebody new, unless this address has had its share of them today: then it is told so."""
         if not self._rules.signup:
-            return
+            return None
         grant = self._grant(account_id, self._rules.signup, cause=f"signup:{account_id}")
         limit = self._rules.grants_per_address_day
         if not await self._books.post_limited(grant, who=_digest(address), per_day=limit):
             _log.info("signup_grant_withheld", account=account_id)
+            return WITHHELD
+        return None
 
     async def grant(
         self, account_id: AccountId, nano: Nano, *, reference: str, days: float | None = None, memo: str | None = None

@@ -36,7 +36,10 @@ class Purse:
 
     @property
     def free(self) -> Amount:
-        return self.reserved - self.held - self.spent
+        reserved, held, spent = self.reserved, self.held, self.spent
+        return Amount(
+            Nano(reserved.promo - held.promo - spent.promo), Nano(reserved.paid - held.paid - spent.paid)
+        )  # at once: this is asked for every request
 
     @property
     def is_idle(self) -> bool:
@@ -45,10 +48,11 @@ class Purse:
     def hold(self, nano: Nano, *, now_s: float) -> Hold | None:
         """Set `nano` aside, free credits first. None if there is not that much here."""
         free = self.free
+        total = free.promo + free.paid
         self.used_at_s = now_s
-        if free.total < 2 * nano:
+        if total < 2 * nano:
             self.thirsty_nano = slice_for(nano)
-        if free.total < nano:
+        if total < nano:
             return None
         taken, _ = free.take(nano)
         self.held += taken

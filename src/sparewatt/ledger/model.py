@@ -7,7 +7,8 @@ prompt, a key or an answer. None can be part of a cycle, so the garbage collecto
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -47,6 +48,10 @@ class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NOTHING = Amount()
+
+
+def sum_of(amounts: Sequence[Amount]) -> Amount:
+    return Amount(Nano(sum([each.promo for each in amounts])), Nano(sum([each.paid for each in amounts])))
 
 
 class TokenPrice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -91,6 +96,8 @@ class ClosedJob(msgspec.Struct, frozen=True, tag="closed", gc=False):
     closed_unix_s: float
     deliveries: tuple[Delivery, ...] = ()
     reason: str | None = None
+    finish_reason: str | None = None
+    """Why the answer ended, as its client was told."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress", gc=False):
@@ -102,25 +109,22 @@ class Progress(msgspec.Struct, frozen=True, tag="progress", gc=False):
 JournalRecord: TypeAlias = OpenedJob | ClosedJob | Progress
 
 
-class Posting(NamedTuple):
-    """One line of the books: an account of the ledger gains (or loses) an amount."""
-
-    account: str
-    nano: int
+Posting: TypeAlias = tuple[str, int]
+"""One line of the books: an account of the ledger, and what it gains (or loses)."""
 
 
-class Part(NamedTuple):
-    """What one delivery brings its owner, and the network."""
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """What one delivery brings its owner, and the network; together that is what its payer pays for it."""
 
-    gross: Amount
+    net: Amount
     fee: Amount
 
     @property
-    def net(self) -> Amount:
-        return self.gross - self.fee
+    def gross(self) -> Amount:
+        return self.net + self.fee
 
 
-class Bill(NamedTuple):
+class Bill(msgspec.Struct, frozen=True, gc=False):
     """A job in money: what its payer pays, split by delivery."""
 
     cost: Amount

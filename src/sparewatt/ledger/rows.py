@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sparewatt.ledger.model import Bill, ClosedJob, Delivery, Part
+from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, Part
 from sparewatt.ledger.rules import bill, postings_of
 from sparewatt.store.books import AttemptRow, JobRow
 
 
 def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
     """Raises UnbalancedEntry. `billed` is its bill, where that is known already."""
-    job, billed = closed.job, billed or bill(closed.deliveries, closed.job.hold)
+    job, deliveries, billed = closed.job, closed.deliveries, billed or bill(closed.deliveries, closed.job.hold)
     return JobRow(
         id=job.id,
         opened_unix_s=job.opened_unix_s,
@@ -19,12 +19,15 @@ def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
         model=job.model,
         state=closed.state.value,
         reason=_storable(closed.reason),
+        finish_reason=_storable(closed.finish_reason),
         stream=job.stream,
-        prompt_tokens=max((delivery.prompt_tokens for delivery in closed.deliveries), default=0),
-        completion_tokens=sum(delivery.completion_tokens for delivery in closed.deliveries),
+        prompt_tokens=max([delivery.prompt_tokens for delivery in deliveries], default=0),
+        completion_tokens=sum([delivery.completion_tokens for delivery in deliveries]),
         cost_nano=billed.cost.total,
         promo_nano=billed.cost.promo,
-        attempts=tuple(map(_attempt_row, closed.deliveries, billed.parts)),
+        attempts=tuple(
+            [_attempt_row(job, at, *each) for at, each in enumerate(zip(deliveries, billed.parts, strict=True))]
+        ),
         lines=tuple(postings_of(closed, billed)),
     )
 
@@ -34,18 +37,23 @@ def _storable(text: str | None) -> str | None:
     return text and text.replace("\0", "�")
 
 
-def _attempt_row(delivery: Delivery, part: Part) -> AttemptRow:
+def _attempt_row(job: OpenedJob, at: int, delivery: Delivery, part: Part) -> AttemptRow:
+    net, price = part.net, delivery.price
     return AttemptRow(
+        job_id=job.id,
+        opened_unix_s=job.opened_unix_s,
+        position=at,
         node_id=delivery.node_id,
         owner_id=delivery.owner,
+        model=job.model,
         outcome=delivery.outcome,
         prompt_tokens=delivery.prompt_tokens,
         completion_tokens=delivery.completion_tokens,
         claimed_tokens=delivery.claimed_tokens,
-        prompt_price=delivery.price.prompt,
-        completion_price=delivery.price.completion,
-        net_nano=part.net.paid,
-        net_promo_nano=part.net.promo,
+        prompt_price=price.prompt,
+        completion_price=price.completion,
+        net_nano=net.paid,
+        net_promo_nano=net.promo,
         fee_nano=part.fee.total,
         first_token_ms=delivery.first_token_ms,
         duration_ms=delivery.duration_ms,

@@ -44,6 +44,9 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     The prompt is paid once for the whole answer. Nodes that shared the answer share it by the tokens each wrote; where
     nothing was to be written, they share it evenly.
     """
+    if len(deliveries) == 1:  # nearly always: the same sum, without the shares
+        gross, _ = hold.take(_alone(deliveries[0]))
+        return Bill(gross, (_part(gross),))
     written = sum(delivery.completion_tokens for delivery in deliveries)
     shares = [delivery.completion_tokens if written else 1 for delivery in deliveries]
     whole = max(1, sum(shares))
@@ -55,8 +58,18 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     left, parts = hold, []
     for before, after in pairwise(marks):
         gross, left = left.take(after - before)
-        parts.append(Part(gross, Amount(inference_fee(gross.promo), inference_fee(gross.paid))))
+        parts.append(_part(gross))
     return Bill(hold - left, tuple(parts))
+
+
+def _alone(delivery: Delivery) -> int:
+    own, price = delivery.completion_tokens, delivery.price
+    return (own * price.completion + delivery.prompt_tokens * price.prompt) // TOKENS_PER_PRICE
+
+
+def _part(gross: Amount) -> Part:
+    fee = Amount(inference_fee(gross.promo), inference_fee(gross.paid))
+    return Part(gross - fee, fee)
 
 
 def _worth(delivery: Delivery, share: int, whole: int) -> int:
@@ -67,66 +80,72 @@ def _worth(delivery: Delivery, share: int, whole: int) -> int:
 
 def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
     """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing."""
-    job = closed.job
-    lines = [
-        Posting(chart.promo_of(job.account), -billed.cost.promo),
-        Posting(chart.credits_of(job.account), -billed.cost.paid),
-        Posting(chart.clearing_of(job.id), billed.cost.total),
-        Posting(chart.clearing_of(job.id), -sum(part.gross.total for part in billed.parts)),
-    ]
-    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
-        lines += _earning(delivery.owner, part)
-    return balanced(line for line in lines if line.nano)
+    job, cost = closed.job, billed.cost
+    earned = [line for each in zip(closed.deliveries, billed.parts, strict=True) for line in _earning(*each)]
+    paid_out = sum([nano for _, nano in earned])
+    if not (cost.promo or cost.paid or paid_out):
+        return []
+    clearing = chart.clearing_of(job.id)
+    lines = [(clearing, cost.promo + cost.paid), (clearing, -paid_out), *earned]
+    if cost.promo:
+        lines.append((chart.promo_of(job.account), -cost.promo))
+    if cost.paid:
+        lines.append((chart.credits_of(job.account), -cost.paid))
+    return balanced(lines)
 
 
-def _earning(owner: AccountId, part: Part) -> list[Posting]:
-    return [
-        Posting(chart.earned_by(owner), part.net.paid),
-        Posting(chart.promo_earned_by(owner), part.net.promo),
-        Posting(chart.FEES, part.fee.paid),
-        Posting(chart.FEES_PROMO, part.fee.promo),
-    ]
+def _earning(delivery: Delivery, part: Part) -> list[Posting]:
+    """Of either class, as far as there is any."""
+    owner, net, fee = delivery.owner, part.net, part.fee
+    lines: list[Posting] = [(chart.earned_by(owner), net.paid)] if net.paid else []
+    if fee.paid:
+        lines.append((chart.FEES, fee.paid))
+    if net.promo:
+        lines.append((chart.promo_earned_by(owner), net.promo))
+    if fee.promo:
+        lines.append((chart.FEES_PROMO, fee.promo))
+    return lines
 
 
 def balanced(lines: Iterable[Posting]) -> list[Posting]:
     """The same lines, if they sum to zero. Raises UnbalancedEntry: then there is a bug, and nothing may be posted."""
     found = list(lines)
-    if sum(line.nano for line in found) != 0:
+    if sum([nano for _, nano in found]) != 0:
         raise UnbalancedEntry(f"{len(found)} postings do not sum to zero")
     return found
 
 
 def grant(account: AccountId, nano: Nano) -> list[Posting]:
     """Free credits come from the network's own generosity."""
-    return balanced([Posting(chart.promo_of(account), nano), Posting(chart.GRANTS, -nano)])
+    return balanced([(chart.promo_of(account), nano), (chart.GRANTS, -nano)])
 
 
 def expire(account: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.promo_of(account), -nano), Posting(chart.GRANTS, nano)])
+    return balanced([(chart.promo_of(account), -nano), (chart.GRANTS, nano)])
 
 
 def deposit(account: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.credits_of(account), nano), Posting(chart.DEPOSITS, -nano)])
+    return balanced([(chart.credits_of(account), nano), (chart.DEPOSITS, -nano)])
 
 
 def fund_treasury(nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.TREASURY, nano), Posting(chart.DEPOSITS, -nano)])
+    return balanced([(chart.TREASURY, nano), (chart.DEPOSITS, -nano)])
 
 
 def redeem_promo_income(owner: AccountId, nano: Nano) -> list[Posting]:
     """Promo income becomes payable, out of the treasury; the free credits behind it are thereby used up."""
     return balanced(
         [
-            Posting(chart.promo_earned_by(owner), -nano),
-            Posting(chart.GRANTS, nano),
-            Posting(chart.TREASURY, -nano),
-            Posting(chart.earned_by(owner), nano),
+            (chart.promo_earned_by(owner), -nano),
+            (chart.GRANTS, nano),
+            (chart.TREASURY, -nano),
+            (chart.earned_by(owner), nano),
         ]
     )
 
 
 def pay_out(owner: AccountId, nano: Nano) -> list[Posting]:
-    return balanced([Posting(chart.earned_by(owner), -nano), Posting(chart.PAYOUTS, nano)])
+    return balanced([(chart.earned_by(owner), -nano), (chart.PAYOUTS, nano)])
 
 
 def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
@@ -21,10 +22,20 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.holds import Hold, Purse, slice_for
 from sparewatt.ledger.journal import Journal
-from sparewatt.ledger.model import NOTHING, Amount, Bill, ClosedJob, Delivery, JournalRecord, OpenedJob, Progress
+from sparewatt.ledger.model import (
+    NOTHING,
+    Amount,
+    Bill,
+    ClosedJob,
+    Delivery,
+    JournalRecord,
+    OpenedJob,
+    Progress,
+    sum_of,
+)
 from sparewatt.ledger.rows import job_row
 from sparewatt.ledger.rules import bill
-from sparewatt.store.books import Books
+from sparewatt.store.books import Books, JobRow
 
 _log = Log("sparewatt.ledger")
 RETRY_AFTER_S = 5.0
@@ -32,11 +43,13 @@ FILLING_LOCKS = 256
 """Accounts share them, so that none has to be made or thrown away; two that wait for each other lose a millisecond."""
 
 
-class Settled(NamedTuple):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """A job that waits to be posted."""
 
     closed: ClosedJob
-    billed: Bill
+    cost: Amount
+    row: JobRow | None
+    """Made as soon as it closes, while all of it is at hand. None if it does not balance."""
 
 
 class Ledger:
@@ -64,12 +77,16 @@ class Ledger:
         purse = self._purses.get(account)
         return purse.free.total if purse else Nano(0)
 
+    def hold_here(self, account: AccountId, nano: Nano) -> Hold | None:
+        """Set money aside that is reserved here already. None if there is not that much."""
+        return self._purse(account).hold(nano, now_s=self._clock.now_s())
+
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
-        held = self._purse(account).hold(nano, now_s=self._clock.now_s())
+        held = self.hold_here(account, nano)
         if held is None:
             await self.reserve(account, slice_for(nano))
-            held = self._purse(account).hold(nano, now_s=self._clock.now_s())  # not the old one: it may be put away
+            held = self.hold_here(account, nano)  # not from the old purse: it may be put away
         return held
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
@@ -119,20 +136,31 @@ class Ledger:
             ) from None
         self._open[job.id] = job
 
-    def close(self, closed: ClosedJob, hold: Hold) -> Bill:
-        """Settle what was delivered and free the rest. A second time changes nothing more."""
-        billed = bill(closed.deliveries, closed.job.hold)
+    def close(self, closed: ClosedJob, hold: Hold, billed: Bill | None = None) -> Bill:
+        """Settle what was delivered and free the rest. A second time changes nothing more.
+
+        `billed` is its bill, where that is known already.
+        """
+        billed = billed or bill(closed.deliveries, closed.job.hold)
         if closed.job.id not in self._open:
             return billed
         hold.settle(billed.cost)
         del self._open[closed.job.id]
         self._delivered.pop(closed.job.id, None)
-        self._closed.append(Settled(closed, billed))
+        self._closed.append(Settled(closed, billed.cost, self._row(closed, billed)))
         try:
             self._journal.append(closed)
         except OSError as error:  # it is settled in memory; a crash now would settle it at its last known count
             _log.warning("journal_unwritable", error=error.strerror)
         return billed
+
+    def _row(self, closed: ClosedJob, billed: Bill) -> JobRow | None:
+        try:
+            return job_row(closed, billed)
+        except UnbalancedEntry:
+            self._broken = "unbalanced"
+            _log.crash("books_stopped", job=closed.job.id)
+            return None
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
         """What running jobs have delivered by now, as far as that is news."""
@@ -159,17 +187,17 @@ class Ledger:
                 self._shorten_journal()
 
     async def _post(self) -> None:
-        try:
-            rows = [job_row(closed, billed) for closed, billed in self._posting]
-        except UnbalancedEntry:
-            self._broken = "unbalanced"
-            _log.crash("books_stopped", jobs=[closed.job.id for closed, _ in self._posting])
-            raise
+        rows = [settled.row for settled in self._posting if settled.row is not None]
+        if len(rows) < len(self._posting):
+            raise UnbalancedEntry(f"{len(self._posting) - len(rows)} jobs cannot be posted")
         await self._books.post_jobs(rows, instance=self._instance)
-        for closed, billed in self._posting:
-            purse = self._purses.get(closed.job.account)
+        posted: dict[AccountId, list[Amount]] = {}
+        for settled in self._posting:
+            posted.setdefault(settled.closed.job.account, []).append(settled.cost)
+        for account, costs in posted.items():
+            purse = self._purses.get(account)
             if purse is not None:
-                purse.posted(billed.cost)
+                purse.posted(sum_of(costs))
         self._posting.clear()
 
     def _shorten_journal(self) -> None:
@@ -182,7 +210,7 @@ class Ledger:
             _log.warning("journal_unwritable", error=error.strerror)
 
     def _worth_keeping(self) -> list[JournalRecord]:
-        settled = (closed for closed, _ in (*self._posting, *self._closed))
+        settled = (each.closed for each in (*self._posting, *self._closed))
         kept: list[JournalRecord] = [*self._open.values(), *settled]
         return [*kept, Progress(dict(self._delivered))] if self._delivered else kept
 

@@ -28,7 +28,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Countersigned, SignedReceipt
+from sparewatt.protocol.receipts import Countersigned, Signed, SignedReceipt, SignedSheet
 
 _STREAM_MAX = (1 << 32) - 1
 _STAMP = struct.Struct(">d")
@@ -55,7 +55,7 @@ class LinkObserver(Protocol):
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
-    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None: ...
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
 
 
 class Stream:
@@ -156,6 +156,8 @@ class NodeLink:
                 self._receive_pong(frame.payload)
             case Op.RECEIPT:
                 self._observer.on_receipt(self.node_id, decode_message(frame.payload, SignedReceipt))
+            case Op.SHEET:
+                self._observer.on_receipt(self.node_id, decode_message(frame.payload, SignedSheet))
             case Op.GOODBYE:
                 decode_message(frame.payload, Goodbye)  # the socket's end follows and says the rest
             case _:

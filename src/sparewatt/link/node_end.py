@@ -25,7 +25,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Countersigned, SignedReceipt
+from sparewatt.protocol.receipts import Countersigned, Signed, SignedSheet
 
 
 class JobRunner(Protocol):
@@ -103,8 +103,8 @@ class GatewayLink:
     def send_load(self, load: NodeLoad) -> None:
         self.send(encode_message(Op.LOAD, load))
 
-    def send_receipt(self, signed: SignedReceipt) -> None:
-        self.send(encode_message(Op.RECEIPT, signed))
+    def send_receipt(self, signed: Signed) -> None:
+        self.send(encode_message(Op.SHEET if isinstance(signed, SignedSheet) else Op.RECEIPT, signed))
 
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))

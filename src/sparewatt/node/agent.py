@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import aiohttp
@@ -22,7 +23,7 @@ from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link import LINK_PATH, Welcome
 from sparewatt.protocol.node import NodeLoad
 from sparewatt.protocol.signing import SigningKey
 
@@ -30,12 +31,21 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
 SILENCE_BEATS = 3
 DIAL_S = 10.0
+OFFLINE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+OFFLINE_FAILURES_MAX = 3
+"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do."""
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
     """Between a tenth of a bound that doubles and all of it: a fleet must not dial in step."""
     bound = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 10))
     return bound * (0.1 + 0.9 * rng.random())
+
+
+def is_offline(error: Exception) -> bool:
+    """Whether it is this machine that has no way out: a pulled cable, not a gateway in trouble."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, OSError) and cause.errno in OFFLINE
 
 
 class Agent:
@@ -77,15 +87,16 @@ class Agent:
         failures = 0
         while not self._stopping.is_set():
             joined_at_s = self._clock.now_s()
-            why = ""
+            why, offline = "", False
             try:
                 await self._join_once()
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
                 self._refuse_hopeless(error)
-                why = str(error)[:200] or type(error).__name__
+                why, offline = str(error)[:200] or type(error).__name__, is_offline(error)
                 self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
+            failures = min(failures, OFFLINE_FAILURES_MAX) if offline else failures
             wait_s = backoff_s(failures, rng=self._rng)
             if not self._stopping.is_set():
                 self._tell(f"no link to {self._url} ({why}); dialling again in {wait_s:.0f} s")
@@ -98,6 +109,11 @@ class Agent:
         if isinstance(error, aiohttp.WSServerHandshakeError):
             raise StartupError(
                 f"{self._url} is no Sparewatt gateway: it answered {error.status}. Check the address."
+            ) from None
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            raise StartupError(
+                f"The certificate of {self._url} is not trusted here ({error.certificate_error}). "
+                "If it is your own, say where it is: SSL_CERT_FILE=gateway.crt."
             ) from None
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             raise StartupError(f"{self._url} cannot be found. Check the address.") from None
@@ -136,22 +152,22 @@ class Agent:
             self._has_joined = True
             self.joined_unix_s = self._clock.unix_s()
             self._tell(f"joined {url} as {self._key.address}")
-            await self._serve(socket, heartbeat_s=welcome.heartbeat_s)
+            await self._serve(socket, welcome)
         finally:
             self.joined_unix_s = None
             await socket.close()
 
-    async def _serve(self, socket: Socket, *, heartbeat_s: float) -> None:
+    async def _serve(self, socket: Socket, welcome: Welcome) -> None:
         outbox = Outbox()
         link = self._link = GatewayLink(
             outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
         )
-        self._receipts.on_link(link.send_receipt)
+        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self._listen(link, socket)),
-                    tasks.create_task(self._beat(link, heartbeat_s)),
+                    tasks.create_task(self._beat(link, welcome.heartbeat_s)),
                     tasks.create_task(self._report_news(link)),
                     tasks.create_task(self._report_changes(link)),
                     tasks.create_task(self._leave(link)),
@@ -203,6 +219,7 @@ class Agent:
     async def _leave(self, link: GatewayLink) -> None:
         """Also a link that came up while the node was already stopping."""
         await self._stopping.wait()
+        self._receipts.sign()
         link.say_goodbye("the node is stopping")
 
     def _report_load(self) -> None:

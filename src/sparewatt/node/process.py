@@ -77,7 +77,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
         )
         await _wait_for_server(backend, backend_url)
         keep_terms(settings)
-        receipts = ReceiptBook(settings.data_dir, key)
+        receipts = ReceiptBook(settings.data_dir, key, clock=clock)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
         sensing = Sensing(machine, CpuPower(now_s=clock.now_s), clock=clock, is_working=lambda: jobs.count() > 0)
         agent = Agent(

@@ -1,55 +1,119 @@
-"""The node's receipts: signed when a job ends, sent, and kept with the gateway's countersignature.
+"""The node's receipts: signed a moment after their jobs, many at once, sent, and kept with the gateway's word for them.
 
 What a gateway has countersigned and does not pay is evidence against it. Pairs are lines of JSON in the data directory;
-when the file is full the one before it is dropped.
+when the file is full the one before it is dropped. A node that dies loses what it has not sent yet: its pay does not
+wait for receipts.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.log import Log
-from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt, countersign_digest
+from sparewatt.protocol.receipts import (
+    SHEET_MAX,
+    Countersigned,
+    Receipt,
+    Seal,
+    Signed,
+    SignedReceipt,
+    SignedSheet,
+    countersign_digest,
+    sheet_digest,
+)
 from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
 
 FILE, OLDER_FILE = "receipts.jsonl", "receipts.1.jsonl"
 FILE_BYTES_MAX = 64 << 20
-"""About 100,000 pairs in each of two files."""
+"""About 150,000 pairs in each of two files."""
 UNCONFIRMED_MAX = 10_000
+SIGN_S = 0.5
+"""How long a receipt may wait for others. A signature costs a busy node more than all the rest of a receipt."""
 _log = Log("sparewatt.node")
+Send = Callable[[Signed], None]
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A line of the file. `sheets` hold the node's signatures; a receipt that was signed by itself has its own."""
+
+    receipts: list[Receipt]
+    sheets: list[Seal]
+    countersigned: Countersigned
+
+
+class Sent(NamedTuple):
+    """A receipt that no gateway has confirmed yet, and the sheet that it was sent in."""
+
+    receipt: Receipt
+    seal: Seal
 
 
 class ReceiptBook:
-    def __init__(self, directory: Path, key: SigningKey) -> None:
+    def __init__(self, directory: Path, key: SigningKey, *, clock: Clock) -> None:
         self._directory = directory
         self._key = key
-        self._unconfirmed: OrderedDict[str, SignedReceipt] = OrderedDict()
-        self.send: Callable[[SignedReceipt], None] | None = None
+        self._clock = clock
+        self._unsigned: list[Receipt] = []
+        self._timer: Timer | None = None
+        self._sent: OrderedDict[str, Sent] = OrderedDict()
+        """By digest."""
+        self._send: Send | None = None
         """How a receipt gets to the gateway; None while there is no link."""
+        self._in_sheets = False
 
     @property
     def node(self) -> str:
         return self._key.address
 
     def write(self, receipt: Receipt) -> None:
-        digest = receipt.digest()
-        signed = SignedReceipt(receipt, self._key.sign(digest).hex())
-        self._unconfirmed[digest.hex()] = signed
-        while len(self._unconfirmed) > UNCONFIRMED_MAX:
-            self._unconfirmed.popitem(last=False)
-        if self.send is not None:
-            self.send(signed)
+        """Signed within half a second; kept unsigned, up to a bound, while there is no link."""
+        self._unsigned.append(receipt)
+        if self._send is None:
+            del self._unsigned[:-UNCONFIRMED_MAX]
+        elif len(self._unsigned) >= SHEET_MAX or not self._in_sheets:
+            self.sign()
+        elif self._timer is None:
+            self._timer = self._clock.call_later(SIGN_S, self.sign)
 
-    def on_link(self, send: Callable[[SignedReceipt], None] | None) -> None:
-        """A new link: what was not confirmed on the last one is sent again."""
-        self.send = send
+    def sign(self) -> None:
+        """Sign and send what has been written since the last time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._send is None:
+            return
+        receipts, self._unsigned = iter(self._unsigned), []
+        while some := list(islice(receipts, SHEET_MAX if self._in_sheets else 1)):
+            self._send(self._signed(some))
+        while len(self._sent) > UNCONFIRMED_MAX:
+            self._sent.popitem(last=False)
+
+    def _signed(self, receipts: list[Receipt]) -> Signed:
+        if not self._in_sheets:
+            digest = receipts[0].typed_digest()
+            return SignedReceipt(receipts[0], self._seal(receipts, [digest], digest))
+        digests = [receipt.digest() for receipt in receipts]
+        return SignedSheet(receipts, self._seal(receipts, digests, sheet_digest(self.node, digests)))
+
+    def _seal(self, receipts: list[Receipt], digests: list[bytes], whole: bytes) -> str:
+        seal = Seal.of(digests, self._key.sign(whole).hex())
+        self._sent |= {digest: Sent(receipt, seal) for digest, receipt in zip(seal.digests, receipts, strict=True)}
+        return seal.signature
+
+    def on_link(self, send: Send | None, *, in_sheets: bool = False) -> None:
+        """A new link, or none. What was not confirmed on the last one is signed and sent again on the next."""
+        self._send, self._in_sheets = send, in_sheets
         if send is not None:
-            for signed in self._unconfirmed.values():
-                send(signed)
+            self._unsigned[:0] = [sent.receipt for sent in self._sent.values()]
+            self._sent.clear()
+            self.sign()
 
     def on_countersigned(self, message: Countersigned) -> None:
         """Keep the pairs. A countersignature that does not hold is worth nothing and is not kept."""
@@ -57,9 +121,10 @@ class ReceiptBook:
         if message.node != self.node or not _holds(message, digests):
             _log.warning("countersignature_refused", gateway=message.gateway)
             return
-        mine = [self._unconfirmed.pop(digest) for digest in message.digests if digest in self._unconfirmed]
+        mine = [self._sent.pop(digest) for digest in message.digests if digest in self._sent]
         if mine:
-            self._keep(msgspec.json.encode({"receipts": mine, "countersigned": message}) + b"\n")
+            pair = Pair([sent.receipt for sent in mine], _seals_of(mine), message)
+            self._keep(msgspec.json.encode(pair) + b"\n")
 
     def _keep(self, line: bytes) -> None:
         path = self._directory / FILE
@@ -70,6 +135,11 @@ class ReceiptBook:
                 file.write(line)
         except OSError as error:
             _log.warning("receipts_unwritable", error=error.strerror)
+
+
+def _seals_of(sent: Iterable[Sent]) -> list[Seal]:
+    """Each once."""
+    return list({each.seal.signature: each.seal for each in sent}.values())
 
 
 def _holds(message: Countersigned, digests: list[bytes]) -> bool:

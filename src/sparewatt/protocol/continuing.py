@@ -59,7 +59,15 @@ def terms_of(path: JobPath, body: bytes) -> Terms:
         limits = [fields[name] for name in reversed(_LIMITS) if fields.get(name)]
         limit = int(limits[0]) if limits else None
         return Terms(ways, why_not, _stops(fields.get("stop")), limit, int(fields.get("n") or 1))
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError, RecursionError):
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):
         return Terms(why_not="the request has an unknown shape")
 
 

@@ -3,7 +3,7 @@
 A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4), length (4), payload`. Stream 0 is the
 link itself; every job has a stream of its own, numbered by the gateway. Control payloads are JSON.
 
-    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, GOODBYE            HEAD, DATA, END, FAIL       (per job)
+    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, GOODBYE     HEAD, DATA, END, FAIL       (per job)
     gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, GOODBYE     OPEN, BODY, CREDIT, CANCEL  (per job)
 """
 
@@ -47,6 +47,7 @@ class Op(enum.IntEnum):
     GOODBYE = 10
     RECEIPT = 11
     COUNTERSIGNED = 12
+    SHEET = 13
     OPEN = 16
     BODY = 17
     CREDIT = 18
@@ -87,6 +88,8 @@ class Proof(msgspec.Struct, frozen=True):
 class Welcome(msgspec.Struct, frozen=True):
     heartbeat_s: Annotated[float, Meta(gt=0, le=600)]
     gateway_version: ShortText
+    takes_sheets: bool = False
+    """Whether a node may sign many receipts at once; a gateway that does not say wants one by one."""
 
 
 class Reject(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
 _TOKENS_MAX = 1 << 24
-_Tokens = Annotated[int, Meta(ge=1, le=_TOKENS_MAX)]
 _Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
 
 
@@ -33,8 +32,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: _Tokens | None = None
-    max_completion_tokens: _Tokens | None = None
+    max_tokens: _Counted | None = None
+    max_completion_tokens: _Counted | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     tools: msgspec.Raw = _NULL
     tool_choice: msgspec.Raw = _NULL
@@ -45,7 +44,9 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
     @property
     def output_limit(self) -> int | None:
-        return self.max_completion_tokens or self.max_tokens
+        """At least one: no server writes a chat of nothing, and some take 0 for no limit."""
+        asked = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if asked is None else max(1, asked)
 
     @property
     def wants_usage(self) -> bool:
@@ -100,6 +101,7 @@ class _WholeChoice(msgspec.Struct, frozen=True):
     message: dict[str, msgspec.Raw] | None = None
     logprobs: msgspec.Raw = _NULL
     text: msgspec.Raw = _NULL
+    finish_reason: str | None = None
 
     def output_bytes(self) -> int:
         said = [bytes(part) for name, part in (self.message or {}).items() if name != "role"]
@@ -116,6 +118,9 @@ class Completion(msgspec.Struct, frozen=True):
     def output_bytes(self) -> int:
         return sum(choice.output_bytes() for choice in self.choices)
 
+    def finish_reason(self) -> str | None:
+        return self.choices[-1].finish_reason if self.choices else None
+
 
 class Counted(msgspec.Struct, frozen=True):
     usage: Usage | None = None
@@ -126,6 +131,8 @@ _chunk_decoder = msgspec.json.Decoder(Chunk)
 _completion_decoder = msgspec.json.Decoder(Completion)
 _counted_decoder = msgspec.json.Decoder(Counted)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_usage_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_encoder = msgspec.json.Encoder()
 
 
 def parse_chat(body: bytes) -> ChatRequest:
@@ -213,19 +220,19 @@ def read_chunk(data: bytes) -> Chunk | None:
 def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = None) -> bytes:
     """The same chunk or whole reply with these counts (None: its own), and what they cost."""
     fields = _fields_decoder.decode(reply)
-    usage = msgspec.json.decode(fields.get("usage", _NULL), type=dict[str, msgspec.Raw] | None) or {}
+    usage = _usage_decoder.decode(fields.get("usage", _NULL)) or {}
     if counts is not None:
         total = counts.prompt_tokens + counts.completion_tokens
         usage |= {"prompt_tokens": _raw(counts.prompt_tokens), "completion_tokens": _raw(counts.completion_tokens)}
         usage["total_tokens"] = _raw(total)
     if cost_usd is not None:
         usage["cost"] = _raw(cost_usd)
-    fields["usage"] = msgspec.Raw(msgspec.json.encode(usage))
-    return msgspec.json.encode(fields)
+    fields["usage"] = msgspec.Raw(_encoder.encode(usage))
+    return _encoder.encode(fields)
 
 
 def _raw(number: float) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(number))
+    return msgspec.Raw(_encoder.encode(number))
 
 
 def read_completion(body: bytes) -> Completion | None:

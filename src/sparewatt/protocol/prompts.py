@@ -43,7 +43,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     max_tokens: _Limit | None = None
     n: _Answers | None = None
-    best_of: _Answers | None = None
+    best_of: Annotated[int, Meta(ge=0, le=128)] | None = None
     logprobs: msgspec.Raw = _NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.hashing import fractions, hash_text
-from sparewatt.inference.matcher.model import Candidate, MatchJob
+from sparewatt.inference.matcher.model import Candidate, MatchJob, NodeRow
 from sparewatt.inference.matcher.policies import NEURALGRID
 from sparewatt.inference.matcher.scan import eligible, neuralgrid_parts
 from sparewatt.inference.matcher.situation import Situation
@@ -21,8 +22,8 @@ from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.prices import Floats
 from sparewatt.sim.world import World
 
-BUSY_JOBS = 8
-"""From here on a node counts as busy for `neuralgrid-kind`: the batch by which nodes set their prices."""
+BUSY_JOBS = 1
+"""From here on a node counts as busy for `neuralgrid-kind`: NeuralGrid's own word for a node that has a job."""
 
 Cost = Callable[[MatchJob, Floats, Floats], Floats]
 
@@ -63,7 +64,7 @@ class Baseline(Gateways):
 
     def _pick(self, job: MatchJob, table: NodeTable, at: Situation) -> tuple[NodeId, Candidate | None] | None:
         entries = table.entries(job.model)
-        places = _able(job, entries, at) if entries is not None else None
+        places = _able(job, table, entries, at) if entries is not None else None
         if entries is None or places is None or not places.size:
             return None
         data = entries.data[:, places]
@@ -72,12 +73,24 @@ class Baseline(Gateways):
         return entries.nodes[best], None
 
 
-def _able(job: MatchJob, entries: Entries, at: Situation) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Places that pass the filters and hold the model; if none is warm, those that would have to load it."""
+def _able(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> NDArray[np.intp]:
+    """Places that pass the filters and hold the model; if none does, those that are getting it; if none is, any.
+
+    So a model that is nowhere is loaded once. However many want it then, it gets no second node.
+    """
     data = entries.data
     able = eligible(job, data, now_s=at.now_s, rules=at.rules).able
     for node in at.tried:
         if node in entries.nodes:
             able[entries.nodes.index(node)] = False
     warm = able & (data[Field.WARM] != 0)
-    return np.flatnonzero(warm if warm.any() else able)
+    if warm.any():
+        return np.flatnonzero(warm)
+    places = np.flatnonzero(able)
+    coming = [place for place in places.tolist() if _is_coming(job, table.get(entries.nodes[place]))]
+    return np.array(coming, np.intp) if coming else places
+
+
+def _is_coming(job: MatchJob, row: NodeRow | None) -> bool:
+    """Whether the node loads the model, or will because of a job that we have sent it."""
+    return row is not None and (job.model in row.own_active or row.models[job.model].state == "loading")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.sim.physics import ModelState, SimJob
-from sparewatt.sim.prices import price_table, weighted_tokens
+from sparewatt.sim.prices import price_table
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S
 from sparewatt.sim.world import End, Refuse, Start, World
 
@@ -124,7 +124,7 @@ class Oracle:
         own = true.rtt[job.gateway] + cold + (backlog + read) * (1.0 + (n > 0.5)) + job.output_tokens * step
         per_step = STEP_PER_JOB_S + job.prompt_tokens * model.kv_bytes_per_token / true.bandwidth
         slows = n * (read / 2 + job.output_tokens / 2 * per_step)
-        price = self._usd_weight * self._price[model.number] * weighted_tokens(job)
+        price = self._usd_weight * self._price.of(job)
         cost = (own + self._others * slows + price) * (1 + true.failure_odds)
         cost += np.where(true.deaths < now_s + 1.5 * own + 1.0, DOOMED_S, 0.0)
         cost = np.where(true.alive & true.honest & (state != ABSENT), cost, np.inf)

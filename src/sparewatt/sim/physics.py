@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparewatt.sim.prefix_cache import PrefixCache
-from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, WARM_LEAVES_GB, Model, Site
+from sparewatt.sim.scenario import CONTEXT_GB, GB, STEP_FIXED_S, STEP_PER_JOB_S, Model, Site
 
 NEVER = float("inf")
 
@@ -36,6 +36,8 @@ class SimJob:
     output_tokens: int
     region: int
     gateway: int = 0
+    user_rtt_s: float = 0.0
+    """Between the user and the gateway, there and back."""
     fails: bool = False
     attempts: int = 0
     refusals: int = 0
@@ -138,9 +140,7 @@ class Machine:
         self._flops = site.flops
         self.alive = True
         self.states = {
-            m.number: ModelState.WARM if m.number in site.warm else ModelState.ON_DISK
-            for m in models
-            if m.weights_bytes <= site.usable_bytes
+            m.number: ModelState.WARM if m.number in site.warm else ModelState.ON_DISK for m in models if site.fits(m)
         }
         self._last_used = dict.fromkeys(self.states, 0.0)
         self.shares = [Share() for _ in range(gateways)]
@@ -429,23 +429,17 @@ class Machine:
             if state is ModelState.WARM and number not in self._users and number not in self._waiting_models
         ]
         idle.sort(key=lambda number: self._last_used[number])
-        loaded = sum(state is not ModelState.ON_DISK for state in self.states.values())
-        free = self.kv_capacity - self.kv_used - model.weights_bytes
+        free = self.kv_capacity - self.kv_used - CONTEXT_GB * GB - model.weights_bytes
         out: list[int] = []
-        while free < self._spare_bytes(loaded - len(out)) and idle:
+        while free < 0 and idle:
             out.append(idle.pop(0))
             free += self._models[out[-1]].weights_bytes
-        if free < self._spare_bytes(loaded - len(out)):
+        if free < 0:
             return False
         for number in out:
             self.states[number] = ModelState.ON_DISK
             self.cache.drop_model(number)
         return True
-
-    @staticmethod
-    def _spare_bytes(others: int) -> float:
-        """What a load must leave for contexts, by the rule of the first warm set."""
-        return WARM_LEAVES_GB * GB if others else 0.0
 
     def _finish_loading(self) -> None:
         if self._loading is None or self._loading[1] > self._now_s + 1e-9:

@@ -1,6 +1,8 @@
-"""What nodes ask per token: the hour's price over the card's own nominal throughput with eight jobs."""
+"""What nodes ask per token: the hour's price over the card's own nominal throughput, reading or writing for eight."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +12,6 @@ from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Scenario, Site
 
 Floats = NDArray[np.float64]
 PRICED_BATCH = 8
-PROMPT_PRICE_SHARE = 0.25
-"""A token read costs a quarter of one written, as is usual in price lists."""
 
 
 def nominal_decode_tps(site: Site, weights_bytes: float, batch: int) -> float:
@@ -20,18 +20,26 @@ def nominal_decode_tps(site: Site, weights_bytes: float, batch: int) -> float:
     return batch / (weights_bytes / bandwidth + STEP_FIXED_S + STEP_PER_JOB_S * batch)
 
 
-def price_table(scenario: Scenario) -> Floats:
-    """$ per token written, by model and site."""
-    return np.array(
-        [
-            [
-                site.usd_per_hour / 3600 / nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH)
-                for site in scenario.sites
-            ]
-            for model in scenario.models
-        ]
-    )
+def nominal_prefill_tps(site: Site, active_params: float) -> float:
+    return site.flops / site.speed / (2 * active_params)
 
 
-def weighted_tokens(job: SimJob) -> float:
-    return job.output_tokens + PROMPT_PRICE_SHARE * job.prompt_tokens
+class Prices(NamedTuple):
+    """$ per token read and per token written, by model and site."""
+
+    prompt: Floats
+    completion: Floats
+
+    def of(self, job: SimJob) -> Floats:
+        """$ for the job, on every site."""
+        at = job.model.number
+        asked: Floats = self.prompt[at] * job.prompt_tokens + self.completion[at] * job.output_tokens
+        return asked
+
+
+def price_table(scenario: Scenario) -> Prices:
+    second = np.array([site.usd_per_hour / 3600 for site in scenario.sites])
+    sites, models = scenario.sites, scenario.models
+    reading = [[nominal_prefill_tps(site, model.active_params) for site in sites] for model in models]
+    writing = [[nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH) for site in sites] for model in models]
+    return Prices(second / np.array(reading), second / np.array(writing))

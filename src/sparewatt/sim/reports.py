@@ -10,8 +10,8 @@ from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
 from sparewatt.sim.node import prefix_cache_tokens
 from sparewatt.sim.physics import Machine
-from sparewatt.sim.prices import PROMPT_PRICE_SHARE, nominal_decode_tps, price_table
-from sparewatt.sim.scenario import PREFILL_FLOPS_SHARE, STEP_PER_JOB_S, Model, Site
+from sparewatt.sim.prices import nominal_decode_tps, nominal_prefill_tps, price_table
+from sparewatt.sim.scenario import STEP_PER_JOB_S, Model, Site
 from sparewatt.sim.world import World
 
 COUNT_MAX = 100_000
@@ -100,14 +100,14 @@ class Reporter:
         )
 
     def _model_report(self, machine: Machine, model: Model) -> ModelReport:
-        price_nano = self._price[model.number][machine.site.number] * TOKENS_PER_PRICE * NANO_PER_USD
+        at, per_mtok = (model.number, machine.site.number), TOKENS_PER_PRICE * NANO_PER_USD
         return ModelReport(
             id=model.name,
             state=machine.states[model.number].value,
             weights_bytes=int(model.weights_bytes),
             kv_bytes_per_token=int(model.kv_bytes_per_token),
-            prompt_price_nano=int(price_nano * PROMPT_PRICE_SHARE),
-            completion_price_nano=int(price_nano),
+            prompt_price_nano=int(self._price.prompt[at] * per_mtok),
+            completion_price_nano=int(self._price.completion[at] * per_mtok),
             measured=claimed_speed(machine.site, model),
             prefix_cache_tokens=prefix_cache_tokens(machine, model) if self._keeps_prefixes else 0,
         )
@@ -115,9 +115,8 @@ class Reporter:
 
 def claimed_speed(site: Site, model: Model) -> Speed:
     """What the card's table says, or several times that: the node's own word."""
-    flops = PREFILL_FLOPS_SHARE * site.gpu.tflops * 1e12
     return Speed(
-        prefill_tps=site.claims * flops / (2 * model.active_params),
+        prefill_tps=site.claims * nominal_prefill_tps(site, model.active_params),
         decode_tps=site.claims * nominal_decode_tps(site, model.weights_bytes, 1),
         step_per_job_s=STEP_PER_JOB_S / site.claims,
     )

@@ -19,7 +19,9 @@ STEP_FIXED_S = 2 * MS
 STEP_PER_JOB_S = 0.3 * MS
 
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
-WARM_MODELS_MAX, WARM_LEAVES_GB = 3, 4.0
+WARM_MODELS_MAX = 3
+CONTEXT_GB = 4.0
+"""What the models on a card leave for contexts, the first one, too: without it hardly two jobs would fit beside it."""
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
@@ -80,6 +82,9 @@ class Site:
     def usable_bytes(self) -> float:
         return (USABLE_VRAM_SHARE * self.gpu.vram_gb - RESERVED_VRAM_GB) * GB
 
+    def fits(self, model: Model) -> bool:
+        return fits(self.gpu, model)
+
     @property
     def bandwidth(self) -> float:
         """Bytes per second that decoding gets, in truth."""
@@ -120,11 +125,26 @@ def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None, pref
     regions, user_shares, node_shares = read_regions()
     gpus = read_fleet()
     sites = [
-        _make_site(number, rng, gpus=gpus, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
-        for number in range(n_sites)
+        _make_site(number, rng, gpu=gpu, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
+        for number, gpu in enumerate(_cards(gpus, n_sites, rng))
     ]
     sites = [replace(site, prefix_ram_bytes=prefix_ram_gb * GB) for site in sites]
     return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
+
+
+def _cards(gpus: Sequence[Gpu], n_sites: int, rng: random.Random) -> list[Gpu]:
+    """Each card by its share of the fleet, to the nearest whole number, in any order.
+
+    Drawn one by one, a fleet of 500 would have between 2 and 8 of the largest card, and that alone decides how the
+    largest model fares.
+    """
+    counts = [math.floor(gpu.share * n_sites) for gpu in gpus]
+    by_rest = sorted(range(len(gpus)), key=lambda i: counts[i] - gpus[i].share * n_sites)
+    for i in by_rest[: n_sites - sum(counts)]:
+        counts[i] += 1
+    cards = [gpu for gpu, count in zip(gpus, counts, strict=True) for _ in range(count)]
+    rng.shuffle(cards)
+    return cards
 
 
 def _with_faults(sites: list[Site], faults: Faults, *, seed: int) -> tuple[Site, ...]:
@@ -155,12 +175,11 @@ def _make_site(
     number: int,
     rng: random.Random,
     *,
-    gpus: Sequence[Gpu],
+    gpu: Gpu,
     models: Sequence[Model],
     node_shares: Sequence[float],
     mtbf_s: float,
 ) -> Site:
-    gpu = rng.choices(gpus, [gpu.share for gpu in gpus])[0]
     last_mile_ms = rng.lognormvariate(math.log(18), 0.6) if gpu.at_home else rng.lognormvariate(math.log(3), 0.5)
     return Site(
         number=number,
@@ -176,16 +195,16 @@ def _make_site(
 
 
 def fits(gpu: Gpu, model: Model) -> bool:
-    return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB) * GB
+    """Whether a card can hold a model and still has room for contexts."""
+    return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
 
 
 def _warm_set(gpu: Gpu, models: Sequence[Model], rng: random.Random) -> tuple[int, ...]:
-    """Drawn by popularity among what fits, at most three; the second and third leave room for contexts."""
-    left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB) * GB
+    """Drawn by popularity among what fits, at most three, with room left for contexts."""
+    left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
     warm: list[int] = []
     while len(warm) < WARM_MODELS_MAX:
-        spare = WARM_LEAVES_GB * GB if warm else 0.0
-        able = [m for m in models if m.weights_bytes <= left - spare and m.number not in warm]
+        able = [m for m in models if m.weights_bytes <= left and m.number not in warm]
         if not able:
             break
         chosen = rng.choices(able, [m.popularity for m in able])[0]

@@ -66,6 +66,7 @@ class Case:
         for job in jobs:
             choice = near[job.region]
             job.gateway = choice[job.number % len(choice)]
+            job.user_rtt_s = self.scenario.rtt_s[job.region][self.regions[job.gateway]]
         return jobs
 
     def world(self) -> World:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.sim.physics import SimJob
-from sparewatt.sim.prices import price_table, weighted_tokens
+from sparewatt.sim.prices import price_table
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Scenario
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def outcome_of(jobs: Sequence[SimJob]) -> Outcome:
     """Nonsense is paid for, and to the user it is as good as no answer."""
 
     def waited(job: SimJob, end_s: float | None, most_s: float) -> float:
-        return most_s if end_s is None or job.is_nonsense else min(most_s, end_s - job.arrived_s)
+        return most_s if end_s is None or job.is_nonsense else min(most_s, end_s - job.arrived_s + job.user_rtt_s)
 
     return Outcome(
         np.array([waited(job, job.first_token_s, FIRST_TOKEN_TIMEOUT_S) for job in jobs]),
@@ -78,7 +78,8 @@ def bound_of(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floats]
             e2e.append(TIMEOUT_S)
             where.append(-1)
             continue
-        first = rtt_s[job.gateway][places] + 2 * job.model.active_params * job.prompt_tokens / flops[places]
+        reading = 2 * job.model.active_params * job.prompt_tokens / flops[places]
+        first = job.user_rtt_s + rtt_s[job.gateway][places] + reading
         step = (job.model.weights_bytes + job.kv_read_bytes) / bandwidth[places] + STEP_FIXED_S + STEP_PER_JOB_S
         whole = first + job.output_tokens * step
         best = int(np.argmin(whole))
@@ -92,7 +93,7 @@ def _holders(scenario: Scenario, model: int) -> NDArray[np.intp]:
     """Honest machines that have the model warm; if there is none at first, those that could."""
     honest = [site for site in scenario.sites if not site.is_garbage]
     warm = [site.number for site in honest if model in site.warm]
-    able = [site.number for site in honest if scenario.models[model].weights_bytes <= site.usable_bytes]
+    able = [site.number for site in honest if site.fits(scenario.models[model])]
     return np.array(warm or able, np.intp)
 
 
@@ -126,8 +127,9 @@ def _paid(jobs: Sequence[SimJob], site: NDArray[np.int64], scenario: Scenario) -
     """$ per job, at the price of the node that answered."""
     price = price_table(scenario)
     models = np.array([job.model.number for job in jobs])
-    weighted = np.array([weighted_tokens(job) for job in jobs])
-    paid: Floats = np.where(site >= 0, price[models, site] * weighted, 0.0)
+    prompt, output = np.array([job.prompt_tokens for job in jobs]), np.array([job.output_tokens for job in jobs])
+    asked = price.prompt[models, site] * prompt + price.completion[models, site] * output
+    paid: Floats = np.where(site >= 0, asked, 0.0)
     return paid
 
 

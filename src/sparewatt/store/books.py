@@ -6,9 +6,10 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
@@ -21,11 +22,18 @@ Line = tuple[str, int]
 """An account of the ledger and what it gains."""
 
 
-class AttemptRow(msgspec.Struct, frozen=True):
-    """What a node brought of a job. A struct: one is made for every job, and a frozen dataclass is slow to make."""
+class AttemptRow(msgspec.Struct, frozen=True, gc=False):
+    """What a node brought of a job, as `insert_attempts` takes it.
 
+    One is made for every job: a struct is quick to make, and nothing to collect.
+    """
+
+    job_id: MatchId
+    opened_unix_s: float
+    position: int
     node_id: NodeId
     owner_id: AccountId
+    model: str
     outcome: str
     prompt_tokens: int
     completion_tokens: int
@@ -39,8 +47,8 @@ class AttemptRow(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
-class JobRow(msgspec.Struct, frozen=True):
-    """A settled job with all its lines."""
+class JobRow(msgspec.Struct, frozen=True, gc=False):
+    """A settled job with all its lines; up to these, in the order in which `insert_jobs` takes it."""
 
     id: MatchId
     opened_unix_s: float
@@ -50,6 +58,7 @@ class JobRow(msgspec.Struct, frozen=True):
     model: str
     state: str
     reason: str | None
+    finish_reason: str | None
     stream: bool
     prompt_tokens: int
     completion_tokens: int
@@ -62,8 +71,13 @@ class JobRow(msgspec.Struct, frozen=True):
     def cause(self) -> str:
         return f"job:{self.id}"
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Without its attempts and lines."""
+        return astuple(self)[:-2]
 
-class ReceiptRow(NamedTuple):
+
+class ReceiptRow(msgspec.Struct, frozen=True, gc=False):
     job_id: MatchId
     node_id: NodeId
     unix_s: float
@@ -72,6 +86,9 @@ class ReceiptRow(NamedTuple):
     seen_tokens: int
     disputed: bool
     signature: bytes
+    """Of the sheet, or of the receipt where that was signed by itself."""
+    proof: bytes | None = None
+    """All that shows what the node signed, in JSON; of disputed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +133,29 @@ class Books:
         """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
         await self._ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
-            rows = await connection.fetch(sql("insert_jobs"), *columns(map(_job_values, jobs), width=13))
+            rows = await connection.fetch(sql("insert_jobs"), *columns([job.values for job in jobs], width=14))
             new = {str(row["id"]) for row in rows}
             fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
             await self._post_fresh(connection, fresh, instance=instance)
         return len(fresh)
 
     async def _post_fresh(self, connection: Connection, jobs: Sequence[JobRow], *, instance: str) -> None:
-        attempts = [_attempt_values(job, at, row) for job in jobs for at, row in enumerate(job.attempts)]
-        lines = [(job.cause, job.opened_unix_s, *line) for job in jobs for line in job.lines]
-        sums = _sums(line for job in jobs for line in job.lines)
+        attempts = [astuple(row) for job in jobs for row in job.attempts]
+        lines = [line for job in jobs for line in job.lines]
+        sums = _sums(lines)
         if attempts:
             await connection.execute(sql("insert_attempts"), *columns(attempts, width=17))
         if lines:
-            await connection.execute(sql("insert_postings"), *columns(lines, width=4))
+            causes = [cause for job in jobs for cause in [job.cause] * len(job.lines)]
+            moments = [at for job in jobs for at in [job.opened_unix_s] * len(job.lines)]
+            await connection.execute(sql("insert_postings"), causes, moments, *columns(lines, width=2))
             await connection.execute(sql("add_to_balances"), list(sums), list(sums.values()))
             used = {account: -nano for account, nano in sums.items() if nano < 0}
             await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
         await self._ensure_months(receipt.unix_s for receipt in receipts)
-        await self._pool.do("insert_receipts", *columns(map(_receipt_values, receipts), width=8))
+        await self._pool.do("insert_receipts", *columns(map(astuple, receipts), width=9))
 
     # transfers
 
@@ -258,7 +277,7 @@ class Books:
         await self._ensure_months([unix_s])
 
     async def _ensure_months(self, moments: Iterable[float]) -> None:
-        for month in {_month_of(unix_s) for unix_s in moments} - self._months:
+        for month in _months_of(moments) - self._months:
             await self._pool.do("ensure_month", month)
             self._months.add(month)
 
@@ -301,6 +320,15 @@ def _month_of(unix_s: float) -> dt.date:
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).date().replace(day=1)
 
 
+def _months_of(moments: Iterable[float]) -> set[dt.date]:
+    """Nearly always the first and the last lie in the same."""
+    found = sorted(moments)
+    if not found:
+        return set()
+    first, last = _month_of(found[0]), _month_of(found[-1])
+    return {first} if first == last else {_month_of(unix_s) for unix_s in found}
+
+
 def _may_go_negative(account: str) -> bool:
     """Where money comes from goes negative by what came."""
     return account in ("network:deposits", "network:grants")
@@ -319,28 +347,6 @@ def columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
     """What `unnest` takes: one array per column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]
-
-
-def _job_values(job: JobRow) -> tuple[Any, ...]:
-    return (
-        *(job.id, job.opened_unix_s, job.closed_unix_s, job.account_id, job.key_id, job.model, job.state),
-        *(job.reason, job.stream, job.prompt_tokens, job.completion_tokens, job.cost_nano, job.promo_nano),
-    )
-
-
-def _attempt_values(job: JobRow, at: int, row: AttemptRow) -> tuple[Any, ...]:
-    return (
-        *(job.id, job.opened_unix_s, at, row.node_id, row.owner_id, job.model, row.outcome),
-        *(row.prompt_tokens, row.completion_tokens, row.claimed_tokens, row.prompt_price, row.completion_price),
-        *(row.net_nano, row.net_promo_nano, row.fee_nano, row.first_token_ms, row.duration_ms),
-    )
-
-
-def _receipt_values(row: ReceiptRow) -> tuple[Any, ...]:
-    return (
-        *(row.job_id, row.node_id, row.unix_s, row.prompt_tokens, row.completion_tokens),
-        *(row.seen_tokens, row.disputed, row.signature),
-    )
 
 
 def _transfer_values(transfer: Transfer) -> tuple[Any, ...]:

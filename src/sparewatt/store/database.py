@@ -15,12 +15,14 @@ from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.books import Books
 from sparewatt.store.chain import ChainStore
+from sparewatt.store.history import HistoryStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.power import PowerStore
 from sparewatt.store.queries import sql
 from sparewatt.store.requests import RequestStore
+from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import Statements
 
 TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
@@ -90,6 +92,7 @@ class Database:
         self.statements = Statements(pool)
         self.payouts = PayoutStore(pool, self.books)
         self.people = PeopleStore(pool)
+        self.history = HistoryStore(pool)
         self.power = PowerStore(pool)
 
     @classmethod
@@ -107,6 +110,10 @@ class Database:
     @property
     def requests(self) -> RequestStore:
         return RequestStore(self._pool)
+
+    @property
+    def responses(self) -> ResponseStore:
+        return ResponseStore(self._pool)
 
     # keys
 

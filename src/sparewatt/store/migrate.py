@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TypeAlias
@@ -42,15 +43,16 @@ def shipped_migrations() -> list[Migration]:
     ]
 
 
-async def migrate(connection: Connection) -> list[int]:
-    """Bring the schema up to date; returns the versions applied now."""
+async def migrate(connection: Connection, wanted: Sequence[Migration] | None = None) -> list[int]:
+    """Bring the schema up to date, or with `wanted` to that point; returns the versions applied now."""
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_TABLE)
         rows = await connection.fetch("SELECT version, sha256 FROM schema_migrations")
         done = {int(row["version"]): str(row["sha256"]) for row in rows}
         _check_history(done)
-        return [m.version for m in shipped_migrations() if m.version not in done and await _apply(connection, m)]
+        wanted = shipped_migrations() if wanted is None else wanted
+        return [m.version for m in wanted if m.version not in done and await _apply(connection, m)]
     finally:
         await connection.execute("SELECT pg_advisory_unlock($1)", _LOCK)
 

@@ -59,6 +59,7 @@ class JobLine:
     model: str
     state: str
     reason: str | None
+    finish_reason: str | None
     stream: bool
     prompt_tokens: int
     completion_tokens: int

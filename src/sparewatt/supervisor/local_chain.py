@@ -8,9 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
-import shlex
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,16 +21,13 @@ from sparewatt.supervisor.anvil import Anvil
 from sparewatt.supervisor.anvil_binary import find_anvil
 from sparewatt.supervisor.children import Child, Supervisor
 from sparewatt.supervisor.data_dir import make_private_dir
-from sparewatt.supervisor.logs import read_tail
-from sparewatt.supervisor.spawn import exits_within, free_port, kill_group, spawn
+from sparewatt.supervisor.setups import Setups
+from sparewatt.supervisor.spawn import free_port
 from sparewatt.supervisor.timing import Backoff, pause
 
 Tell = Callable[[str], None]
 READY_S = 120.0
 """From a started chain to one that is deployed to and followed: a second or two, more on a busy small machine."""
-
-SETUP_S = 900.0
-"""90 MB at a megabit per second, and unpacking them."""
 
 LOCAL_DEPTH = 2
 STOP_S = 5.0
@@ -71,6 +65,7 @@ async def chain_beside(
     children: Supervisor,
     *,
     setup: str | None = None,
+    setups: Setups,
     clock: Clock,
     rng: Rng,
     tell: Tell,
@@ -80,7 +75,7 @@ async def chain_beside(
     `setup` is a command that installs its packages.
     """
     async with AsyncExitStack() as stack:
-        keeper = _Chain(data, dsn, children, setup=setup, clock=clock, rng=rng, tell=tell)
+        keeper = _Chain(data, dsn, children, setup=setup, setups=setups, clock=clock, rng=rng, tell=tell)
         stack.push_async_callback(keeper.stop)
         task = asyncio.create_task(keeper.bring_up(plan), name="bring up the chain")
         try:
@@ -95,17 +90,6 @@ def _is_installed() -> bool:
     return importlib.util.find_spec("web3") is not None
 
 
-async def _run_setup(command: str, *, log_path: Path) -> None:
-    process = await spawn(shlex.split(command), env=os.environ, log_path=log_path, death_signal=signal.SIGKILL)
-    try:
-        if not await exits_within(process, SETUP_S):
-            raise StartupError(f"Installing the chain's packages took more than {SETUP_S:.0f} s.")
-    finally:
-        kill_group(process)
-    if process.returncode != 0:
-        raise StartupError(f"The chain's packages cannot be installed. The end of the log:\n{read_tail(log_path)}")
-
-
 class _Chain:
     def __init__(
         self,
@@ -114,11 +98,13 @@ class _Chain:
         children: Supervisor,
         *,
         setup: str | None,
+        setups: Setups,
         clock: Clock,
         rng: Rng,
         tell: Tell,
     ) -> None:
         self._setup = setup
+        self._setups = setups
         self._folder = data / "chain"
         self._secret_file = data / "gateway" / "secret"
         self._logs = data / "logs"
@@ -159,7 +145,8 @@ class _Chain:
         if self._setup is not None:
             if not _is_installed():
                 self._tell("Installing what the chain needs (about 90 MB, once) …")
-            await _run_setup(self._setup, log_path=self._logs / "chain-setup.log")
+            log_path = self._logs / "chain-setup.log"
+            await self._setups.run(self._setup, what="the chain's packages", log_path=log_path)
         if not _is_installed():
             raise StartupError("The chain's packages are not installed: pip install 'sparewatt[chain]'.")
 

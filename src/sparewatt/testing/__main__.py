@@ -21,6 +21,9 @@ _RATE = click.FloatRange(min=0)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; 0 picks a free one.")
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
 @click.option("--model", "models", multiple=True, default=["deterministic"], help="Model to serve; may be repeated.")
+@click.option(
+    "--alias", "aliases", multiple=True, help="One more name for it, as clients' own tests use; may be repeated."
+)
 @click.option("--answer-tokens", type=click.IntRange(min=0), help="Length of every answer; default: by prompt, 20-200.")
 @click.option("--prefill-tps", type=_RATE, default=0.0, help="Prompt tokens a second; 0 is as fast as it goes.")
 @click.option("--decode-tps", type=_RATE, default=0.0, help="Tokens a second of each stream; 0 as above.")
@@ -44,9 +47,12 @@ _RATE = click.FloatRange(min=0)
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail by chance.")
 @click.option("--seed", type=int, default=0, help="Seed of that chance.")
-def main(port: int, port_file: Path | None, **options: object) -> None:
+def main(
+    port: int, port_file: Path | None, models: tuple[str, ...], aliases: tuple[str, ...], **options: object
+) -> None:
     """Serve answers that are a pure function of the prompt."""
-    asyncio.run(serve(_settings(**options), port=port, port_file=port_file))
+    settings = _settings(models=tuple(dict.fromkeys((*models, *aliases))), **options)
+    asyncio.run(serve(settings, port=port, port_file=port_file))
 
 
 async def serve(settings: Settings, *, port: int, port_file: Path | None) -> None:

@@ -69,13 +69,15 @@ def time_matcher(n_nodes: int, *, decisions: int, compiled: bool | None) -> dict
     table = make_table(n_nodes)
     _time_decisions(table, WARM_UP, compiled=is_compiled)
     times_us = _time_decisions(table, decisions, compiled=is_compiled)
-    first_us, *later_us = _time_reports(table)
+    first_us, *later_us = _time_reports(table, news=True)
+    _, *unchanged_us = _time_reports(table, news=False)
     return {
         "nodes": n_nodes,
         "compiled": is_compiled,
         "median_us": statistics.median(times_us),
         "p99_us": sorted(times_us)[int(len(times_us) * 0.99)],
         "report_us": min(later_us),
+        "report_unchanged_us": min(unchanged_us),
         "report_cold_us": first_us,
         "shortlist_ms": _time_shortlist(table, compiled=is_compiled) if n_nodes > SCAN_MAX else None,
     }
@@ -101,11 +103,25 @@ def _sortings(table: NodeTable) -> set[float]:
     return {shortlist.made_at_s for shortlist in table.shortlists_of(MODEL).values()}
 
 
-def _time_reports(table: NodeTable) -> list[float]:
-    """Rounds of reports from the same nodes: the first finds their rows out of the processor's caches."""
+def _time_reports(table: NodeTable, *, news: bool) -> list[float]:
+    """Rounds of reports from the same nodes: the first finds their rows out of the processor's caches.
+
+    With news each report says something else than the one before it.
+    """
     nodes = [row.id for row, _ in zip(table, range(REPORTS), strict=False)]
-    loads = [NodeLoad(running=number % 8, foreign=number % 3, foreign_backlog_s=0.1 * number) for number in range(10)]
-    return [statistics.median(_time_round(table, nodes, loads, now_s=NOW_S + number)) for number in range(ROUNDS)]
+    found = []
+    for number in range(ROUNDS):
+        turn = number if news else 0
+        found.append(statistics.median(_time_round(table, nodes, _loads(turn), now_s=NOW_S + number)))
+    return found
+
+
+def _loads(turn: int) -> list[NodeLoad]:
+    """Ten of them; in the next turn every node has other work."""
+    return [
+        NodeLoad(running=number % 8, foreign=number % 3, foreign_backlog_s=0.1 * (number % 10))
+        for number in range(turn, turn + 10)
+    ]
 
 
 def _time_round(table: NodeTable, nodes: list[NodeId], loads: list[NodeLoad], *, now_s: float) -> list[float]:

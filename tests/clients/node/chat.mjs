@@ -41,6 +41,11 @@ async function streamed(stream) {
   };
 }
 
+// The client asks for base64 by itself, and decodes it.
+function embedded(answer) {
+  return { vectors: answer.data.map((item) => item.embedding), tokens: answer.usage.total_tokens };
+}
+
 function counts(usage) {
   return [usage.prompt_tokens, usage.completion_tokens, usage.total_tokens];
 }
@@ -88,6 +93,8 @@ const report = {
   whole: whole(await create({})),
   streamed: await streamed(await create({ stream: true, stream_options: { include_usage: true } })),
   streamed_without_usage: await streamed(await create({ stream: true })),
+  completion: (await client.completions.create({ model, prompt: "Once upon", max_tokens: 5 })).choices[0].text,
+  embedding: embedded(await client.embeddings.create({ model, input: ["one", "two"], dimensions: 8 })),
   wrong_key: await errorOf(() => stranger.models.list()),
   wrong_key_chat: await errorOf(() => stranger.chat.completions.create(chat)),
   unknown_model: await errorOf(() => create(unknown)),

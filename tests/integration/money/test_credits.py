@@ -41,8 +41,10 @@ async def test_an_address_gets_so_many_grants_a_day_and_others_get_theirs(
     credits_: Credits, clock: ManualClock
 ) -> None:
     async def promo_of(name: str, address: str) -> Nano:
-        await credits_.on_signup(AccountId(name), address=address)
-        return (await credits_.balance(AccountId(name))).promo
+        told = await credits_.on_signup(AccountId(name), address=address)
+        promo = (await credits_.balance(AccountId(name))).promo
+        assert (told is None) == (promo > 0)
+        return promo
 
     assert [await promo_of(f"acc_{i}", "192.0.2.1") for i in range(5)] == [DOLLAR] * 3 + [0, 0]
     assert await promo_of("acc_else", "192.0.2.2") == DOLLAR

@@ -217,3 +217,23 @@ def test_who_is_no_operator_is_told_whom_to_ask(network: FakeNetwork, run: Run) 
     result = run("accounts")
     assert result.exit_code == 3
     assert result.stderr.endswith("Ask an operator of this network.\n")
+
+
+def test_a_new_account_hears_what_it_did_not_get(network_with_people: FakeNetwork) -> None:
+    told = {"account": ACCOUNT, "csrf_token": "csrf-1", "notice": "No free credits today."}
+    network_with_people.on("POST /v1/signup", told, headers={"Set-Cookie": "sparewatt_session=abc"}, status=201)
+    plain = run_alone("signup", "--email", "ann@example.org", stdin=PASSWORD + "\n")
+    assert "No free credits today." in plain.stderr
+    quiet = run_alone("signup", "--email", "ann@example.org", "--json", stdin=PASSWORD + "\n")
+    assert json.loads(quiet.stdout)["notice"] == "No free credits today."
+
+
+def test_anybody_closes_their_own_account_with_its_password(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/credits", {"data": {"balance_usd": "3"}})
+    network.on("POST /v1/me/close", ACCOUNT | {"closed_at": 5.0})
+    closed = run("accounts", "close", "--me", stdin=PASSWORD + "\n")
+    assert "closed" in closed.stdout
+    assert "Your account has $3.00 left" in closed.stderr
+    assert network.seen[-1].body == {"password": PASSWORD}
+    for wrong in (("close",), ("close", "acc_1", "--me")):
+        assert run("accounts", *wrong).exit_code == 2

@@ -40,6 +40,7 @@ from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import NOW_S
+from tests.unit.store.memory_responses import MemoryResponses
 
 Client = TestClient[Request, Application]
 USER, OTHER, ADMIN = "sk-sw-user", "sk-sw-other", "sk-sw-admin"
@@ -95,6 +96,11 @@ class ListDatabase(Database):
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
         self.matches: dict[MatchId, StoredMatch] = {}
         self.on_save: Callable[[], None] = lambda: None
+        self._responses = MemoryResponses()
+
+    @property
+    def responses(self) -> MemoryResponses:
+        return self._responses
 
     async def insert_key(
         self,

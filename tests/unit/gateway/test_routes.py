@@ -75,7 +75,7 @@ async def test_nodes_show_claimed_and_measured_side_by_side() -> None:
         ("cellar", "online"),
         ("away", "offline"),
     ]
-    assert listed[0]["claimed"] == {"vram_bytes": 24 << 30, "tflops": 82.0, "hourly_usd": "0.3"}
+    assert listed[0]["claimed"] == {"vram_bytes": 24 << 30, "tflops": 82.0, "hourly_usd": None}
     assert listed[0]["models"][0]["claimed"] is None
     assert listed[0]["models"][0]["measured"] == {"ttft_s": 0.1, "prefill_tps": 1000.0, "decode_tps": 50.0}
     assert listed[2]["last_seen_at"] == 5.0
@@ -283,7 +283,7 @@ async def test_a_client_that_takes_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job, its place on the node, the connection and what is queued on it are let go."""
-    monkeypatch.setattr("sparewatt.gateway.openai.answer.CLIENT_WRITE_S", 0.01)
+    monkeypatch.setattr("sparewatt.gateway.openai.streaming.CLIENT_WRITE_S", 0.01)
     services = make_services()
     node = one_node(services)
     async with running(services) as client:

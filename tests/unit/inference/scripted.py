@@ -34,7 +34,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import SignedReceipt
+from sparewatt.protocol.receipts import Signed
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
 
@@ -83,7 +83,7 @@ class Nobody:
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
-    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None: ...
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
 
 
 class ScriptedNode:
@@ -113,6 +113,11 @@ class ScriptedNode:
     @property
     def body(self) -> bytes:
         return b"".join(payload for op, _, payload in self._heard() if op is Op.BODY)
+
+    @property
+    def latest_body(self) -> bytes:
+        """Of the latest job alone."""
+        return b"".join(payload for op, stream, payload in self._heard() if op is Op.BODY and stream == self._stream)
 
     @property
     def credit_bytes(self) -> int:

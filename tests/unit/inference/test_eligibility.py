@@ -377,3 +377,9 @@ def test_an_equal_fleet_is_the_same_with_a_gate_and_without() -> None:
     gate = eligibility.gate(read_line("region=EU"), MODEL)
     free = match_through(None, a_job(), table, situation(), policy=BALANCED, seed=1)
     assert match_through(gate, a_job(), table, situation(), policy=BALANCED, seed=1).ranked == free.ranked
+
+
+def test_nodes_that_are_away_would_not_help() -> None:
+    fleet = places("us", "us", "us")
+    fleet.table.disconnect(node_id(1), unix_s=0.0)
+    assert fleet.gate("region=EU").relaxations() == ["region EU→EU,US adds 2 nodes"]

@@ -114,3 +114,25 @@ def test_the_tolerance_grows_with_the_answer() -> None:
 def test_every_outcome_is_one_of_three_states(outcome: Outcome) -> None:
     expected = {Outcome.DONE: JobState.DONE, Outcome.CANCELLED: JobState.CANCELLED}
     assert rules.state_of(outcome) is expected.get(outcome, JobState.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "told"),
+    [
+        (Outcome.DONE, "stop", "stop"),
+        (Outcome.DONE, "length", "length"),
+        (Outcome.DONE, None, None),
+        (Outcome.DONE, "x" * 1_000, "x" * 32),
+        (Outcome.FAILED, "stop", "error"),
+        (Outcome.TIMED_OUT, None, "error"),
+        (Outcome.CANCELLED, None, None),
+    ],
+)
+def test_why_an_answer_ended_is_what_its_client_was_told(outcome: Outcome, said: str | None, told: str | None) -> None:
+    record = AttemptRecord(NODE, 0.0, seen=Seen(chunks=1, finish_reason=said))
+    assert rules.finish_reason(outcome, [record]) == told
+
+
+def test_an_answer_that_never_began_has_no_reason_of_its_own() -> None:
+    assert rules.finish_reason(Outcome.DONE, []) is None
+    assert rules.finish_reason(Outcome.FAILED, []) == "error"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparewatt.core.errors import StoreUnavailable
@@ -12,7 +13,15 @@ from sparewatt.core.limits import RECEIPT_WAIT_S
 from sparewatt.core.rng import seeded
 from sparewatt.inference.metering import receipts as desk_module
 from sparewatt.inference.metering.receipts import ReceiptDesk
-from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt, countersign_digest
+from sparewatt.protocol.receipts import (
+    Countersigned,
+    Receipt,
+    ReceiptProof,
+    SignedReceipt,
+    SignedSheet,
+    countersign_digest,
+    sheet_digest,
+)
 from sparewatt.protocol.signing import SigningKey, recover_address
 from sparewatt.testing.clock import ManualClock
 from tests.unit.ledger.memory_books import MemoryBooks
@@ -24,7 +33,12 @@ NODE, OTHER = NodeId(NODE_KEY.address), NodeId(OTHER_KEY.address)
 
 def signed(name: str = "1", written: int = 20, *, key: SigningKey = NODE_KEY, node: str = NODE) -> SignedReceipt:
     receipt = Receipt(f"match_{name}", node, "stub", 10, written, 5, 6)
-    return SignedReceipt(receipt, key.sign(receipt.digest()).hex())
+    return SignedReceipt(receipt, key.sign(receipt.typed_digest()).hex())
+
+
+def sheet(*names: str, written: int = 20, key: SigningKey = NODE_KEY, node: str = NODE) -> SignedSheet:
+    receipts = [Receipt(f"match_{name}", node, "stub", 10, written, 5, 6) for name in names]
+    return SignedSheet(receipts, key.sign(sheet_digest(node, [receipt.digest() for receipt in receipts])).hex())
 
 
 class Desk:
@@ -66,7 +80,7 @@ async def test_a_receipt_is_kept_and_countersigned(desk: Desk, is_early: bool) -
     assert desk.kept() == {("match_1", NODE): False}
     ((node_id, message),) = desk.told
     assert (node_id, message.node, message.gateway) == (NODE, NODE, GATEWAY_KEY.address)
-    digest = signed().receipt.digest()
+    digest = signed().receipt.typed_digest()
     assert message.digests == [digest.hex()]
     signer = recover_address(countersign_digest(NODE, [digest]), bytes.fromhex(message.signature))
     assert signer == GATEWAY_KEY.address
@@ -81,7 +95,7 @@ async def test_a_receipt_that_comes_again_is_countersigned_again_and_kept_once(d
     assert len(desk.told) == 1
     desk.desk.on_receipt(NODE, signed())
     await desk.desk.settle()
-    assert [message.digests for _, message in desk.told] == [[signed().receipt.digest().hex()]] * 2
+    assert [message.digests for _, message in desk.told] == [[signed().receipt.typed_digest().hex()]] * 2
     assert len(desk.books.receipts) == 1
 
 
@@ -193,3 +207,76 @@ async def test_many_receipts_are_checked_in_rounds_and_confirmed_in_batches(
         await desk.desk.settle()
     assert [len(message.digests) for _, message in desk.told] == [4, 4, 2]
     assert len(desk.kept()) == 10
+
+
+# sheets
+
+
+async def test_the_lines_of_a_sheet_are_kept_one_by_one_and_confirmed_together(desk: Desk) -> None:
+    for name in "1234":
+        desk.close(name)
+    whole = sheet("1", "2", "none", "3")
+    desk.desk.on_receipt(NODE, whole)
+    await desk.desk.settle()
+    assert sorted(job for job, _ in desk.kept()) == ["match_1", "match_2", "match_3"]
+    ((_, message),) = desk.told
+    assert message.digests == [whole.receipts[at].digest().hex() for at in (0, 1, 3)]
+
+
+async def test_the_same_lines_under_another_signature_are_confirmed_again_and_kept_once(desk: Desk) -> None:
+    for name in "12":
+        desk.close(name)
+    desk.desk.on_receipt(NODE, sheet("1", "2"))
+    await desk.desk.settle()
+    desk.desk.on_receipt(NODE, sheet("2", "1"))
+    desk.desk.on_receipt(NODE, sheet("1", "2", written=21))
+    await desk.desk.settle()
+    assert [sorted(message.digests) for _, message in desk.told] == [sorted(desk.told[0][1].digests)] * 2
+    assert (len(desk.books.receipts), desk.desk.refused) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        sheet("1", "2", key=OTHER_KEY),
+        SignedSheet(sheet("1", "2", written=21).receipts, sheet("1", "2").signature),
+        SignedSheet(sheet("1", "2").receipts[::-1], sheet("1", "2").signature),
+        SignedSheet(sheet("1", "2").receipts, signed().signature),
+    ],
+    ids=["another key", "other counts", "another order", "a signature of one"],
+)
+async def test_no_line_of_a_sheet_that_is_not_signed_right_is_kept(desk: Desk, forged: SignedSheet) -> None:
+    for name in "12":
+        desk.close(name)
+    desk.desk.on_receipt(NODE, forged)
+    await desk.desk.settle()
+    assert (desk.kept(), desk.told, desk.desk.refused) == ({}, [], 2)
+
+
+async def test_lines_that_name_another_node_are_refused_alone(desk: Desk) -> None:
+    for name in "12":
+        desk.close(name)
+    lines = [*sheet("1").receipts, *sheet("2", node=OTHER).receipts]
+    whole = SignedSheet(lines, NODE_KEY.sign(sheet_digest(NODE, [line.digest() for line in lines])).hex())
+    desk.desk.on_receipt(NODE, whole)
+    await desk.desk.settle()
+    assert (desk.kept(), desk.desk.refused) == ({("match_1", NODE): False}, 1)
+
+
+async def test_of_a_disputed_receipt_its_whole_proof_is_kept(desk: Desk) -> None:
+    for name in "12":
+        desk.close(name)
+    desk.desk.on_receipt(NODE, sheet("1", "2", written=500))
+    await desk.desk.settle()
+    for row in desk.books.receipts.values():
+        assert row.proof is not None
+        proof = msgspec.json.decode(row.proof, type=ReceiptProof)
+        assert proof.holds
+        assert (proof.receipt.job, proof.receipt.completion_tokens) == (row.job_id, 500)
+
+
+async def test_a_receipt_that_is_in_order_needs_no_proof(desk: Desk) -> None:
+    desk.close()
+    desk.desk.on_receipt(NODE, sheet("1"))
+    await desk.desk.settle()
+    assert [row.proof for row in desk.books.receipts.values()] == [None]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
@@ -173,6 +174,7 @@ def test_a_whole_reply_comes_out_as_it_was_with_its_count() -> None:
     assert reply.tokens == 0
     assert reply.end() == COMPLETION
     assert reply.tokens == 2
+    assert reply.seen.finish_reason == msgspec.json.decode(COMPLETION)["choices"][-1].get("finish_reason")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", COMPLETION[:-1], b'{"choices":5}', b"\xff"])

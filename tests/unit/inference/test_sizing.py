@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.inference.admission.sizing import MEDIA_TOKENS, PromptSize, size_of
+from sparewatt.inference.admission.sizing import MEDIA_TOKENS, PromptSize, size_of, size_of_texts
 
 
 def test_a_prompt_is_sized_by_its_bytes() -> None:
@@ -28,3 +28,9 @@ def test_media_count_by_the_piece_and_not_by_their_bytes(kind: bytes) -> None:
 def test_text_that_only_speaks_of_media_is_text() -> None:
     message = b'{"role":"user","content":"what is an \\"image_url\\" for?"}'
     assert size_of([message]).tokens == len(message) // 4
+
+
+def test_texts_are_guessed_and_token_ids_counted() -> None:
+    assert size_of_texts(["x" * 400, "y" * 80], []) == PromptSize(tokens=120, tokens_floor=25)
+    assert size_of_texts([], [7, 30]) == PromptSize(tokens=37, tokens_floor=30)
+    assert size_of_texts([""], []) == PromptSize(tokens=1, tokens_floor=0)

@@ -15,7 +15,7 @@ from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger import rules, service
 from sparewatt.ledger.holds import SLICE_NANO, Hold
 from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.model import NOTHING, Bill, ClosedJob, JobState, OpenedJob, Posting
+from sparewatt.ledger.model import NOTHING, Bill, ClosedJob, JobState, OpenedJob
 from sparewatt.ledger.service import Ledger
 from sparewatt.testing.clock import ManualClock
 from tests.unit.ledger.books_suite import COST, CREDITS, PROMO, deposit, grant, nano_of
@@ -240,12 +240,15 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unbalanced(*_: object) -> None:
-        rules.balanced([Posting("a", 1)])
+        rules.balanced([("a", 1)])
 
     end(ledger, *await start(ledger))
+    job, hold = await start(ledger, "wrong")
     monkeypatch.setattr(service, "job_row", unbalanced)
-    with pytest.raises(UnbalancedEntry):
-        await ledger.flush()
+    end(ledger, job, hold)
+    for _ in range(2):
+        with pytest.raises(UnbalancedEntry):
+            await ledger.flush()
     assert books.jobs == {}
     with pytest.raises(Internal):
         ledger.open(opened("2"))

@@ -16,7 +16,7 @@ from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link import End, Fail, Frame, Head, Op, Open, decode_frames
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import SignedReceipt
+from sparewatt.protocol.receipts import Signed
 from sparewatt.testing.clock import ManualClock
 from tests.waiting import until
 
@@ -77,7 +77,7 @@ class Observer:
         self.specs: list[NodeSpecs] = []
         self.loads: list[NodeLoad] = []
         self.rtts_s: list[float] = []
-        self.receipts: list[SignedReceipt] = []
+        self.receipts: list[Signed] = []
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self.specs.append(specs)
@@ -88,7 +88,7 @@ class Observer:
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self.rtts_s.append(rtt_s)
 
-    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None:
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
         self.receipts.append(signed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,16 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientConnectorError, web
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.test_utils import TestServer
 
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import JoinRefused
+from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import seeded
 from sparewatt.link.handshake import host_of, identify
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.node import agent as agent_module
-from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s
+from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s, is_offline
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.protocol.link import (
     Frame,
@@ -41,6 +43,7 @@ from tests.waiting import CEILING_S, until
 
 KEY = SigningKey.generate(rng=seeded(1))
 HEARTBEAT_S = 0.01
+CONNECTION = ConnectionKey("gateway.example", 443, True, True, None, None, None)
 
 
 class FixedRng:
@@ -124,7 +127,7 @@ async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = No
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
-            receipts=ReceiptBook(data_dir, KEY),
+            receipts=ReceiptBook(data_dir, KEY, clock=SystemClock()),
             session=rig.session,
             clock=clock or SystemClock(),
             rng=FixedRng(0.0),
@@ -161,6 +164,20 @@ def test_nodes_that_lost_their_gateway_together_do_not_dial_together() -> None:
 
 
 # joining
+
+
+@pytest.mark.parametrize(
+    ("error", "offline"),
+    [
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (ClientConnectorError(CONNECTION, OSError(errno.EHOSTUNREACH, "No route to host")), True),
+        (ClientConnectorError(CONNECTION, ConnectionRefusedError(errno.ECONNREFUSED, "refused")), False),
+        (TimeoutError(), False),
+        (LinkLost("the other end closed the socket"), False),
+    ],
+)
+def test_a_pulled_cable_is_told_from_a_gateway_in_trouble(error: Exception, offline: bool) -> None:  # noqa: FBT001
+    assert is_offline(error) is offline
 
 
 async def test_an_agent_joins_and_reports(gateway: Gateway, tmp_path: Path) -> None:

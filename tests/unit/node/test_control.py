@@ -54,7 +54,7 @@ class Office:
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
-            receipts=ReceiptBook(tmp_path, KEY),
+            receipts=ReceiptBook(tmp_path, KEY, clock=self.clock),
             session=rig.session,
             clock=self.clock,
             rng=seeded(1),

@@ -113,3 +113,11 @@ def test_no_input_breaks_it(pieces: list[bytes]) -> None:
         count.feed(b"data: " + piece + b"\n")
     count.end()
     assert count.completion_tokens >= 0
+
+
+def test_vectors_count_what_was_read() -> None:
+    count = AnswerCount()
+    count.expect_whole()
+    count.feed(b'{"object":"list","data":[],"usage":{"prompt_tokens":9,"total_tokens":9}}')
+    count.end()
+    assert (count.prompt_tokens, count.completion_tokens) == (9, 0)

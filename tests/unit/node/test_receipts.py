@@ -9,16 +9,21 @@ import pytest
 
 from sparewatt.core.rng import seeded
 from sparewatt.node import receipts as receipts_module
-from sparewatt.node.receipts import FILE, OLDER_FILE, ReceiptBook
-from sparewatt.protocol.receipts import Countersigned, Receipt, SignedReceipt, countersign_digest
-from sparewatt.protocol.signing import SigningKey, recover_address
+from sparewatt.node.receipts import FILE, OLDER_FILE, SIGN_S, Pair, ReceiptBook
+from sparewatt.protocol.receipts import (
+    SHEET_MAX,
+    Countersigned,
+    Receipt,
+    ReceiptProof,
+    Signed,
+    SignedReceipt,
+    SignedSheet,
+    countersign_digest,
+)
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
 
 NODE, GATEWAY, STRANGER = (SigningKey.generate(rng=seeded(n)) for n in range(3))
-
-
-class Pair(msgspec.Struct):
-    receipts: list[SignedReceipt]
-    countersigned: Countersigned
 
 
 def receipt(name: str) -> Receipt:
@@ -31,49 +36,108 @@ def countersigned(*receipts: Receipt, key: SigningKey = GATEWAY, node: str = NOD
     return Countersigned(node, [digest.hex() for digest in digests], GATEWAY.address, signature)
 
 
-def kept(directory: Path, name: str = FILE) -> list[str]:
-    """Jobs of the pairs that were kept."""
+def pairs(directory: Path, name: str = FILE) -> list[Pair]:
     path = directory / name
     lines = path.read_bytes().splitlines() if path.exists() else []
-    return [signed.receipt.job for line in lines for signed in msgspec.json.decode(line, type=Pair).receipts]
+    return [msgspec.json.decode(line, type=Pair) for line in lines]
+
+
+def kept(directory: Path, name: str = FILE) -> list[str]:
+    """Jobs of the pairs that were kept."""
+    return [receipt.job for pair in pairs(directory, name) for receipt in pair.receipts]
+
+
+def jobs_of(sent: list[Signed]) -> list[str]:
+    return [receipt.job for signed in sent for receipt in signed.receipts]
 
 
 @pytest.fixture
-def sent() -> list[SignedReceipt]:
+def sent() -> list[Signed]:
     return []
 
 
 @pytest.fixture
-def book(tmp_path: Path, sent: list[SignedReceipt]) -> ReceiptBook:
-    book = ReceiptBook(tmp_path, NODE)
-    book.on_link(sent.append)
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def book(tmp_path: Path, sent: list[Signed], clock: ManualClock) -> ReceiptBook:
+    book = ReceiptBook(tmp_path, NODE, clock=clock)
+    book.on_link(sent.append, in_sheets=True)
     return book
 
 
-def test_a_receipt_is_signed_by_the_node_and_sent(book: ReceiptBook, sent: list[SignedReceipt]) -> None:
-    book.write(receipt("1"))
+def test_receipts_of_a_moment_are_signed_by_the_node_together(
+    book: ReceiptBook, sent: list[Signed], clock: ManualClock
+) -> None:
+    for n in range(3):
+        book.write(receipt(str(n)))
+    assert sent == []
+    clock.advance(SIGN_S)
     (signed,) = sent
-    assert recover_address(signed.receipt.digest(), bytes.fromhex(signed.signature)) == book.node == NODE.address
+    assert isinstance(signed, SignedSheet)
+    assert jobs_of(sent) == ["match_0", "match_1", "match_2"]
+    assert signed.is_signed_by(book.node, signed.digests())
+    assert book.node == NODE.address
+    clock.advance(10 * SIGN_S)
+    assert (len(sent), clock.pending) == (1, 0)
+
+
+def test_a_full_sheet_does_not_wait(book: ReceiptBook, sent: list[Signed], clock: ManualClock) -> None:
+    for n in range(SHEET_MAX + 1):
+        book.write(receipt(str(n)))
+    assert [len(signed.receipts) for signed in sent] == [SHEET_MAX]
+    clock.advance(SIGN_S)
+    assert [len(signed.receipts) for signed in sent] == [SHEET_MAX, 1]
+
+
+def test_a_gateway_that_knows_no_sheets_gets_one_by_one(book: ReceiptBook, sent: list[Signed], tmp_path: Path) -> None:
+    book.on_link(sent.append, in_sheets=False)
+    for n in range(3):
+        book.write(receipt(str(n)))
+    assert all(isinstance(signed, SignedReceipt) for signed in sent)
+    assert all(signed.is_signed_by(NODE.address, signed.digests()) for signed in sent)
+    digests = [receipt("1").typed_digest()]
+    signature = GATEWAY.sign(countersign_digest(NODE.address, digests)).hex()
+    book.on_countersigned(Countersigned(NODE.address, [digests[0].hex()], GATEWAY.address, signature))
+    assert kept(tmp_path) == ["match_1"]
+
+
+def test_a_pair_proves_each_of_its_jobs(book: ReceiptBook, tmp_path: Path) -> None:
+    for n in range(4):
+        book.write(receipt(str(n)))
+        if n % 2:
+            book.sign()
+    book.on_countersigned(countersigned(receipt("0"), receipt("2"), receipt("3")))
+    (pair,) = pairs(tmp_path)
+    assert len(pair.sheets) == 2
+    for each in pair.receipts:
+        assert any(ReceiptProof(each, seal).holds for seal in pair.sheets)
+        assert each.digest().hex() in pair.countersigned.digests
 
 
 def test_a_pair_is_kept_once(book: ReceiptBook, tmp_path: Path) -> None:
     book.write(receipt("1"))
     book.write(receipt("2"))
+    book.sign()
     for _ in range(2):
         book.on_countersigned(countersigned(receipt("1"), receipt("2"), receipt("never written")))
     assert kept(tmp_path) == ["match_1", "match_2"]
 
 
-def test_what_is_not_confirmed_is_sent_again_on_the_next_link(book: ReceiptBook, sent: list[SignedReceipt]) -> None:
+def test_what_is_not_confirmed_is_sent_again_on_the_next_link(book: ReceiptBook, sent: list[Signed]) -> None:
     book.write(receipt("1"))
     book.write(receipt("2"))
+    book.sign()
     book.on_countersigned(countersigned(receipt("1")))
     book.on_link(None)
     book.write(receipt("3"))
-    assert len(sent) == 2
+    book.sign()
+    assert jobs_of(sent) == ["match_1", "match_2"]
     sent.clear()
-    book.on_link(sent.append)
-    assert [signed.receipt.job for signed in sent] == ["match_2", "match_3"]
+    book.on_link(sent.append, in_sheets=True)
+    assert jobs_of(sent) == ["match_2", "match_3"]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +152,13 @@ def test_what_is_not_confirmed_is_sent_again_on_the_next_link(book: ReceiptBook,
     ids=["another key", "another node", "renamed node", "no signature", "other receipts"],
 )
 def test_a_countersignature_that_does_not_hold_is_not_kept(
-    book: ReceiptBook, sent: list[SignedReceipt], tmp_path: Path, message: Countersigned
+    book: ReceiptBook, sent: list[Signed], tmp_path: Path, message: Countersigned
 ) -> None:
     book.write(receipt("1"))
+    book.sign()
     book.on_countersigned(message)
     assert kept(tmp_path) == []
-    book.on_link(sent.append)
+    book.on_link(sent.append, in_sheets=True)
     assert len(sent) == 2
 
 
@@ -101,25 +166,34 @@ def test_a_full_file_becomes_the_older_one(book: ReceiptBook, tmp_path: Path, mo
     monkeypatch.setattr(receipts_module, "FILE_BYTES_MAX", 2_000)
     for n in range(9):
         book.write(receipt(str(n)))
+        book.sign()
         book.on_countersigned(countersigned(receipt(str(n))))
     assert all((tmp_path / name).stat().st_size <= 2_000 for name in (FILE, OLDER_FILE))
     jobs = kept(tmp_path, OLDER_FILE) + kept(tmp_path)
     assert jobs == [f"match_{n}" for n in range(9 - len(jobs), 9)]
 
 
+@pytest.mark.parametrize("has_link", [True, False], ids=["sent", "without a link"])
 def test_what_waits_is_bounded_and_the_oldest_goes(
-    book: ReceiptBook, sent: list[SignedReceipt], monkeypatch: pytest.MonkeyPatch
+    book: ReceiptBook,
+    sent: list[Signed],
+    monkeypatch: pytest.MonkeyPatch,
+    has_link: bool,  # noqa: FBT001
 ) -> None:
     monkeypatch.setattr(receipts_module, "UNCONFIRMED_MAX", 3)
+    if not has_link:
+        book.on_link(None)
     for n in range(5):
         book.write(receipt(str(n)))
+    book.sign()
     sent.clear()
-    book.on_link(sent.append)
-    assert [signed.receipt.job for signed in sent] == ["match_2", "match_3", "match_4"]
+    book.on_link(sent.append, in_sheets=True)
+    assert jobs_of(sent) == ["match_2", "match_3", "match_4"]
 
 
 def test_a_disk_that_takes_nothing_stops_no_answer(book: ReceiptBook, tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
     book.write(receipt("1"))
+    book.sign()
     book.on_countersigned(countersigned(receipt("1")))
     book.write(receipt("2"))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparewatt.node.backends.model import BackendBroke
-from sparewatt.node.whole import Assembler
+from sparewatt.node.whole import Assembler, can_be_streamed
+from sparewatt.protocol.link import JobPath
 
 
 def chunk(index: int = 0, **delta: Any) -> bytes:
@@ -60,3 +61,43 @@ def test_a_tool_call_is_put_together_from_its_pieces() -> None:
 def test_what_is_no_whole_answer_is_not_made_one(pieces: tuple[bytes, ...]) -> None:
     with pytest.raises(BackendBroke):
         assembled(*pieces)
+
+
+def text_chunk(text: str, index: int = 0, **more: Any) -> bytes:
+    choice = {"index": index, "text": text, **more}
+    return b"data: " + json.dumps({"object": "text_completion", "choices": [choice]}).encode() + b"\n\n"
+
+
+def test_a_text_completion_is_put_together_too() -> None:
+    logprobs = [{"tokens": [each], "token_logprobs": [-1.0]} for each in ("a", "b")]
+    whole = assembled(
+        text_chunk("a", logprobs=logprobs[0]),
+        text_chunk("x", index=1),
+        text_chunk("b", logprobs=logprobs[1]),
+        text_chunk("", finish_reason="stop"),
+        usage(3, 3),
+        DONE,
+    )
+    assert whole["object"] == "text_completion"
+    assert whole["choices"] == [
+        {
+            "index": 0,
+            "text": "ab",
+            "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1.0, -1.0]},
+            "finish_reason": "stop",
+        },
+        {"index": 1, "text": "x", "logprobs": None, "finish_reason": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "can"),
+    [
+        ("/v1/chat/completions", b'{"best_of":2}', True),
+        ("/v1/completions", b"{}", True),
+        ("/v1/completions", b'{"best_of":2}', False),
+        ("/v1/embeddings", b"{}", False),
+    ],
+)
+def test_some_answers_only_come_whole(path: JobPath, body: bytes, *, can: bool) -> None:
+    assert can_be_streamed(path, body) is can

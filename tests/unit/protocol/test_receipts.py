@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import msgspec
 import pytest
 
+from sparewatt.core.limits import LINK_FRAME_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, Receipt, SignedReceipt, countersign_digest
+from sparewatt.protocol.receipts import (
+    BATCH_MAX,
+    SHEET_MAX,
+    Countersigned,
+    Receipt,
+    ReceiptProof,
+    Seal,
+    SignedReceipt,
+    SignedSheet,
+    countersign_digest,
+    sheet_digest,
+)
 from sparewatt.protocol.signing import BadSignature, SigningKey, keccak256, recover_address
 from tests.unit.protocol.oracle import encode_typed_data
 
@@ -21,7 +36,7 @@ RECEIPT = Receipt(
     duration_ms=40,
     weights_digest="sha256:abc",
 )
-SIGNATURE = KEY.sign(RECEIPT.digest())
+SIGNATURE = KEY.sign(RECEIPT.typed_digest())
 TYPES = {
     "Receipt": [
         {"name": "job", "type": "string"},
@@ -38,7 +53,7 @@ TYPES = {
 
 def signer_of(receipt: Receipt, signature: bytes = SIGNATURE) -> str | None:
     try:
-        return recover_address(receipt.digest(), signature)
+        return recover_address(receipt.typed_digest(), signature)
     except BadSignature:
         return None
 
@@ -58,13 +73,13 @@ def _flip(data: bytes, at: int) -> bytearray:
     return flipped
 
 
-def test_the_digest_is_that_of_eip_712() -> None:
+def test_the_digest_of_one_by_itself_is_that_of_eip_712() -> None:
     fields = msgspec.structs.asdict(RECEIPT)
     camel = {name["name"]: value for name, value in zip(TYPES["Receipt"], fields.values(), strict=True)}
     message = encode_typed_data(
         domain_data={"name": "Sparewatt receipts", "version": "1"}, message_types=TYPES, message_data=camel
     )
-    assert keccak256(b"\x19" + message.version + message.header + message.body) == RECEIPT.digest()
+    assert keccak256(b"\x19" + message.version + message.header + message.body) == RECEIPT.typed_digest()
     assert signer_of(RECEIPT) == KEY.address
 
 
@@ -84,6 +99,7 @@ def test_a_single_bit_of_the_signature_is_noticed() -> None:
 def test_text_does_not_move_from_one_field_to_the_next() -> None:
     one = msgspec.structs.replace(RECEIPT, job="ab", model="c")
     other = msgspec.structs.replace(RECEIPT, job="a", model="bc")
+    assert one.typed_digest() != other.typed_digest()
     assert one.digest() != other.digest()
 
 
@@ -119,7 +135,7 @@ def test_a_countersignature_covers_the_node_and_the_digests_in_their_order() -> 
     assert one != countersign_digest(KEY.address, digests[::-1])
     assert one != countersign_digest(KEY.address, digests[:2])
     assert one != countersign_digest("0x" + "11" * 20, digests)
-    assert one != RECEIPT.digest()
+    assert one not in (RECEIPT.digest(), RECEIPT.typed_digest(), sheet_digest(KEY.address, digests))
 
 
 @pytest.mark.parametrize("digests", [[], ["zz"], ["AA" * 32], ["aa" * 32] * (BATCH_MAX + 1)], ids=len)
@@ -127,3 +143,69 @@ def test_a_countersignature_of_another_shape_is_not_read(digests: list[str]) -> 
     body = {"node": KEY.address, "digests": digests, "gateway": KEY.address, "signature": SIGNATURE.hex()}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(body, Countersigned)
+
+
+# sheets
+
+OTHERS = [msgspec.structs.replace(RECEIPT, job=f"match_{n}", completion_tokens=n) for n in range(3)]
+SHEET_DIGESTS = [receipt.digest() for receipt in (RECEIPT, *OTHERS)]
+SEAL = Seal.of(SHEET_DIGESTS, KEY.sign(sheet_digest(KEY.address, SHEET_DIGESTS)).hex())
+
+
+def test_a_line_of_a_sheet_is_the_hash_of_its_json() -> None:
+    text = json.dumps(msgspec.to_builtins(RECEIPT), separators=(",", ":"))
+    assert RECEIPT.digest() == hashlib.sha256(text.encode()).digest()
+
+
+def test_what_is_signed_of_a_sheet_is_eip_712() -> None:
+    types = {"ReceiptSheet": [{"name": "node", "type": "address"}, {"name": "receipts", "type": "bytes32"}]}
+    message = encode_typed_data(
+        domain_data={"name": "Sparewatt receipts", "version": "1"},
+        message_types=types,
+        message_data={"node": KEY.address, "receipts": keccak256(b"".join(SHEET_DIGESTS))},
+    )
+    whole = keccak256(b"\x19" + message.version + message.header + message.body)
+    assert whole == sheet_digest(KEY.address, SHEET_DIGESTS)
+
+
+def test_each_receipt_of_a_sheet_can_be_shown_without_the_others() -> None:
+    for receipt in (RECEIPT, *OTHERS):
+        assert ReceiptProof(receipt, SEAL).holds
+
+
+@pytest.mark.parametrize("field", Receipt.__struct_fields__)
+def test_a_single_bit_of_any_field_of_a_line_is_noticed(field: str) -> None:
+    for other in neighbours(getattr(RECEIPT, field)):
+        assert not ReceiptProof(msgspec.structs.replace(RECEIPT, **{field: other}), SEAL).holds
+
+
+@pytest.mark.parametrize(
+    "seal",
+    [
+        Seal(SEAL.digests[::-1], SEAL.signature),
+        Seal(SEAL.digests[:2], SEAL.signature),
+        Seal(SEAL.digests, SIGNATURE.hex()),
+        Seal(SEAL.digests, KEY.sign(countersign_digest(KEY.address, SHEET_DIGESTS)).hex()),
+        Seal(SEAL.digests, "00" * 65),
+    ],
+    ids=["another order", "fewer", "of one receipt", "a gateway's word", "none"],
+)
+def test_another_seal_proves_nothing(seal: Seal) -> None:
+    assert not ReceiptProof(RECEIPT, seal).holds
+
+
+def test_a_sheet_is_read_and_one_without_end_is_not() -> None:
+    sheet = SignedSheet([RECEIPT, *OTHERS], SEAL.signature)
+    assert msgspec.json.decode(msgspec.json.encode(sheet), type=SignedSheet) == sheet
+    assert sheet.is_signed_by(KEY.address, sheet.digests())
+    for receipts in ([], [RECEIPT] * (SHEET_MAX + 1)):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(msgspec.json.encode(SignedSheet(receipts, SEAL.signature)), type=SignedSheet)
+
+
+def test_the_longest_sheet_fits_into_a_frame() -> None:
+    longest = Receipt("\U0001f600" * 100, KEY.address, "\x01" * 256, 1 << 32, 1 << 32, 1 << 32, 1 << 32, "\x01" * 128)
+    sheet = SignedSheet([longest] * SHEET_MAX, SEAL.signature)
+    payload = msgspec.json.encode(sheet)
+    assert len(payload) < LINK_FRAME_BYTES_MAX
+    assert msgspec.json.decode(payload, type=SignedSheet) == sheet

@@ -1,71 +1,44 @@
-"""The committed vectors of a lease's match, recomputed from their inputs."""
+"""Vectors in both ways to write them."""
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import Any
+import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sparewatt.market.rule import awards_of, book_of, leaf_of, status_of
-from sparewatt.protocol.match import Bid, Policy, Profile
-from sparewatt.protocol.signing import BadSignature, keccak256, recover_address
-from sparewatt.protocol.typed import contract_domain, message_digest, struct_hash
-from tests.vectors import make
-from tests.vectors.encoding import KINDS, from_json, to_json
-
-VECTORS: dict[str, Any] = json.loads(make.FILE.read_text())
-KIND_OF = {kind.__name__: kind for kind in KINDS}
+from sparewatt.protocol.vectors import read_vectors, written_as
 
 
-def unhex(text: str) -> bytes:
-    return bytes.fromhex(text[2:])
+def reply(*vectors: object) -> bytes:
+    data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+    return json.dumps({"object": "list", "data": data, "model": "m", "extra": [1]}).encode()
 
 
-def test_the_file_is_what_its_maker_makes() -> None:
-    assert make.FILE.read_text() == make.text(), "run: python -m tests.vectors.make"
+@given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)), min_size=1, max_size=3))
+def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
+    coded = written_as(reply(*vectors), "base64")
+    found = [item["embedding"] for item in json.loads(coded)["data"]]
+    assert found == [base64.b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors]
+    back = json.loads(written_as(coded, "float"))
+    assert [item["embedding"] for item in back["data"]] == vectors
+    assert (back["model"], back["extra"]) == ("m", [1])
 
 
-@pytest.mark.parametrize("case", VECTORS["types"], ids=lambda case: f"{case['type']}-{case['name']}")
-def test_a_message_has_its_hash(case: dict[str, Any]) -> None:
-    assert struct_hash(from_json(KIND_OF[case["type"]], case["fields"])) == unhex(case["struct_hash"])
+@pytest.mark.parametrize(
+    ("vector", "encoding"),
+    [("no base64!", "float"), ("AAA=", "float"), ([1e300], "base64"), ({"a": 1}, "base64"), (["x"], "base64")],
+)
+def test_what_is_no_vector_is_a_value_error(vector: object, encoding: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (whatever it says)
+        written_as(reply(vector), "float" if encoding == "float" else "base64")
 
 
-def test_a_domain_has_its_separator() -> None:
-    for case in VECTORS["domains"]:
-        domain = contract_domain(chain_id=case["chain_id"], contract=case["contract"])
-        assert domain.separator() == unhex(case["separator"])
-
-
-def test_every_status_code_occurs() -> None:
-    assert {case["status"] for case in VECTORS["statuses"]} == set(range(13))
-
-
-def test_the_first_thing_that_is_wrong_counts() -> None:
-    for case in VECTORS["statuses"]:
-        policy, profile = from_json(Policy, case["policy"]), from_json(Profile, case["profile"])
-        assert status_of(policy, profile, price_uusd=case["price_uusd"]) == case["status"]
-
-
-@pytest.mark.parametrize("case", VECTORS["books"], ids=lambda case: case["name"])
-def test_bids_make_their_book(case: dict[str, Any]) -> None:
-    policy = from_json(Policy, case["policy"])
-    profiles = [from_json(Profile, profile) for profile in case["profiles"]]
-    bids = [from_json(Bid, bid) for bid in case["bids"]]
-    leaves = [leaf_of(policy, bid, profile) for bid, profile in zip(bids, profiles, strict=True)]
-    book = book_of(keccak256(case["name"].encode()), reversed(leaves))
-    assert [to_json(leaf) for leaf in book.leaves] == case["leaves"]
-    assert book.tree.root == unhex(case["bid_root"])
-    assert list(book.candidates) == case["candidates"]
-    assert awards_of(policy, book)[0].price_uusd == case["pay_uusd"]
-
-
-def test_only_the_one_form_of_a_signature_is_taken() -> None:
-    case = VECTORS["signature"]
-    digest = unhex(case["digest"])
-    domain = contract_domain(chain_id=make.CHAINS[1], contract=make.CONTRACT)
-    assert message_digest(domain, from_json(KIND_OF[case["type"]], case["fields"])) == digest
-    assert recover_address(digest, unhex(case["good"])) == case["signer"]
-    for form in ("high_s", "v_from_0"):
-        with pytest.raises(BadSignature):
-            recover_address(digest, unhex(case[form]))
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"data":[]}', b'{"data":[{}]}', b'{"data":[{"embedding":1,"index":-1}]}']
+)
+def test_a_reply_without_vectors_is_none(body: bytes) -> None:
+    assert read_vectors(body) is None

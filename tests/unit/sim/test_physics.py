@@ -89,7 +89,7 @@ def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> No
 
 
 def test_a_model_in_use_is_never_thrown_out(make_machine: Make) -> None:
-    machine = make_machine(warm=(0,), gpu=Gpu("tiny", 14.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
+    machine = make_machine(warm=(0,), gpu=Gpu("small", 17.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
     machine.accept(make_job(1, model=SMALL, output=5000), 0.0)
     machine.accept(make_job(2, model=LARGE), 0.1)
     assert machine.states[SMALL.number] is ModelState.WARM

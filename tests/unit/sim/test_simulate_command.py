@@ -29,6 +29,13 @@ def test_a_small_study_prints_writes_and_draws(tmp_path: Path, capsys: pytest.Ca
     assert picture.read_text().startswith("<svg")
 
 
+def test_numbers_can_go_to_stdout_and_then_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*SMALL, "--policy", "balanced", "--json", "-") == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"policies", "oracle", "bound"}
+    assert run(*SMALL, "--plot", "-") == 2
+    assert not Path("-").exists()
+
+
 def test_garbage_is_counted_when_there_is_some(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     assert run(*SMALL, "--policy", "balanced", "--garbage", "0.5", "--json", str(file)) == 0

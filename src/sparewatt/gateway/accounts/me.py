@@ -12,7 +12,7 @@ from sparewatt.accounts.sessions import csrf_token
 from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX
 from sparewatt.gateway.accounts.keys import describe_key, policy_text, shown_policy
 from sparewatt.gateway.cookies import cookie_name
-from sparewatt.gateway.http import authenticate, identify, json_reply, read_json
+from sparewatt.gateway.http import address_of, authenticate, identify, json_reply, read_json
 from sparewatt.gateway.services import services_of
 from sparewatt.store.people import AccountRow
 
@@ -22,6 +22,10 @@ class AccountChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str | UnsetType = UNSET
     policy: msgspec.Raw | UnsetType = UNSET
+
+
+class ClosingBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    password: str
 
 
 async def show_me(request: web.Request) -> web.StreamResponse:
@@ -51,6 +55,18 @@ async def change_me(request: web.Request) -> web.StreamResponse:
     services.sessions.forget(who.account_id)
     await services.keys.sync()
     return json_reply({"account": describe_account(row)})
+
+
+async def close_me(request: web.Request) -> web.StreamResponse:
+    """For good, and only with the password: a key that was found must not be enough."""
+    services = services_of(request)
+    who = await authenticate(request, "admin")
+    wanted = await read_json(request, ClosingBody, limit=CONTROL_BODY_BYTES_MAX)
+    services.doors.login.knock(address=address_of(request, services), email=who.account_id)
+    row = await services.people.close_own(await services.people.show(who.account_id), password=wanted.password)
+    services.sessions.forget(row.id)
+    await services.keys.sync()
+    return json_reply(describe_account(row))
 
 
 def describe_account(row: AccountRow) -> dict[str, Any]:

@@ -52,8 +52,8 @@ async def sign_up(request: web.Request) -> web.StreamResponse:
     services.doors.signup.knock(address=address, email=normal_email(wanted.email))
     signup = Signup(wanted.email, wanted.password, wanted.name, wanted.invite)
     row = await services.people.sign_up(signup, mode=services.settings.signup_mode)
-    await services.signup_hook.on_signup(row.id, address=address)
-    return await _logged_in(services, row.id, status=201)
+    notice = await services.signup_hook.on_signup(row.id, address=address)
+    return await _logged_in(services, row.id, status=201, notice=notice)
 
 
 async def log_in(request: web.Request) -> web.StreamResponse:
@@ -118,10 +118,12 @@ def _at_the_door(request: web.Request) -> Services:
     return services
 
 
-async def _logged_in(services: Services, account_id: AccountId, *, status: int = 200) -> web.Response:
+async def _logged_in(
+    services: Services, account_id: AccountId, *, status: int = 200, notice: str | None = None
+) -> web.Response:
     token = await services.sessions.begin(account_id)
     row = await services.people.show(account_id)
     told: dict[str, Any] = {"account": describe_account(row), "csrf_token": csrf_token(token)}
-    reply = json_reply(told, status=status)
+    reply = json_reply(told if notice is None else told | {"notice": notice}, status=status)
     set_cookie(reply, token, services.settings)
     return reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -15,10 +16,11 @@ from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId, new_id
 from sparewatt.core.limits import (
     CONTROL_BODY_BYTES_MAX,
     MATCHES_KEPT,
+    MATCHES_LOOKED_BACK_MAX,
     MATCHES_STORED_AT_ONCE,
     MATCHES_STORED_DAYS,
 )
-from sparewatt.gateway.http import authenticate, json_reply, read_json
+from sparewatt.gateway.http import authenticate, json_reply, listing, read_json, whole_number
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
 from sparewatt.gateway.openai.serving import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
@@ -33,6 +35,7 @@ from sparewatt.policy.words import to_object
 from sparewatt.protocol.node import Capability
 from sparewatt.store.database import StoredMatch
 
+LISTED_DEFAULT, LISTED_MAX = 50, 500
 _MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")
 _Tokens = Annotated[int, Meta(ge=1, le=1 << 24)]
 
@@ -90,6 +93,31 @@ async def show_match(request: web.Request) -> web.StreamResponse:
             f"failures, and one in {ONE_IN}, for {MATCHES_STORED_DAYS} days."
         )
     return web.Response(body=found.explanation, content_type="application/json")
+
+
+async def list_matches(request: web.Request) -> web.StreamResponse:
+    """The last of who asks, of all to an operator: the latest first."""
+    services = services_of(request)
+    who = await authenticate(request, "inference")
+    limit = whole_number(request, "limit", default=LISTED_DEFAULT, most=LISTED_MAX)
+    account_of = services.ring.account_of
+    records = services.dispatcher.last_records(MATCHES_LOOKED_BACK_MAX)
+    theirs = (record for record in records if who.is_operator or account_of(record.key_id) == who.account_id)
+    return json_reply(listing([_in_short(record, services) for record in islice(theirs, limit)]))
+
+
+def _in_short(record: MatchRecord, services: Services) -> dict[str, Any]:
+    attempts = [_describe_attempt(attempt, services) for attempt in record.attempts]
+    return {
+        "match_id": record.id,
+        "created_at": record.created_unix_s,
+        "model": record.decision.job.model,
+        "policy": record.decision.policy,
+        "key_id": record.key_id,
+        "outcome": record.outcome.value,
+        "candidates_total": record.decision.total,
+        "attempts": attempts,
+    }
 
 
 def _is_theirs(found: Found, who: Principal, services: Services) -> bool:
@@ -172,4 +200,13 @@ def _describe_attempt(attempt: AttemptRecord, services: Services) -> dict[str, A
         "first_token_ms": attempt.first_token_ms,
         "ended_ms": attempt.ended_ms,
         "tokens": attempt.tokens,
+        "chars": attempt.chars,
+        "continued_from": _seam(attempt),
     }
+
+
+def _seam(attempt: AttemptRecord) -> dict[str, int] | None:
+    """How much of the answer others had written before it; None for one who started it."""
+    if not attempt.carried_chars:
+        return None
+    return {"tokens": attempt.carried_tokens, "chars": attempt.carried_chars}

@@ -13,18 +13,19 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
+from sparewatt.gateway.feeds.public import handle_of
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.facts import facts_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
-from sparewatt.inference.metering.derivation import derivation_of
+from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
 from sparewatt.policy.carriers import read_query
 from sparewatt.policy.model import Policy
 from sparewatt.policy.rank import sort_key
 from sparewatt.policy.relax import Step, funnel, judge, relaxations
 from sparewatt.policy.words import explain_relaxation, to_object
-from sparewatt.protocol.node import GpuSpec, ModelReport, Sensors, Speed
+from sparewatt.protocol.node import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 
 
 async def list_nodes(request: web.Request) -> web.StreamResponse:
@@ -42,11 +43,12 @@ def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Ser
     left = [row for row in rows if judge(policy, facts[row.id]) is None]
     left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
     nodes = list(facts.values())
+    present = [facts[row.id] for row in rows if row.connected]
     return listing([describe_for(row, who, services) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
         "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
-        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, nodes)],
+        "nearest_relaxations": [] if left else [explain_relaxation(found) for found in relaxations(policy, present)],
     }
 
 
@@ -68,13 +70,14 @@ def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, 
     """What a machine's sensors say is for its owner and for operators: it tells when somebody is at home."""
     is_own = row.owner is not None and row.owner == who.account_id
     sensors = services.desk.power.latest(row.id) if is_own or who.is_operator else None
-    return describe_node(row, services) | {"sensors": _describe_sensors(sensors)}
+    return describe_node(row, services) | {"yours": is_own, "sensors": _describe_sensors(sensors)}
 
 
 def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
     specs = row.specs
     return {
         "id": row.id,
+        "handle": handle_of(row.id, secret=services.handle_secret),
         "name": specs.name,
         "region": specs.region,
         "state": state_of(row, now_s=services.clock.now_s(), rules=services.health).value,
@@ -85,7 +88,7 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
         "claimed": {
             "vram_bytes": specs.vram_bytes,
             "tflops": specs.tflops,
-            "hourly_usd": format_usd(specs.hourly_price_nano),
+            "hourly_usd": _hourly_usd(specs),
         },
         "measured": {"tflops": specs.tflops_measured},
         "gpus": [_describe_gpu(gpu) for gpu in specs.gpus],
@@ -101,6 +104,12 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
         "jobs_failed": row.jobs_failed,
         "last_seen_at": services.clock.unix_s() if row.connected else row.last_seen_unix_s,
     }
+
+
+def _hourly_usd(specs: NodeSpecs) -> str | None:
+    """None where the owner asks by the token alone."""
+    asks = is_paid_by_the_hour(specs.models, hourly_price_nano=specs.hourly_price_nano)
+    return format_usd(specs.hourly_price_nano) if asks else None
 
 
 def _describe_model(model: ModelReport, *, hourly_price_nano: int) -> dict[str, Any]:

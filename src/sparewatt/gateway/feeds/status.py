@@ -1,4 +1,4 @@
-"""The plain status page (until the dashboard), health and version. No login: aggregates only, no node by name."""
+"""The plain status page (until the dashboard is built), health, version. No login: aggregates, no node by name."""
 
 from __future__ import annotations
 
@@ -38,13 +38,9 @@ p,th{{color:var(--muted);font-weight:normal}}b{{color:var(--volt);font-size:24px
 <p><b>{online}</b> of {total} nodes online &nbsp; <b>{running}</b> jobs running &nbsp; <b>{models}</b> models</p>
 <h2>Regions</h2><table><tr><th>Region</th><th>Nodes</th></tr>{regions}</table>
 <h2>Models</h2><table><tr><th>Model</th><th>Nodes</th><th>Warm</th></tr>{model_rows}</table>
-<p>This page refreshes by itself. Details: <code>sparewatt nodes</code>, <code>sparewatt models</code>.</p>
+<p>The dashboard is being built, or is not part of this install. This page refreshes by itself. Until then:
+<code>sparewatt nodes</code>, <code>sparewatt models</code>; from a checkout, <code>make web</code> builds it.</p>
 </body></html>"""
-
-
-async def show_status(request: web.Request) -> web.StreamResponse:
-    headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
-    return web.Response(text=render_status(services_of(request)), content_type="text/html", headers=headers)
 
 
 def render_status(services: Services) -> str:

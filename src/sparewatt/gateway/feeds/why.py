@@ -7,10 +7,10 @@ from typing import Any
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
-from sparewatt.core.errors import InvalidField, NotFound, NotOwner
+from sparewatt.core.errors import NotFound, NotOwner
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
-from sparewatt.gateway.http import identify, json_reply
+from sparewatt.gateway.http import identify, json_reply, whole_number
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.dispatch.why import Losses, Why, look_back, sentences
 from sparewatt.inference.matcher.model import NodeRow
@@ -27,7 +27,7 @@ async def show_why(request: web.Request) -> web.StreamResponse:
     who = await identify(request)
     if not who.is_operator:
         require_scope(who, "node")
-    count = _count(request.query.get("last"))
+    count = whole_number(request, "last", default=LOOKED_BACK_DEFAULT, most=MATCHES_LOOKED_BACK_MAX)
     row = find_node(services.table, request.match_info["node_id"])
     _refuse_others(row, who, services)
     return json_reply(describe_why(row, services, count=count))
@@ -83,11 +83,3 @@ def _describe_losses(lost: Losses) -> dict[str, Any]:
         "mean_gap_s": None if gap_s is None else round(gap_s, 6),
         "worst_parts_s": {name: round(mean_s, 6) for name, mean_s in lost.worst_parts()},
     }
-
-
-def _count(text: str | None) -> int:
-    if text is None:
-        return LOOKED_BACK_DEFAULT
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= MATCHES_LOOKED_BACK_MAX):
-        raise InvalidField(f"'last' is a number from 1 to {MATCHES_LOOKED_BACK_MAX:,}.", param="last")
-    return int(text)

@@ -69,7 +69,7 @@ def describe_generation(job: JobLine, attempts: list[EarningLine], *, services: 
         "created_at": job.opened_at.isoformat(),
         "streamed": job.stream,
         "cancelled": job.state == "cancelled",
-        "finish_reason": None,
+        "finish_reason": job.finish_reason,
         "total_cost": number(job.cost_nano),
         "usage": number(job.cost_nano),
         "cache_discount": None,

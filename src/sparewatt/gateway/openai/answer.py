@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from aiohttp import web
 
 from sparewatt.core.errors import JobFailed, SparewattError
-from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
-from sparewatt.gateway.http import error_headers, error_reply, json_reply
+from sparewatt.gateway.http import ERROR_CODE, error_headers, error_reply, json_reply
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.paying import limit_headers
+from sparewatt.gateway.openai.streaming import has_begun, write_stream
 from sparewatt.inference.admission.model import TicketState
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.protocol.openai import error_body
 
-KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment: no event for whoever reads the stream, and a sign of life for whatever stands in between."""
-
 
 async def answer(request: web.Request, errand: Errand, call: Call) -> web.StreamResponse:
-    await errand.sink.begun()
+    if not call.stream:
+        await errand.sink.begun()
+    elif not await has_begun(errand.sink):
+        early = {"x-sparewatt-match-id": errand.job.match.id, **reply_headers(errand)}
+        return await write_stream(request, errand.sink, early, consumed=errand.consumed)
     refused = refusal(errand)
     if refused is not None:
         return refused
     headers = reply_headers(errand)
     if call.stream:
-        return await _stream(request, errand, headers)
+        return await write_stream(request, errand.sink, headers, consumed=errand.consumed)
     body = await errand.sink.take_all()
     try:
         return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
@@ -48,7 +48,7 @@ def refusal(errand: Errand) -> web.Response | None:
 
 
 def reply_headers(errand: Errand) -> dict[str, str]:
-    """Of an answer, once the sink has begun: its type, its node, its cost, and what was not heeded."""
+    """Of an answer: its type, its node and its cost, once the sink has begun, and what was not heeded."""
     return _own_headers(errand) | limit_headers(errand.tab)
 
 
@@ -59,7 +59,9 @@ def _own_headers(errand: Errand) -> dict[str, str]:
 def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:
     """Told no by admission: also where in line it stood, or would have."""
     place = {} if ticket.position is None else {"queue_position": ticket.position}
-    return json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply = json_reply(error_body(error, **place), status=error.status, headers={**error_headers(error), **headers})
+    reply[ERROR_CODE] = error.code
+    return reply
 
 
 def _queue_headers(ticket: Ticket | None) -> dict[str, str]:
@@ -70,33 +72,3 @@ def _queue_headers(ticket: Ticket | None) -> dict[str, str]:
         "x-sparewatt-queue-position": str(ticket.position),
         "x-sparewatt-queued-ms": f"{ticket.queued_s * 1000:.0f}",
     }
-
-
-async def _stream(request: web.Request, errand: Errand, headers: Mapping[str, str]) -> web.StreamResponse:
-    response = web.StreamResponse(headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"})
-    await response.prepare(request)
-    try:
-        await _write_out(response, errand)
-    except (TimeoutError, ConnectionError):
-        if request.transport is not None:
-            request.transport.abort()  # the client is gone or stuck: what is queued for it would wait for ever
-    return response
-
-
-async def _next(errand: Errand) -> bytes | None:
-    """What came next; nothing if it was silent for too long, None at the end."""
-    try:
-        async with asyncio.timeout(KEEP_ALIVE_S):
-            return await errand.sink.take()
-    except TimeoutError:
-        return b""
-
-
-async def _write_out(response: web.StreamResponse, errand: Errand) -> None:
-    while (data := await _next(errand)) is not None:
-        async with asyncio.timeout(CLIENT_WRITE_S):
-            await response.write(data or KEEP_ALIVE)
-        if data:
-            errand.consumed(len(data))
-    async with asyncio.timeout(CLIENT_WRITE_S):
-        await response.write_eof()

@@ -15,6 +15,7 @@ from sparewatt.protocol.parameters import foreign_fields, ignored_fields
 
 PATH: JobPath = "/v1/chat/completions"
 _DEVELOPER = b'"developer"'
+_NOTHING, _LIMITS = 0, ("max_tokens", "max_completion_tokens")
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -26,6 +27,9 @@ def read_chat(body: bytes) -> Call:
     chat = parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
     fields = fields_of(body)
+    if _NOTHING in (chat.max_tokens, chat.max_completion_tokens):
+        fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
+        body = msgspec.json.encode(fields)
     if any(_DEVELOPER in message for message in messages):
         messages = tuple(map(_as_system, messages))
         fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))

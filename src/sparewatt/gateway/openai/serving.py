@@ -187,6 +187,7 @@ def make_job(
         gate=gate,
         attempts_max=1 if routing.policy.allow_fallbacks is False else ATTEMPTS_MAX,
         path=call.path,
+        allow_resume=routing.policy.allow_resume is not False,
     )
     return _with_prefix(job, call, who, services)
 

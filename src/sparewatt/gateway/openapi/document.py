@@ -104,4 +104,8 @@ def _responses(said: Said) -> dict[str, Any]:
     error = {"application/json": {"schema": ref("Error")}}
     declared = {status: {"description": words, "content": error} for status, words in _DECLARED.items()}
     good = {"description": "As asked.", "content": content} if said.reply else {"description": "As asked."}
-    return {"200": good, **declared, "default": {"description": "OpenAI's error object.", "content": error}}
+    return {
+        "200" if said.reply else "2XX": good,
+        **declared,
+        "default": {"description": "OpenAI's error object.", "content": error},
+    }

@@ -43,6 +43,7 @@ _TEXTS: Schema = {
         _list(_list({"type": "integer", "minimum": 0, "maximum": 1 << 31}, minItems=1), minItems=1, maxItems=2048),
     ]
 }
+_CHOICE: Schema = {"anyOf": [{"enum": ["none", "auto", "required"]}, {"type": "object"}, {"type": "null"}]}
 _MODEL: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
 _GENERATING: dict[str, Schema] = {
     "model": _MODEL,
@@ -109,7 +110,7 @@ SHAPES: dict[str, Schema] = {
             "logprobs": _or_null(_BOOL),
             "top_logprobs": _or_null({"type": "integer", "minimum": 0, "maximum": 20}),
             "tools": _or_null(_list({"type": "object"}, maxItems=128)),
-            "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required"]}, {"type": "object"}, {"type": "null"}]},
+            "tool_choice": _CHOICE,
             "parallel_tool_calls": _or_null(_BOOL),
             "response_format": _or_null({"type": "object"}),
         },
@@ -145,6 +146,48 @@ SHAPES: dict[str, Schema] = {
         },
         "model",
         "input",
+    ),
+    "ResponseRequest": _object(
+        {
+            "model": _MODEL,
+            "input": {"anyOf": [_TEXT, _list({"type": "object"}, maxItems=10_000), {"type": "null"}]},
+            "instructions": _or_null(_TEXT),
+            "previous_response_id": _or_null({"type": "string", "maxLength": 256}),
+            "store": _or_null({"type": "boolean", "default": False, "description": "Keep it for 24 h, sealed."}),
+            "stream": _or_null(_BOOL),
+            "background": _or_null(_BOOL),
+            "tools": _or_null(_list({"type": "object"}, maxItems=512)),
+            "tool_choice": _CHOICE,
+            "parallel_tool_calls": _or_null(_BOOL),
+            "text": _or_null(_object({"format": _or_null({"type": "object"})})),
+            "reasoning": _or_null(_object({"effort": _or_null(_TEXT)})),
+            "max_output_tokens": _TOKENS,
+            "temperature": _GENERATING["temperature"],
+            "top_p": _GENERATING["top_p"],
+            "top_logprobs": _or_null({"type": "integer", "minimum": 0, "maximum": 20}),
+            "include": _or_null(_list(_TEXT, maxItems=32)),
+            "metadata": _or_null(
+                {"type": "object", "additionalProperties": {"type": "string", "maxLength": 512}, "maxProperties": 16}
+            ),
+            "provider": _GENERATING["provider"],
+        },
+        "model",
+    ),
+    "Response": _object(
+        {
+            "id": _TEXT,
+            "object": {"const": "response"},
+            "created_at": _INT,
+            "status": {"enum": ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]},
+            "model": _TEXT,
+            "output": _list({"type": "object"}),
+            "store": _BOOL,
+            "usage": _or_null(
+                _object({"input_tokens": _INT, "output_tokens": _INT, "total_tokens": _INT, "cost": _NUMBER})
+            ),
+            "error": _or_null(_object({"code": _TEXT, "message": _TEXT}, "code", "message")),
+        },
+        *("id", "object", "created_at", "status", "model", "output", "store", "usage", "error"),
     ),
     "MatchQuestion": _object(
         {

@@ -40,6 +40,17 @@ TABLE: dict[str, Said] = {
         "CompletionRequest", "Completion", streams=True, summary="Go on from a prompt, whole or as a stream."
     ),
     "POST /v1/embeddings": Said("EmbeddingRequest", "Embeddings", summary="Turn texts into vectors."),
+    "POST /v1/responses": Said("ResponseRequest", "Response", streams=True),
+    "POST /v1/responses/compact": Said("ResponseRequest"),
+    "POST /v1/responses/input_tokens": Said("ResponseRequest"),
+    "GET /v1/responses/{response_id}": Said(
+        reply="Response", query=("stream", "starting_after"), streams=True, summary="A stored response, by its id."
+    ),
+    "DELETE /v1/responses/{response_id}": Said(summary="Delete a stored response; one that is being written stops."),
+    "GET /v1/responses/{response_id}/input_items": Said(
+        query=("limit", "order", "after"), summary="What a stored response was made from, in pages."
+    ),
+    "POST /v1/responses/{response_id}/cancel": Said(reply="Response", summary="Stop a response that is being written."),
     "GET /v1/models": Said(reply="Models", summary="What can be asked for right now."),
     "GET /v1/models/{model}": Said(reply="Model", summary="One model, by its id."),
     "GET /v1/nodes": Said(query=("region", "gpu", "gpu_class", "sort"), summary="The nodes, by any field of a policy."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from sparewatt.core.clock import Clock
@@ -42,10 +42,18 @@ class Dispatcher:
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
         self.to_store = ToStore()
         self.prefixes = PrefixMemory()
+        self._tokens_done = 0
+        self.watch: Callable[[MatchRecord], None] = lambda _record: None
+        """Hears of a job when it is under way and when it is over."""
 
     @property
     def running(self) -> int:
         return len(self._running)
+
+    @property
+    def tokens(self) -> int:
+        """All that nodes have written so far, by count."""
+        return self._tokens_done + sum(run.tokens for run in self._running)
 
     def dispatch(self, job: Job, sink: Sink, *, policy: Policy) -> JobRun:
         """Match and start a job. The sink hears of it at once or later, never twice."""
@@ -65,6 +73,8 @@ class Dispatcher:
         self._running.add(run)
         self._keep(run.record)
         run.start()
+        if run in self._running:
+            self.watch(run.record)
         return run
 
     def dry_run(self, job: MatchJob, *, policy: Policy, gate: Gate | None = None) -> Decision:
@@ -81,6 +91,8 @@ class Dispatcher:
 
     def _over(self, run: JobRun) -> None:
         self._running.discard(run)
+        self._tokens_done += run.tokens
+        self.watch(run.record)
         self.to_store.offer(run.record)
 
     def _keep(self, record: MatchRecord) -> None:

@@ -113,6 +113,8 @@ class Seen:
     text_bytes: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    finish_reason: str | None = None
+    """Why the answer ended, as the client was told; the last one told, of several answers."""
 
 
 @dataclass(slots=True)
@@ -150,3 +152,7 @@ class MatchRecord:
     decision: Decision
     outcome: Outcome = Outcome.RUNNING
     attempts: list[AttemptRecord] = field(default_factory=list)
+    error_status: int | None = None
+    """The HTTP status of the error that the client got instead of a reply."""
+    broke: str | None = None
+    """The code of the error in which a reply ended that had begun."""

@@ -112,6 +112,9 @@ class StreamReply:
         return (event,)
 
     def _count(self, chunk: Chunk) -> None:
+        for choice in chunk.choices or ():
+            if choice.finish_reason:
+                self.seen.finish_reason = choice.finish_reason
         if (text_bytes := chunk.output_bytes()) is not None:
             self.started = True
             self.seen.chunks += 1
@@ -197,6 +200,7 @@ class WholeReply:
             raise ReplyBroken("the reply is not a completion")
         self.usage = completion.usage
         self.seen.text_bytes = completion.output_bytes()
+        self.seen.finish_reason = completion.finish_reason()
         if completion.usage is not None:
             self.seen.prompt_tokens = completion.usage.prompt_tokens
             self.seen.completion_tokens = completion.usage.completion_tokens

@@ -120,6 +120,11 @@ class JobRun:
         if self._attempt is not None and n_bytes > stale:
             self._attempt.consumed(n_bytes - stale)
 
+    @property
+    def tokens(self) -> int:
+        """Written for it so far, by all nodes that tried."""
+        return sum(a.tokens for a in self.record.attempts) + (self._attempt.tokens if self._attempt is not None else 0)
+
     # what an attempt calls
 
     def on_output(self, data: bytes) -> None:
@@ -418,7 +423,10 @@ class JobRun:
             return
         reason = f"the job took longer than {self._rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
-        if self._replying:
+        finish = self._resume.finish() if self._replying else None
+        if finish is not None:
+            self._end_reply(finish)
+        elif self._replying:
             self._break_reply(reason)
         else:
             self._fail(FirstTokenTimeout(f"No answer: {reason}."))
@@ -428,8 +436,10 @@ class JobRun:
         if self._replying:
             self._send(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
             self._sink.finish()
+            self.record.broke = error.code
         else:
             self._sink.fail(error, self._headers())
+            self.record.error_status = error.status
         self._end(Outcome.FAILED)
 
     def _succeed(self) -> None:

@@ -7,6 +7,7 @@ compiled scan reads a node at once. A numpy scan wants each number's column inst
 from __future__ import annotations
 
 import enum
+import math
 import struct
 
 import numpy as np
@@ -71,6 +72,8 @@ RECORD = slice(Field.CONNECTED, Field.STRAIN_MAX + 1)
 SPECS = slice(Field.COLD_S, Field.HOURLY_USD + 1)
 _LOAD, _RECORD, _SPECS = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS))
 _ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(Field), 8 * RECORD.start, 8 * SPECS.start
+_ROW, _OPEN, _HEARD = len(Field), int(Field.OPEN_S), int(Field.LAST_HEARD_S)
+_CLOSED = -math.inf
 
 
 class Entries:
@@ -82,14 +85,19 @@ class Entries:
         """How often a place was taken or left: until it counts on, every node keeps its place."""
         self.reports = 0
         """How often a node said something new about its hardware, prices or models."""
-        self._numbers = np.zeros((FIRST_PLACES, len(Field)))
-        self._buffer = self._numbers.data.cast("B")
+        self._keep(np.zeros((FIRST_PLACES, len(Field))))
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
         self._columns: Floats | None = None
         self._written: set[int] = set()
-        """Places whose columns are behind."""
+        """Places whose columns are behind, where columns are kept at all."""
+
+    def _keep(self, numbers: Floats) -> None:
+        """Single numbers are written through plain memory: an array's own way takes several times as long."""
+        self._numbers = numbers
+        self._buffer = numbers.data.cast("B")
+        self._doubles = self._buffer.cast("d")
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -99,6 +107,7 @@ class Entries:
         """Field by place; to be read only."""
         n = len(self.nodes)
         if n > SCAN_MAX:
+            self._columns = None
             return self._numbers[:n].T
         if self._columns is None or self._columns.shape[1] != len(self._numbers):
             self._columns = np.ascontiguousarray(self._numbers.T)
@@ -135,9 +144,8 @@ class Entries:
         """A copy of these places alone, for a scan that supposes other numbers."""
         part = Entries()
         part.nodes = [self.nodes[place] for place in places.tolist()]
-        part._numbers, part._hash = self._numbers[places], self._hash[places]
-        part._row, part._id = self._row[places], self._id[places]
-        part._buffer = part._numbers.data.cast("B")
+        part._keep(self._numbers[places])
+        part._hash, part._row, part._id = self._hash[places], self._row[places], self._id[places]
         return part
 
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
@@ -167,7 +175,17 @@ class Entries:
 
     def write_load(self, place: int, values: tuple[float, ...]) -> None:
         _LOAD.pack_into(self._buffer, place * _ROW_BYTES, *values)
-        self._written.add(place)
+        if self._columns is not None:
+            self._written.add(place)
+
+    def write_heard(self, place: int, now_s: float) -> None:
+        """The node is there, and all it says was known."""
+        at, numbers = place * _ROW, self._doubles
+        if numbers[at + _OPEN] != _CLOSED:
+            numbers[at + _OPEN] = now_s
+        numbers[at + _HEARD] = now_s
+        if self._columns is not None:
+            self._written.add(place)
 
     def write_record(self, place: int, values: tuple[float, ...]) -> None:
         _RECORD.pack_into(self._buffer, place * _ROW_BYTES + _RECORD_AT, *values)
@@ -187,8 +205,7 @@ class Entries:
 
     def _grow(self) -> None:
         extra = len(self._numbers) * (GROWTH - 1)
-        self._numbers = np.concatenate((self._numbers, np.zeros((extra, len(Field)))))
-        self._buffer = self._numbers.data.cast("B")
+        self._keep(np.concatenate((self._numbers, np.zeros((extra, len(Field))))))
         self._hash = np.concatenate((self._hash, np.zeros(extra, np.uint64)))
         self._row = np.concatenate((self._row, np.zeros(extra, np.intp)))
         self._id = np.concatenate((self._id, np.zeros((extra, ID_WORDS), np.uint64)))

@@ -22,6 +22,7 @@ BACKLOG_S_MAX = 1e6
 SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
 TOKENS_PER_PRICE = 1e6
 _PER_SLOT = 1 + NODE_QUEUE_PER_SLOT
+_CLOSED = -math.inf
 
 
 def pace_of(row: NodeRow) -> float:
@@ -42,34 +43,38 @@ def active_bytes_of(row: NodeRow) -> int:
 
 def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
     """The first group of columns. `unseen`: jobs that other gateways may have sent since the last report."""
-    load, pace, figures = row.load, row.pace, seat.figures
-    there = row.own_jobs + load.foreign
+    load, pace, active = row.load, row.pace, row.own_active
+    is_measured, weights_bytes, room, _, _, step_s, per_job_s, bandwidth, token_s = seat.figures
+    foreign, draining, heard_s = load.foreign, load.draining, row.last_heard_s
+    there = row.own_jobs + foreign
     jobs = there + unseen
-    kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
-    kv_capacity = UNKNOWN_LARGE if load.kv_capacity_bytes is None else load.kv_capacity_bytes
-    read_bytes = min(kv_bytes, kv_capacity) + load.foreign_active_bytes + row.active_bytes
-    if seat.model in row.own_active or seat.model in load.foreign_models:
-        read_bytes -= figures.weights_bytes
-    room = figures.room_jobs
+    kv_bytes, kv_capacity = row.own_kv_bytes + load.foreign_kv_bytes, load.kv_capacity_bytes
+    kv_read, kv_free = kv_bytes, UNKNOWN_LARGE
+    if kv_capacity is not None:
+        kv_read, kv_free = min(kv_bytes, kv_capacity), kv_capacity - kv_bytes
+    read_bytes = kv_read + load.foreign_active_bytes + row.active_bytes
+    if (active and seat.model in active) or seat.model in load.foreign_models:
+        read_bytes -= weights_bytes
     if room > LINK_JOBS_MAX:
-        room = min(room, LINK_JOBS_MAX + load.foreign)
-    is_open = there < room and row.connected and not load.draining and figures.is_measured
-    halved = halving(jobs)
+        room = min(room, LINK_JOBS_MAX + foreign)
+    is_open = there < room and row.connected and not draining and is_measured
+    halved = halving(jobs) if jobs else 1.0
     share, backlog_s = load.prefill_share, load.foreign_backlog_s
     if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
         share, backlog_s = _within(share, 1.0), _within(backlog_s, BACKLOG_S_MAX)
-    slower = slowed(pace, share)
+    slower = slowed(pace, share) if share else pace
+    backlog_s += row.own_backlog_s
     return (
-        row.last_heard_s if is_open else -math.inf,
-        queue(row.own_backlog_s + backlog_s, halved, pace),
+        heard_s if is_open else _CLOSED,
+        queue(backlog_s, halved, pace) if backlog_s else 0.0,
         halved,
-        company_step(figures.step_s, figures.per_job_s, jobs, read_bytes, figures.bandwidth) * slower,
-        figures.token_s * slower,
+        company_step(step_s, per_job_s, jobs, read_bytes, bandwidth) * slower,
+        token_s * slower,
         jobs,
-        UNKNOWN_LARGE if load.kv_capacity_bytes is None else kv_capacity - kv_bytes,
+        kv_free,
         room + unseen,
-        row.last_heard_s,
-        1.0 if load.draining else 0.0,
+        heard_s,
+        1.0 if draining else 0.0,
     )
 
 

@@ -40,7 +40,10 @@ class RoomCount:
         if now == before:
             return
         self._counted[row.index] = now
-        self._add(row, max(0, now) - max(0, before), there=(now >= 0) - (before >= 0))
+        if now >= 0 <= before:
+            self._add_places(row, now - before)
+        else:
+            self._add(row, max(0, now) - max(0, before), there=(now >= 0) - (before >= 0))
         if now > before and self.on_room is not None:
             self.on_room(row.models)
 
@@ -52,10 +55,16 @@ class RoomCount:
             self._counted[row.index] = _NOT_THERE
 
     def _add(self, row: NodeRow, places: int, *, there: int) -> None:
-        for model in row.models.values():
-            self._nodes[model.id] = self._nodes.get(model.id, 0) + there
+        for name in row.models:
+            self._nodes[name] = self._nodes.get(name, 0) + there
+            self._free.setdefault(name, 0)
+        self._add_places(row, places)
+
+    def _add_places(self, row: NodeRow, places: int) -> None:
+        free = self._free
+        for name, model in row.models.items():
             if model.measured is not None:
-                self._free[model.id] = self._free.get(model.id, 0) + places
+                free[name] += places
 
 
 def places_free(row: NodeRow) -> int:

@@ -168,12 +168,19 @@ class NodeTable:
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
-        before, row.load = row.load, load
+        before, since = row.load, row.own_since_report
+        row.last_heard_s = now_s
+        if load == before and not since:
+            for seat in row.seats.values():
+                seat.entries.write_heard(seat.place, now_s)
+            return
+        row.load = load
+        row.own_since_report = 0
         if load.foreign_models != before.foreign_models:
             row.active_bytes = active_bytes_of(row)
-        row.last_heard_s = now_s
-        row.own_since_report = 0
-        self._write_load(row)
+        if load.foreign != before.foreign or load.draining != before.draining:
+            self.room.note(row)
+        self._write_seats(row, 0)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -316,7 +323,9 @@ class NodeTable:
     def _write_load(self, row: NodeRow) -> None:
         """After what every report and every job changes."""
         self.room.note(row)
-        since = row.own_since_report
+        self._write_seats(row, row.own_since_report)
+
+    def _write_seats(self, row: NodeRow, since: int) -> None:
         unseen = self._unseen_weight * since if since else 0.0
         for seat in row.seats.values():
             seat.entries.write_load(seat.place, load_values(row, seat, unseen))

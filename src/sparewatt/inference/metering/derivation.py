@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -21,6 +22,20 @@ def derivation_of(model: ModelReport, *, hourly_price_nano: int) -> Derivation:
         prompt=_said(model.prompt_price_nano, hourly, speed.prefill_tps if speed else None),
         completion=_said(model.completion_price_nano, hourly, speed.decode_tps if speed else None),
     )
+
+
+def is_paid_by_the_hour(models: Sequence[ModelReport], *, hourly_price_nano: int) -> bool:
+    """Whether a node's price per hour means anything: not where its owner has set all prices per token."""
+    return not models or not all(_is_set(model, hourly_price_nano) for model in models)
+
+
+def _is_set(model: ModelReport, hourly_nano: int) -> bool:
+    """Both of its prices. An hour makes none before the speed is measured."""
+    prices, speed = (model.prompt_price_nano, model.completion_price_nano), model.measured
+    if speed is None:
+        return any(prices)
+    hour = (per_mtok(hourly_nano, speed.prefill_tps), per_mtok(hourly_nano, speed.decode_tps))
+    return all(price != derived for price, derived in zip(prices, hour, strict=True))
 
 
 def _said(price_nano: int, hourly_nano: int, tokens_per_s: float | None) -> str:

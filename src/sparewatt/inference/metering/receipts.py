@@ -1,7 +1,8 @@
 """Receipts at the gateway: matched with what was seen, checked, kept, countersigned. Money does not wait for them.
 
 A node is paid for what the gateway has seen, with or without a receipt. A receipt that claims more is kept as disputed:
-evidence against the node, or, countersigned, evidence against a gateway that pays less than it saw.
+evidence against the node, or, countersigned, evidence against a gateway that pays less than it saw. Receipts come in
+sheets under one signature, or one by one; what is kept is one row each.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
@@ -18,8 +21,8 @@ from sparewatt.core.log import Log
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.metering.rules import disagrees
 from sparewatt.ledger.model import ClosedJob, Delivery
-from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, SignedReceipt, countersign_digest
-from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
+from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, Receipt, Signed, countersign_digest
+from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, ReceiptRow
 
 _log = Log("sparewatt.receipts")
@@ -27,29 +30,41 @@ Which = tuple[MatchId, NodeId]
 _T = TypeVar("_T")
 
 
-class Expected(NamedTuple):
+class Expected(msgspec.Struct, frozen=True, gc=False):
     """A delivery that was seen, and that a receipt should come for."""
 
     tokens: int
     opened_unix_s: float
     was_cut: bool
-    """The client went away: the node may have written on for a moment, and that is no lie."""
+    """It was stopped half-way: the node may have written on for a moment, and that is no lie."""
 
 
-class Early(NamedTuple):
-    signed: SignedReceipt
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A receipt, and where it stands."""
+
+    signed: Signed
+    at: int
+
+    @property
+    def receipt(self) -> Receipt:
+        return self.signed.receipts[self.at]
+
+
+class Early(msgspec.Struct, frozen=True, gc=False):
+    line: Line
     came_at_s: float
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """A receipt that was taken; `digest` once it is kept."""
 
-    signature: str
+    receipt: Receipt
     digest: bytes | None = None
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True, gc=False):
     row: ReceiptRow
+    receipt: Receipt
     digest: bytes
 
 
@@ -63,7 +78,7 @@ class ReceiptDesk:
         self._early_of: Counter[NodeId] = Counter()
         self._known: OrderedDict[Which, Known] = OrderedDict()
         self._again: dict[NodeId, set[bytes]] = {}
-        self._ready: list[tuple[SignedReceipt, Expected]] = []
+        self._ready: list[tuple[Line, Expected]] = []
         self._checked: list[Checked] = []
         self._settling = asyncio.Lock()
         self.refused = 0
@@ -80,33 +95,36 @@ class ReceiptDesk:
                 _keep(self._seen, which, _expected(closed, delivery))
             else:
                 self._early_of[delivery.node_id] -= 1
-                self._accept(which, early.signed, _expected(closed, delivery))
+                self._accept(which, early.line, _expected(closed, delivery))
 
-    def on_receipt(self, node_id: NodeId, signed: SignedReceipt) -> None:
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
         """From a node's link. Only its own, and each once; one that came before is countersigned again."""
-        which = (MatchId(signed.receipt.job), node_id)
-        known = self._known.get(which)
-        if signed.receipt.node != node_id or which in self._early:
+        for at, receipt in enumerate(signed.receipts):
+            self._take(node_id, Line(signed, at), receipt)
+
+    def _take(self, node_id: NodeId, line: Line, receipt: Receipt) -> None:
+        which = (MatchId(receipt.job), node_id)
+        if receipt.node != node_id or which in self._early:
             self.refused += 1
-        elif known is not None:
-            self._repeat(node_id, signed, known)
-        elif which in self._seen:
-            self._accept(which, signed, self._seen.pop(which))
+        elif (known := self._known.get(which)) is not None:
+            self._repeat(node_id, receipt, known)
+        elif (expected := self._seen.pop(which, None)) is not None:
+            self._accept(which, line, expected)
         elif self._early_of[node_id] < RECEIPTS_PER_NODE_MAX and len(self._early) < RECEIPTS_WAITING_MAX:
-            self._early[which] = Early(signed, self._clock.now_s())
+            self._early[which] = Early(line, self._clock.now_s())
             self._early_of[node_id] += 1
         else:
             self.refused += 1
 
-    def _accept(self, which: Which, signed: SignedReceipt, expected: Expected) -> None:
+    def _accept(self, which: Which, line: Line, expected: Expected) -> None:
         if len(self._ready) >= RECEIPTS_WAITING_MAX:
             self.refused += 1
             return
-        _keep(self._known, which, Known(signed.signature))
-        self._ready.append((signed, expected))
+        _keep(self._known, which, Known(line.receipt))
+        self._ready.append((line, expected))
 
-    def _repeat(self, node_id: NodeId, signed: SignedReceipt, known: Known) -> None:
-        if signed.signature != known.signature:
+    def _repeat(self, node_id: NodeId, receipt: Receipt, known: Known) -> None:
+        if receipt != known.receipt:
             self.refused += 1
         elif known.digest is not None:
             self._again.setdefault(node_id, set()).add(known.digest)
@@ -120,12 +138,16 @@ class ReceiptDesk:
             again, self._again = self._again, {}
             for node_id, digests in again.items():
                 self._tell(node_id, sorted(digests))
-            if not self._checked:
-                await self._check_some()
-            if self._checked:
-                await self._books.save_receipts([checked.row for checked in self._checked])
-                kept, self._checked = self._checked, []
-                self._tell_all(kept)
+            while self._checked or self._ready:
+                await self._keep_some()
+
+    async def _keep_some(self) -> None:
+        if not self._checked:
+            await self._check_some()
+        if self._checked:
+            await self._books.save_receipts([checked.row for checked in self._checked])
+            kept, self._checked = self._checked, []
+            self._tell_all(kept)
 
     def _forget_early(self) -> None:
         """Those whose job does not close: there is no such job, or it brought nothing."""
@@ -139,19 +161,20 @@ class ReceiptDesk:
     async def _check_some(self) -> None:
         """In a thread: checking a signature takes as long as a match."""
         batch = self._ready[:BATCH_MAX]
-        found = await asyncio.to_thread(lambda: [_checked(*each) for each in batch])
+        found = await asyncio.to_thread(_checked, batch)
         del self._ready[: len(batch)]
-        for (signed, _), checked in zip(batch, found, strict=True):
+        for (line, _), checked in zip(batch, found, strict=True):
             if checked is None:
-                self._refuse(signed)
+                self._refuse(line.receipt)
             else:
                 self._checked.append(checked)
 
     def _tell_all(self, kept: Iterable[Checked]) -> None:
         by_node: dict[NodeId, list[bytes]] = {}
-        for row, digest in kept:
-            _keep(self._known, (row.job_id, row.node_id), Known(row.signature.hex(), digest))
-            by_node.setdefault(row.node_id, []).append(digest)
+        for each in kept:
+            row = each.row
+            _keep(self._known, (row.job_id, row.node_id), Known(each.receipt, each.digest))
+            by_node.setdefault(row.node_id, []).append(each.digest)
         for node_id, digests in by_node.items():
             self._tell(node_id, digests)
 
@@ -159,9 +182,9 @@ class ReceiptDesk:
         for at in range(0, len(digests), BATCH_MAX):
             self.send(node_id, self._countersigned(node_id, digests[at : at + BATCH_MAX]))
 
-    def _refuse(self, signed: SignedReceipt) -> None:
+    def _refuse(self, receipt: Receipt) -> None:
         self.refused += 1
-        _log.warning("receipt_refused", node=signed.receipt.node, job=signed.receipt.job)
+        _log.warning("receipt_refused", node=receipt.node, job=receipt.job)
 
     def _countersigned(self, node_id: NodeId, digests: Sequence[bytes]) -> Countersigned:
         signature = self._key.sign(countersign_digest(node_id, digests))
@@ -174,15 +197,33 @@ class ReceiptDesk:
 
 
 def _expected(closed: ClosedJob, delivery: Delivery) -> Expected:
-    was_cut = delivery.outcome == Outcome.CANCELLED.value
+    was_cut = delivery.outcome != Outcome.DONE.value
     return Expected(delivery.completion_tokens, closed.job.opened_unix_s, was_cut)
 
 
-def _checked(signed: SignedReceipt, expected: Expected) -> Checked | None:
-    """None if it is not signed by the node that it names."""
-    receipt, digest = signed.receipt, signed.receipt.digest()
-    if not _is_signed(signed, digest):
-        return None
+def _checked(lines: Iterable[tuple[Line, Expected]]) -> list[Checked | None]:
+    """None for those that are not signed by the node that they name. A sheet is checked once, for all of its lines."""
+    sheets: dict[int, list[bytes] | None] = {}
+    found: list[Checked | None] = []
+    for line, expected in lines:
+        key = id(line.signed)
+        if key not in sheets:
+            sheets[key] = _digests_if_signed(line.signed, line.receipt.node)
+        digests = sheets[key]
+        found.append(_checked_line(line, expected, digests) if digests is not None else None)
+    return found
+
+
+def _digests_if_signed(signed: Signed, node: str) -> list[bytes] | None:
+    """A sheet that names several nodes is signed by one: the lines of the others have never got here."""
+    digests = signed.digests()
+    return digests if signed.is_signed_by(node, digests) else None
+
+
+def _checked_line(line: Line, expected: Expected, digests: Sequence[bytes]) -> Checked:
+    signed, at = line.signed, line.at
+    receipt = signed.receipts[at]
+    disputed = not expected.was_cut and disagrees(receipt.completion_tokens, expected.tokens)
     row = ReceiptRow(
         job_id=MatchId(receipt.job),
         node_id=NodeId(receipt.node),
@@ -190,17 +231,11 @@ def _checked(signed: SignedReceipt, expected: Expected) -> Checked | None:
         prompt_tokens=receipt.prompt_tokens,
         completion_tokens=receipt.completion_tokens,
         seen_tokens=expected.tokens,
-        disputed=not expected.was_cut and disagrees(receipt.completion_tokens, expected.tokens),
+        disputed=disputed,
         signature=bytes.fromhex(signed.signature),
+        proof=msgspec.json.encode(signed.proof(digests, at)) if disputed else None,
     )
-    return Checked(row, digest)
-
-
-def _is_signed(signed: SignedReceipt, digest: bytes) -> bool:
-    try:
-        return recover_address(digest, bytes.fromhex(signed.signature)) == signed.receipt.node
-    except BadSignature:
-        return False
+    return Checked(row, receipt, digests[at])
 
 
 def _keep(kept: OrderedDict[Which, _T], which: Which, what: _T) -> None:

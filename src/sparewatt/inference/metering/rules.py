@@ -6,6 +6,7 @@ Nearly every server sends one token per chunk. One that sends several is believe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
@@ -25,6 +26,9 @@ TOLERANCE, TOLERANCE_TOKENS = 0.1, 8
 
 PRICE_CAP_MEDIANS = 4
 """A request that names no price goes to no node that asks more than this many times the model's median."""
+
+FINISH_REASON_CHARS_MAX = 32
+"""OpenAI's longest has 14."""
 
 NOBODY = AccountId("acc_unknown")
 """Owner of a node that was registered before nodes had owners."""
@@ -55,28 +59,44 @@ def disagrees(claimed: int, seen: int) -> bool:
 def deliveries_of(
     attempts: Sequence[AttemptRecord], *, prompt_estimate: int, output_bound: int, now_ms: float | None = None
 ) -> tuple[Delivery, ...]:
-    """What each attempt brought the client. Those that brought nothing are left out."""
-    found = []
+    """What each attempt brought the client. Those that brought nothing are left out; together they keep the bound."""
+    found: list[Delivery] = []
+    known = next((said for attempt in reversed(attempts) if (said := _prompt_said(attempt)) is not None), None)
+    prompt = _Prompt(prompt_estimate if known is None else known, prompt_bound(prompt_estimate))
     for attempt in attempts:
-        delivery = _delivery(attempt, prompt_estimate, output_bound, now_ms)
+        delivery = _delivery(attempt, prompt, output_bound, now_ms)
         if delivery is not None:
             found.append(delivery)
+            output_bound -= delivery.completion_tokens
     return tuple(found)
 
 
-def _delivery(attempt: AttemptRecord, prompt_estimate: int, output_bound: int, now_ms: float | None) -> Delivery | None:
+class _Prompt(NamedTuple):
+    tokens: int
+    """For a node that does not say: another's count of the same prompt, or the guess."""
+    bound: int
+
+
+def _prompt_said(attempt: AttemptRecord) -> int | None:
+    """The prompt by the node's count, without what other nodes had written before and it read to go on from there."""
+    if attempt.seen is None or attempt.seen.prompt_tokens is None:
+        return None
+    return max(0, attempt.seen.prompt_tokens - attempt.carried_tokens)
+
+
+def _delivery(attempt: AttemptRecord, prompt: _Prompt, output_bound: int, now_ms: float | None) -> Delivery | None:
     seen = attempt.seen
     claimed = claimed_tokens(seen) if seen is not None else 0
     written = min(claimed, seen_tokens(seen), output_bound) if seen is not None else 0
     if seen is None or (written <= 0 and output_bound > 0):  # where nothing is to be written, reading is paid
         return None
-    said = prompt_estimate if seen.prompt_tokens is None else seen.prompt_tokens
+    said = _prompt_said(attempt)
     ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms
     return Delivery(
         node_id=attempt.node_id,
         owner=attempt.owner or NOBODY,
         price=TokenPrice(Nano(attempt.prompt_price_nano), Nano(attempt.completion_price_nano)),
-        prompt_tokens=min(said, prompt_bound(prompt_estimate)),
+        prompt_tokens=min(prompt.tokens if said is None else said, prompt.bound),
         completion_tokens=written,
         claimed_tokens=claimed,
         outcome=attempt.outcome.value,
@@ -93,6 +113,14 @@ def state_of(outcome: Outcome) -> JobState:
             return JobState.CANCELLED
         case _:
             return JobState.FAILED
+
+
+def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | None:
+    """Why the answer ended, as its client was told. Nodes have a say in it, so not all of a long one."""
+    seen = attempts[-1].seen if attempts else None
+    if outcome is not Outcome.DONE:
+        return None if outcome is Outcome.CANCELLED else "error"
+    return seen.finish_reason[:FINISH_REASON_CHARS_MAX] if seen is not None and seen.finish_reason else None
 
 
 def cap_of(median: TokenPrice) -> TokenPrice:

@@ -11,10 +11,10 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.metering.receipts import ReceiptDesk
-from sparewatt.inference.metering.rules import deliveries_of, prompt_bound, state_of
+from sparewatt.inference.metering.rules import deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import Budgets, KeyBudget, exceeded
 from sparewatt.ledger.holds import Hold
-from sparewatt.ledger.model import ClosedJob, Delivery, OpenedJob, TokenPrice
+from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, TokenPrice
 from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED, affordable_output, bill, hold_for
 from sparewatt.ledger.service import Ledger
 
@@ -63,9 +63,12 @@ class Metering:
     async def open(self, payer: Payer, order: Order) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
         prompt = prompt_bound(order.prompt_tokens)
-        asked, why = await self._within_budget(payer, order, prompt)
+        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        why: Limit = "default"
+        if payer.budget is not None:
+            asked, why = await self._within_budget(payer, payer.budget, order, prompt)
         nano = _hold_for(order, prompt, asked)
-        hold = await self._ledger.hold(payer.account, nano)
+        hold = self._ledger.hold_here(payer.account, nano) or await self._ledger.hold(payer.account, nano)
         if hold is None and order.output_limit is None:
             asked, why = _affordable(order, prompt, self._ledger.free_here(payer.account)), "credits"
             hold = await self._ledger.hold(payer.account, _hold_for(order, prompt, asked)) if asked else None
@@ -74,15 +77,15 @@ class Metering:
         self._budgets.hold(payer.key, hold.amount.total)
         return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
 
-    async def _within_budget(self, payer: Payer, order: Order, prompt: int) -> tuple[int, Limit]:
+    async def _within_budget(self, payer: Payer, budget: KeyBudget, order: Order, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        left, nano = await self._budgets.left(payer.key, payer.budget), _hold_for(order, prompt, asked)
-        if payer.budget is None or left is None or nano <= left:
+        left, nano = await self._budgets.left(payer.key, budget), _hold_for(order, prompt, asked)
+        if left is None or nano <= left:
             return asked, "default"
         fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
         if not fewer:
-            raise exceeded(payer.budget, left, nano)
+            raise exceeded(budget, left, nano)
         return fewer, "budget"
 
     def _too_little(self, account: AccountId, nano: Nano, order: Order) -> InsufficientCredits:
@@ -99,9 +102,9 @@ class Metering:
         self._ledger.open(job)
         self._running[job.id] = tab
 
-    def close(self, tab: RunningTab, closed: ClosedJob) -> None:
+    def close(self, tab: RunningTab, closed: ClosedJob, billed: Bill) -> None:
         self._running.pop(closed.job.id, None)
-        billed = self._ledger.close(closed, tab.hold)
+        self._ledger.close(closed, tab.hold, billed)
         self._budgets.release(closed.job.key, tab.hold.amount.total, spent=billed.cost.total)
         self.receipts.expect(closed)
 
@@ -127,10 +130,21 @@ class Metering:
         self._ledger.note_progress(news)
 
 
+_Counts = list[tuple[int, int, int | None, int | None] | None]
+
+
+def _counts_of(attempts: Sequence[AttemptRecord]) -> _Counts:
+    """All of what was delivered that a bill depends on."""
+    return [
+        None if seen is None else (seen.chunks, seen.text_bytes, seen.prompt_tokens, seen.completion_tokens)
+        for seen in [attempt.seen for attempt in attempts]
+    ]
+
+
 class RunningTab:
     """Implements dispatch's Tab."""
 
-    __slots__ = ("_attempts", "_job", "_order", "_payer", "_till", "_told", "hold", "output_limit", "why")
+    __slots__ = ("_attempts", "_billed", "_job", "_order", "_payer", "_till", "_told", "hold", "output_limit", "why")
 
     def __init__(
         self, till: Metering, payer: Payer, order: Order, hold: Hold, *, output_limit: int, why: Limit
@@ -145,6 +159,7 @@ class RunningTab:
         self._job: OpenedJob | None = None
         self._attempts: Sequence[AttemptRecord] = ()
         self._told = 0
+        self._billed: tuple[_Counts, Bill] | None = None
 
     @property
     def was_limited(self) -> bool:
@@ -180,20 +195,30 @@ class RunningTab:
         self._attempts = attempts
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
-        return bill(self._deliveries(attempts), self.hold.amount).cost.total
+        return self._bill(attempts, None).cost.total
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         if self._job is None:
             raise RuntimeError("a job was dispatched before its tab was started")
         failed = [attempt.reason for attempt in attempts if attempt.reason]
+        deliveries = self._deliveries(attempts)
         closed = ClosedJob(
             job=self._job,
             state=state_of(outcome),
             closed_unix_s=self._till.clock.unix_s(),
-            deliveries=self._deliveries(attempts),
+            deliveries=deliveries,
             reason=None if outcome is Outcome.DONE or not failed else failed[-1][:200],
+            finish_reason=finish_reason(outcome, attempts),
         )
-        self._till.close(self, closed)
+        self._till.close(self, closed, self._bill(attempts, deliveries))
+
+    def _bill(self, attempts: Sequence[AttemptRecord], deliveries: tuple[Delivery, ...] | None) -> Bill:
+        """Worked out once for the same counts: a client is told its cost in two places before the job closes."""
+        counts = _counts_of(attempts)
+        if self._billed is None or self._billed[0] != counts:
+            delivered = self._deliveries(attempts) if deliveries is None else deliveries
+            self._billed = (counts, bill(delivered, self.hold.amount))
+        return self._billed[1]
 
     def progress(self) -> tuple[Delivery, ...] | None:
         """What was delivered by now, if that is more than last time."""

@@ -11,13 +11,13 @@ SELECT to_date(right(relid::text, 7), 'YYYY_MM') AS month FROM pg_partition_tree
 -- name: insert_jobs
 -- Tells which are new. One that is there already was settled before, and must not be settled again; of a month that was
 -- dropped nobody knows any more, so nothing of it is new.
-INSERT INTO jobs (id, opened_at, closed_at, account_id, key_id, model, state, reason, stream,
+INSERT INTO jobs (id, opened_at, closed_at, account_id, key_id, model, state, reason, finish_reason, stream,
     prompt_tokens, completion_tokens, cost_nano, promo_nano)
-SELECT id, to_timestamp(opened), to_timestamp(closed), account_id, key_id, model, state, reason, stream,
+SELECT id, to_timestamp(opened), to_timestamp(closed), account_id, key_id, model, state, reason, finish_reason, stream,
     prompt_tokens, completion_tokens, cost, promo
 FROM unnest($1::text[], $2::float8[], $3::float8[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-    $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
-    AS new (id, opened, closed, account_id, key_id, model, state, reason, stream,
+    $9::text[], $10::boolean[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
+    AS new (id, opened, closed, account_id, key_id, model, state, reason, finish_reason, stream,
         prompt_tokens, completion_tokens, cost, promo)
 WHERE NOT EXISTS (SELECT 1 FROM dropped_months WHERE month = date_trunc('month', to_timestamp(opened) AT TIME ZONE 'UTC'))
 ON CONFLICT (id, opened_at) DO NOTHING RETURNING id
@@ -143,10 +143,11 @@ SELECT
         AND b.nano < 0) AS overdrawn
 
 -- name: insert_receipts
-INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
-SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen_tokens, disputed, signature
-FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[])
-    AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature)
+INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof)
+SELECT job_id, node_id, to_timestamp(at), prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bytea[],
+    $9::bytea[])
+    AS new (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof)
 ON CONFLICT (job_id, node_id, at) DO NOTHING
 
 -- name: standing_of

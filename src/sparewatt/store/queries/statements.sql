@@ -11,16 +11,16 @@ FROM (SELECT CASE $2 WHEN 'day' THEN to_char(opened_at AT TIME ZONE 'UTC', 'YYYY
 WHERE name > $6 GROUP BY name ORDER BY name LIMIT $7
 
 -- name: jobs_of
-SELECT id, opened_at, closed_at, account_id, key_id, model, state, reason, stream, prompt_tokens, completion_tokens,
-    cost_nano, promo_nano
+SELECT id, opened_at, closed_at, account_id, key_id, model, state, reason, finish_reason, stream, prompt_tokens,
+    completion_tokens, cost_nano, promo_nano
 FROM jobs WHERE account_id = $1 AND opened_at >= to_timestamp($2::float8) AND opened_at < to_timestamp($3::float8)
     AND ($4::text IS NULL OR key_id = $4)
     AND ($5::float8 IS NULL OR (opened_at, id) < (to_timestamp($5::float8), $6::text))
 ORDER BY opened_at DESC, id DESC LIMIT $7
 
 -- name: find_job
-SELECT id, opened_at, closed_at, account_id, key_id, model, state, reason, stream, prompt_tokens, completion_tokens,
-    cost_nano, promo_nano
+SELECT id, opened_at, closed_at, account_id, key_id, model, state, reason, finish_reason, stream, prompt_tokens,
+    completion_tokens, cost_nano, promo_nano
 FROM jobs WHERE id = $1 ORDER BY opened_at LIMIT 1
 
 -- name: attempts_of_job

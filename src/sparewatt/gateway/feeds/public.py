@@ -1,0 +1,94 @@
+"""What a stranger may see of a node and of a match: a region and a state, never a name, an address, a size or a price.
+
+Pure. A node goes by a handle that says nothing of its address; those who may know more find it in `GET /v1/nodes`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from sparewatt.core.ids import NodeId
+from sparewatt.gateway.feeds.places import spot_of
+from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.policy.gpus import gpu_class_of
+
+BYTES_PER_GB = 10**9
+NO_CLASS = "other"
+NO_GPU = "cpu"
+_HANDLE_BYTES = 6
+_STATE_CODES = {state: code for code, state in enumerate(NodeState)}
+STATES = [state.value for state in NodeState]
+"""In a frame a state is its place in this list."""
+
+_SIZES = ((64, "XS"), (512, "S"), (4_096, "M"), (32_768, "L"))
+
+
+def handle_of(node_id: NodeId, *, secret: bytes) -> str:
+    """A node's name for strangers: always the same in one network, and nothing that leads back to its address."""
+    keyed = hashlib.blake2b(node_id.encode(), key=secret[:64], digest_size=_HANDLE_BYTES, person=b"sparewatt handle")
+    return f"n{keyed.hexdigest()}"
+
+
+def code_of(state: NodeState) -> int:
+    return _STATE_CODES[state]
+
+
+def class_of(row: NodeRow) -> str:
+    gpu = row.specs.gpu
+    return NO_GPU if row.specs.gpu_count == 0 or gpu.lower() == NO_GPU else gpu_class_of(gpu) or NO_CLASS
+
+
+def vram_gb_of(row: NodeRow) -> int:
+    """Whole gigabytes, and on a machine without a GPU a power of two: its exact memory would be a fingerprint."""
+    gb = max(1, round(row.specs.vram_bytes / BYTES_PER_GB))
+    return gb if row.specs.gpu_count else 1 << (gb.bit_length() - 1)
+
+
+def node_cells(row: NodeRow, *, number: int, secret: bytes, state: NodeState) -> list[Any]:
+    """One node of a frame: number, handle, region, longitude, latitude, gigabytes, class, GPUs, state."""
+    region = row.specs.region
+    lon, lat = spot_of(row.id, region) or (None, None)
+    handle = handle_of(row.id, secret=secret)
+    return [number, handle, region, lon, lat, vram_gb_of(row), class_of(row), row.specs.gpu_count, code_of(state)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a match's node is known to strangers."""
+
+    number: int | None
+    region: str | None
+
+
+def describe_public(record: MatchRecord, nodes: list[Seen]) -> dict[str, Any]:
+    """`nodes`: of each attempt. Its id opens the details, to those whose match it is."""
+    last = record.attempts[-1] if record.attempts else None
+    decision = record.decision
+    return {
+        "id": record.id,
+        "at": round(record.created_unix_s, 1),
+        "model": decision.job.model,
+        "outcome": record.outcome.value,
+        "candidates": decision.total,
+        "eligible": decision.total - sum(decision.dropped.values()) - sum(decision.barred.values()),
+        "nodes": [seen.number for seen in nodes],
+        "region": nodes[-1].region if nodes else None,
+        "size": size_of(decision.job.prompt_tokens + decision.job.output_tokens),
+        "first_token_ms": _first_token(last),
+        "moved": sum(attempt.outcome not in (Outcome.DONE, Outcome.RUNNING) for attempt in record.attempts[:-1]),
+    }
+
+
+def size_of(tokens: int) -> str:
+    """Roughly: how long a prompt was exactly is its author's business."""
+    return next((name for limit, name in _SIZES if tokens <= limit), "XL")
+
+
+def _first_token(attempt: AttemptRecord | None) -> int | None:
+    """To two digits."""
+    if attempt is None or attempt.first_token_ms is None:
+        return None
+    return int(float(f"{attempt.first_token_ms:.1e}"))

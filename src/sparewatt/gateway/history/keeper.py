@@ -1,0 +1,55 @@
+"""Puts what was counted into Postgres, in the background. While that is away, counting goes on."""
+
+from __future__ import annotations
+
+from sparewatt.core.clock import Clock
+from sparewatt.gateway.history.tally import Tally
+from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.store.history import HistoryStore, Kind
+
+STORE_S = 10.0
+NODES_EVERY = 6
+"""Rounds between two in which what each node did is stored: ten thousand rows are a tenth of a second's work."""
+_OFTEN: tuple[Kind, ...] = ("network", "model", "error")
+_ALL: tuple[Kind, ...] = (*_OFTEN, "node")
+
+
+class HistoryKeeper:
+    def __init__(self, table: NodeTable, store: HistoryStore, *, clock: Clock) -> None:
+        self._table = table
+        self._store = store
+        self._clock = clock
+        self._looked_s = clock.now_s()
+        self._round = 0
+        self.tally = Tally()
+
+    def on_match(self, record: MatchRecord) -> None:
+        if record.outcome is not Outcome.RUNNING:
+            self.tally.note_job(record, now_s=self._clock.now_s())
+
+    def first_token_ms(self) -> float | None:
+        return self.tally.first_token_ms(now_s=self._clock.now_s())
+
+    async def keep(self) -> None:
+        """Called every STORE_S. Raises StoreUnavailable, with nothing lost."""
+        self._look()
+        self._round += 1
+        await self._store_kinds(_ALL if self._round % NODES_EVERY == 0 else _OFTEN)
+
+    async def close(self) -> None:
+        self._look()
+        await self._store_kinds(_ALL)
+
+    def _look(self) -> None:
+        now_s = self._clock.now_s()
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        self.tally.note_time(self._table, passed_s=passed_s, unix_s=self._clock.unix_s())
+
+    async def _store_kinds(self, kinds: tuple[Kind, ...]) -> None:
+        taken = self.tally.take(kinds)
+        try:
+            await self._store.add(taken, unix_s=self._clock.unix_s())
+        except BaseException:
+            self.tally.give_back(taken)
+            raise

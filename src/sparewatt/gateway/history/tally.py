@@ -1,0 +1,147 @@
+"""Counts of what happened since they were last stored: of the network, of each model, node and error.
+
+Jobs are noted as they end, replies that were errors as they are sent; who is up is looked at by the clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from http import HTTPStatus
+from statistics import median
+
+from sparewatt.core.limits import HISTORY_NAMES_MAX
+from sparewatt.gateway.history.buckets import SPEED_UNIT, bucket_of, empty
+from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.store.history import Figures, Kind
+
+NETWORK = ""
+RECENT_MAX = 500
+RECENT_S = 300.0
+GONE_S = 7 * 24 * 3600.0
+"""A node that was away for longer has left: its days are not counted as down any more."""
+_FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+class Tally:
+    def __init__(self) -> None:
+        self._counted: dict[tuple[Kind, str], Figures] = {}
+        self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
+
+    def note_job(self, record: MatchRecord, *, now_s: float) -> None:
+        """A job is over. What its client asked wrongly, or took back, is nobody's failure."""
+        last = record.attempts[-1] if record.attempts else None
+        failed = is_our_failure(record)
+        kinds: list[tuple[Kind, str]] = [("network", NETWORK)]
+        if last is not None:
+            kinds.append(("model", record.decision.job.model))
+        for kind, name in kinds:
+            figures = self._at(kind, name)
+            if figures is None:
+                continue
+            figures.jobs += 1
+            figures.failed += failed
+            figures.cancelled += record.outcome is Outcome.CANCELLED
+            figures.tokens += sum(attempt.tokens for attempt in record.attempts)
+            if last is not None:
+                _note_times(figures, last)
+        if last is not None and last.first_token_ms is not None:
+            self._recent.append((now_s, last.first_token_ms))
+        for attempt in record.attempts:
+            self._note_attempt(attempt)
+        if record.broke is not None:
+            self.note_error(record.broke)
+
+    def _note_attempt(self, attempt: AttemptRecord) -> None:
+        figures = self._at("node", attempt.node_id)
+        if figures is not None:
+            figures.jobs += 1
+            figures.failed += attempt.outcome in _FAILURES
+            figures.tokens += attempt.tokens
+
+    def note_error(self, code: str) -> None:
+        """A request for an answer got this error instead."""
+        figures = self._at("error", code)
+        if figures is not None:
+            figures.jobs += 1
+
+    def note_time(self, rows: Iterable[NodeRow], *, passed_s: float, unix_s: float) -> None:
+        """Who was there in the last `passed_s` seconds, of those who were there in the last days."""
+        network = self._counted.setdefault(("network", NETWORK), Figures())
+        network.nodes = network.gpus = network.vram_bytes = 0
+        known: set[str] = set()
+        warm: set[str] = set()
+        for row in rows:
+            if not row.connected and unix_s - (row.last_seen_unix_s or 0.0) > GONE_S:
+                continue
+            known.update(row.models)
+            node = self._counted.setdefault(("node", row.id), Figures())
+            node.known_s += passed_s
+            if row.connected:
+                node.up_s += passed_s
+                _count_in(network, row)
+                warm.update(model.id for model in row.models.values() if model.state == "warm")
+        self._note_up(network, passed_s=passed_s, is_up=bool(warm))
+        for model in known:
+            self._note_up(self._at("model", model), passed_s=passed_s, is_up=model in warm)
+
+    def _note_up(self, figures: Figures | None, *, passed_s: float, is_up: bool) -> None:
+        if figures is not None:
+            figures.known_s += passed_s
+            figures.up_s += passed_s if is_up else 0.0
+
+    def take(self, kinds: Iterable[Kind]) -> dict[tuple[Kind, str], Figures]:
+        """What was counted of these kinds; from now on it is counted anew."""
+        wanted = set(kinds)
+        taken = {key: figures for key, figures in self._counted.items() if key[0] in wanted}
+        self._counted = {key: figures for key, figures in self._counted.items() if key[0] not in wanted}
+        return taken
+
+    def give_back(self, taken: dict[tuple[Kind, str], Figures]) -> None:
+        """It could not be stored."""
+        for key, figures in taken.items():
+            known = self._counted.get(key)
+            if known is None:
+                self._counted[key] = figures
+            else:
+                known.add(figures)
+
+    def first_token_ms(self, *, now_s: float) -> float | None:
+        """The median of the last minutes."""
+        while self._recent and now_s - self._recent[0][0] > RECENT_S:
+            self._recent.popleft()
+        return round(median(ms for _, ms in self._recent), 1) if self._recent else None
+
+    def _at(self, kind: Kind, name: str) -> Figures | None:
+        """None where there are too many names already."""
+        found = self._counted.get((kind, name))
+        if found is None and (kind == "node" or len(self._counted) < HISTORY_NAMES_MAX + self._nodes()):
+            found = self._counted[kind, name] = Figures()
+        return found
+
+    def _nodes(self) -> int:
+        return sum(kind == "node" for kind, _ in self._counted) if len(self._counted) >= HISTORY_NAMES_MAX else 0
+
+
+def _count_in(network: Figures, row: NodeRow) -> None:
+    network.nodes += 1
+    network.gpus += row.specs.gpu_count
+    network.vram_bytes += row.specs.vram_bytes
+
+
+def is_our_failure(record: MatchRecord) -> bool:
+    """Not one where the request itself was at fault."""
+    at_fault = record.error_status is not None and record.error_status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return record.outcome in _FAILURES and not at_fault
+
+
+def _note_times(figures: Figures, attempt: AttemptRecord) -> None:
+    if attempt.first_token_ms is None:
+        return
+    figures.first_token = figures.first_token or empty()
+    figures.first_token[bucket_of(attempt.first_token_ms)] += 1
+    took_s = ((attempt.ended_ms or 0.0) - attempt.first_token_ms) / 1000
+    if attempt.tokens > 1 and took_s > 0:
+        figures.speed = figures.speed or empty()
+        figures.speed[bucket_of((attempt.tokens - 1) / took_s / SPEED_UNIT)] += 1

@@ -1,0 +1,98 @@
+"""Events of a streamed response. Each is numbered; an item is opened, filled and closed by events of its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.protocol.openai import error_body
+from sparewatt.protocol.responses.request import Json
+
+DONE = b"data: [DONE]\n\n"
+_encoder = msgspec.json.Encoder()
+
+
+class Events:
+    """Writes events, one after another, and counts them."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def event(self, kind: str, **fields: Any) -> Json:
+        number = self._next
+        self._next += 1
+        return {"type": kind, "sequence_number": number, **fields}
+
+    def snapshot(self, state: str, response: Json) -> Json:
+        """`state`: created, queued, in_progress, completed, incomplete or failed."""
+        return self.event(f"response.{state}", response=response)
+
+    def error(self, error: SparewattError) -> Json:
+        """As one object and, for those who look for it there, spread out beside it. Client libraries raise it."""
+        said = error_body(error)
+        flat = {name: said["error"][name] for name in ("code", "message", "param")}
+        return self.event("error", **flat, **said)
+
+    # items
+
+    def opened(self, index: int, item: Json) -> list[Json]:
+        """`item` as it begins: nothing in it yet, but for its names."""
+        events = [self.event("response.output_item.added", output_index=index, item=item)]
+        if item["type"] == "message":
+            events.append(self._part_added(index, item, text_part("")))
+        elif item["type"] == "reasoning":
+            events.append(self._part_added(index, item, reasoning_part("")))
+        return events
+
+    def written(self, kind: str, delta: str, *, index: int, item_id: str, logprobs: list[Json] | None = None) -> Json:
+        """A piece more of an item: of its text, its thoughts or its arguments."""
+        place: Json = {"item_id": item_id, "output_index": index}
+        match kind:
+            case "message":
+                more = {"content_index": 0, "delta": delta, "logprobs": logprobs or []}
+                return self.event("response.output_text.delta", **place, **more)
+            case "reasoning":
+                return self.event("response.reasoning_text.delta", **place, content_index=0, delta=delta)
+            case _:
+                return self.event("response.function_call_arguments.delta", **place, delta=delta)
+
+    def closed(self, index: int, item: Json) -> list[Json]:
+        """`item` in full."""
+        match item["type"]:
+            case "message":
+                part = item["content"][0]
+                text = {"text": part["text"], "logprobs": part.get("logprobs") or []}
+                events = [self._in_part("response.output_text.done", index, item, **text), self._part_done(index, item)]
+            case "reasoning":
+                text = {"text": item["content"][0]["text"]}
+                done = self._in_part("response.reasoning_text.done", index, item, **text)
+                events = [done, self._part_done(index, item)]
+            case _:
+                called = {"name": item["name"], "arguments": item["arguments"]}
+                place = {"item_id": item["id"], "output_index": index}
+                events = [self.event("response.function_call_arguments.done", **place, **called)]
+        return [*events, self.event("response.output_item.done", output_index=index, item=item)]
+
+    def _part_added(self, index: int, item: Json, part: Json) -> Json:
+        return self._in_part("response.content_part.added", index, item, part=part)
+
+    def _part_done(self, index: int, item: Json) -> Json:
+        return self._in_part("response.content_part.done", index, item, part=item["content"][0])
+
+    def _in_part(self, kind: str, index: int, item: Json, **fields: Any) -> Json:
+        return self.event(kind, item_id=item["id"], output_index=index, content_index=0, **fields)
+
+
+def text_part(text: str, logprobs: list[Json] | None = None) -> Json:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs or []}
+
+
+def reasoning_part(text: str) -> Json:
+    return {"type": "reasoning_text", "text": text}
+
+
+def as_sse(event: Json) -> bytes:
+    kind: str = event["type"]
+    return b"event: " + kind.encode() + b"\ndata: " + _encoder.encode(event) + b"\n\n"

@@ -1,0 +1,83 @@
+"""A real network and a real Chromium. Without a Chromium these tests are skipped, and say so; CI installs one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from sparewatt.gateway.web.bundle import DIST
+from tests.integration.networks import Network, start_network
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",  # tests run as root in containers; they open no page but our own
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+)
+PAGE_S = 20.0
+
+
+def find_chromium() -> str | None:
+    named = os.environ.get("CHROMIUM")
+    return named or next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("NO CHROMIUM: the dashboard is not tested. On Debian: apt-get install chromium; or set CHROMIUM.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def network(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """After the browser: without one there is nothing to start it for."""
+    assert (DIST / "index.html").exists(), "the dashboard is not built: make web"
+    env = {"SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000", "SPAREWATT_GATEWAY_GRANTS_PER_ADDRESS_DAY": "1000"}
+    with start_network(tmp_path_factory.mktemp("e2e"), "--engine=deterministic", env=env) as network:
+        yield network
+
+
+class Window:
+    """One browser window without a past, and everything that went wrong in it."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(PAGE_S * 1000)
+        self.faults: list[str] = []
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        self.page.on("request", self._look_at)
+        self._root = ""
+
+    def _look_at(self, request: object) -> None:
+        address = str(getattr(request, "url", ""))
+        if self._root and not address.startswith((self._root, "data:", "blob:")):
+            self.faults.append(f"asked elsewhere: {address}")
+
+    def open(self, network: Network, path: str) -> Page:
+        self._root = network.root_url
+        self.page.goto(f"{network.root_url}{path}")
+        return self.page
+
+
+@pytest.fixture
+def window(browser: Browser) -> Iterator[Window]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window = Window(context)
+    yield window
+    context.close()
+    assert window.faults == []

@@ -1,0 +1,98 @@
+"""Every page, in both themes and on a phone: usable without eyes or a mouse, and nothing cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.conftest import PAGE_S, Window
+from tests.e2e.people import ask, sign_up
+from tests.integration.networks import Network
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PUBLIC = ("/", "/matching", "/models", "/status", "/login", "/signup")
+OWN = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join")
+FIRST_PAGE_SCRIPT_BYTES = 200_000
+
+
+def serious_faults(page: Page) -> list[str]:
+    """What axe-core calls serious or critical. It is run beside the page's own policy, not within it."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    return [
+        f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def look_through(page: Page, network: Network, paths: tuple[str, ...]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        page.goto(f"{network.root_url}{path}")
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        page.wait_for_load_state("load")
+        found += serious_faults(page)
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_serious_fault(network: Network, browser: Browser, scheme: str) -> None:
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme="light" if scheme == "light" else "dark", bypass_csp=True
+    )
+    window = Window(context)
+    page = sign_up(window, network)
+    ask(page, "Say hello")
+    page.get_by_test_id("why-link").click()
+    page.get_by_test_id("timeline").wait_for()
+    found = serious_faults(page)
+    found += look_through(page, network, (*PUBLIC, *OWN))
+    context.close()
+    assert found == []
+
+
+def test_a_phone_shows_every_page_without_sideways_scrolling(network: Network, browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 720}, has_touch=True, is_mobile=True)
+    window = Window(context)
+    page = sign_up(window, network)
+    wide = []
+    for path in ("/", "/matching", "/models", "/status", *OWN):
+        page.goto(f"{network.root_url}{path}")
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        if page.evaluate("() => document.documentElement.scrollWidth > innerWidth + 1"):
+            wide.append(path)
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("link", name="Models").click()
+    page.wait_for_url("**/models")
+    context.close()
+    assert wide == []
+    assert window.faults == []
+
+
+def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> None:
+    sign_up(window, network)
+    page = window.open(network, "/")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Find a node")).to_be_focused()
+    page.keyboard.type("node-2")
+    expect(page.get_by_role("option").first).to_contain_text("node-2")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/nodes/0x*")
+    expect(page.get_by_role("heading", level=1)).to_have_text("node-2")
+
+
+def test_the_first_page_is_small_and_comes_from_here_alone(network: Network, window: Window) -> None:
+    sizes: list[int] = []
+
+    def weigh(reply: object) -> None:
+        if str(getattr(reply, "url", "")).endswith(".js"):
+            sizes.append(int(getattr(reply, "headers", {}).get("content-length", 10**9)))
+
+    window.page.on("response", weigh)
+    page = window.open(network, "/")
+    page.get_by_role("img", name="World map").wait_for(timeout=PAGE_S * 1000)
+    page.wait_for_load_state("load")
+    assert 0 < sum(sizes) < FIRST_PAGE_SCRIPT_BYTES

@@ -1,0 +1,197 @@
+"""`/v1/responses` as users of the official Python client meet it, on a network of real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import openai
+import pytest
+from openai.types.responses import ResponseFunctionToolCall
+from pydantic import BaseModel
+
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.testing import expected_text, render_chat
+from tests.integration.asking import ask
+from tests.integration.networks import Network, wait_until
+from tests.integration.people import send, sign_up
+
+LIMIT = 8
+WEATHER: Any = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": True,
+}
+
+
+@pytest.fixture
+def client(shared_network: Network) -> Iterator[openai.OpenAI]:
+    with client_of(shared_network, shared_network.api_key) as client:
+        yield client
+
+
+def client_of(network: Network, key: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=network.base_url, api_key=key, max_retries=0)
+
+
+def text_for(*messages: tuple[str, str], limit: int | None = LIMIT) -> str:
+    prompt = render_chat([{"role": role, "content": content} for role, content in messages])
+    return expected_text(prompt, max_tokens=limit)
+
+
+def test_text_comes_whole_with_its_counts_and_cost(client: openai.OpenAI, shared_network: Network) -> None:
+    raw = client.responses.with_raw_response.create(
+        model=shared_network.model, input="Hi", instructions="Be kind.", max_output_tokens=LIMIT
+    )
+    response = raw.parse()
+    assert response.output_text == text_for(("system", "Be kind."), ("user", "Hi"))
+    assert (response.status, response.incomplete_details and response.incomplete_details.reason) == (
+        "incomplete",
+        "max_output_tokens",
+    )
+    assert response.usage is not None
+    assert response.usage.output_tokens == LIMIT
+    assert float(raw.headers["x-sparewatt-cost"]) == pytest.approx(response.usage.to_dict()["cost"])
+    explained = ask(shared_network, "GET", f"/v1/matches/{raw.headers['x-sparewatt-match-id']}")
+    assert explained.json()["attempts"][0]["outcome"] == "done"
+
+
+def test_text_comes_in_pieces(client: openai.OpenAI, shared_network: Network) -> None:
+    with client.responses.stream(model=shared_network.model, input="Hi") as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    pieces = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert len(pieces) > LIMIT
+    assert "".join(pieces) == final.output_text == text_for(("user", "Hi"), limit=None)
+    assert [event.sequence_number for event in events] == sorted({event.sequence_number for event in events})
+
+
+def test_a_function_is_called_and_its_result_answered(client: openai.OpenAI, shared_network: Network) -> None:
+    ask_for: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+    first = client.responses.create(model=shared_network.model, input=ask_for, tools=[WEATHER])
+    (call,) = first.output
+    assert isinstance(call, ResponseFunctionToolCall)
+    assert set(json.loads(call.arguments)) == {"city"}
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "Rain."}
+    items = [*ask_for, call.to_dict(), result]
+    second = client.responses.create(model=shared_network.model, input=items, tools=[WEATHER], max_output_tokens=LIMIT)
+    assert second.output[0].type == "message"
+    assert second.output_text
+
+
+class Place(BaseModel):
+    name: str
+    people: int
+
+
+def test_an_answer_keeps_to_a_schema(client: openai.OpenAI, shared_network: Network) -> None:
+    parsed = client.responses.parse(model=shared_network.model, input="A place, please.", text_format=Place)
+    assert isinstance(parsed.output_parsed, Place)
+
+
+def test_one_goes_on_from_another_is_listed_and_deleted(client: openai.OpenAI, shared_network: Network) -> None:
+    model = shared_network.model
+    first = client.responses.create(model=model, input="One", store=True, max_output_tokens=LIMIT)
+    assert first.to_dict()["store"] is True
+    second = client.responses.create(
+        model=model, input="Two", previous_response_id=first.id, store=True, max_output_tokens=LIMIT
+    )
+    assert second.output_text == text_for(("user", "One"), ("assistant", first.output_text), ("user", "Two"))
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    assert [item.to_dict()["content"] for item in client.responses.input_items.list(second.id)] == [
+        [{"type": "input_text", "text": "Two"}]
+    ]
+    replayed = [event.type for event in client.responses.retrieve(first.id, stream=True)]
+    assert replayed[-1] == "response.incomplete"
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model=model, input="Three", previous_response_id=second.id)
+    assert caught.value.code == "previous_response_not_found"
+
+
+def test_nothing_is_stored_unless_it_is_asked_for(client: openai.OpenAI, shared_network: Network) -> None:
+    response = client.responses.create(model=shared_network.model, input="Hi", max_output_tokens=LIMIT)
+    assert response.to_dict()["store"] is False
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(response.id)
+
+
+def test_another_key_and_a_browser_find_nothing(client: openai.OpenAI, shared_network: Network) -> None:
+    response = client.responses.create(model=shared_network.model, input="Hi", store=True, max_output_tokens=LIMIT)
+    person = sign_up(shared_network, f"reader-{secrets.token_hex(4)}@example.org")
+    with client_of(shared_network, person.key) as other:
+        for look in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
+            with pytest.raises(openai.NotFoundError):
+                look(response.id)
+    path, browser = f"/v1/responses/{response.id}", person.browser.headers()
+    assert send(shared_network, "GET", path, None, browser).status == 404
+    body = {"model": shared_network.model, "input": "Hi", "max_output_tokens": LIMIT}
+    assert send(shared_network, "POST", "/v1/responses", body, browser).status == 200
+    refused = send(shared_network, "POST", "/v1/responses", body | {"store": True}, browser)
+    assert (refused.status, refused.error()["param"]) == (400, "store")
+
+
+def test_an_answer_in_the_background_ends_or_is_cancelled(client: openai.OpenAI, shared_network: Network) -> None:
+    model = shared_network.model
+    begun = client.responses.create(model=model, input="Hi", background=True, store=True, max_output_tokens=LIMIT)
+    assert begun.status in ("queued", "in_progress")
+    wait_until(lambda: client.responses.retrieve(begun.id).status == "incomplete", "the answer is there")
+    assert client.responses.retrieve(begun.id).output_text == text_for(("user", "Hi"))
+    endless = client.responses.create(
+        model=model, input="Hi", background=True, store=True, extra_body={"ignore_eos": True}, max_output_tokens=8_000
+    )
+    cancelled = client.responses.cancel(endless.id)
+    assert cancelled.status == "cancelled"
+    assert client.responses.retrieve(endless.id).status == "cancelled"
+
+
+def test_a_stream_that_its_client_leaves_is_stopped_and_kept(client: openai.OpenAI, shared_network: Network) -> None:
+    stream = client.responses.create(
+        model=shared_network.model,
+        input="Hi",
+        stream=True,
+        store=True,
+        extra_body={"ignore_eos": True},
+        max_output_tokens=8_000,
+    )
+    events = iter(stream)
+    first = next(events)
+    assert first.type == "response.created"
+    while next(events).type != "response.output_text.delta":
+        """Some text must be there."""
+    stream.close()
+    wait_until(lambda: client.responses.retrieve(first.response.id).status == "cancelled", "it has stopped")
+    assert client.responses.retrieve(first.response.id).output_text
+
+
+def test_what_is_stored_cannot_be_read_in_the_database(client: openai.OpenAI, shared_network: Network) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    client.responses.create(
+        model=shared_network.model, input=marker, metadata={"m": marker}, store=True, max_output_tokens=LIMIT
+    )
+
+    async def rows(data: Path) -> bytes:
+        connection = await asyncpg.connect(EmbeddedPostgres(data / "postgres").dsn)
+        found = await connection.fetch("SELECT input, output FROM responses")
+        await connection.close()
+        return b"".join(row["input"] + (row["output"] or b"") for row in found)
+
+    dumped = asyncio.run(rows(shared_network.data))
+    assert dumped
+    assert marker.encode() not in dumped
+    logs = b"".join(path.read_bytes() for path in shared_network.log_dir.glob("*"))
+    assert marker.encode() not in logs
+
+
+def test_unknown_fields_are_named(shared_network: Network) -> None:
+    body = {"model": shared_network.model, "input": "Hi", "max_output_tokens": LIMIT, "novel": 1, "truncation": "auto"}
+    reply = ask(shared_network, "POST", "/v1/responses", body)
+    assert reply.headers["x-sparewatt-ignored-params"] == "truncation, novel"

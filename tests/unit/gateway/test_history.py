@@ -1,0 +1,176 @@
+"""What happened, counted: percentiles by buckets, whose failure it was, and nothing lost while Postgres is away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.errors import StoreUnavailable
+from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.core.limits import HISTORY_NAMES_MAX
+from sparewatt.gateway.history.buckets import bucket_of, empty, percentile, total_of
+from sparewatt.gateway.history.keeper import HistoryKeeper
+from sparewatt.gateway.history.lines import describe_figures
+from sparewatt.gateway.history.tally import Tally
+from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.store.history import Figures, HistoryStore, Kind, Point
+from sparewatt.testing.clock import ManualClock
+from tests.unit.gateway.small_gateway import NoPool, bearer, make_services, running
+from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation
+
+
+def a_record(outcome: Outcome = Outcome.DONE, **changes: object) -> MatchRecord:
+    decision = match(a_job(), a_table(2), situation(), policy=BALANCED, seed=1)
+    record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, outcome)
+    attempt = AttemptRecord(
+        node_id(1), started_ms=0.0, outcome=outcome, first_token_ms=100.0, ended_ms=1100.0, tokens=51
+    )
+    record.attempts.append(attempt)
+    for name, value in changes.items():
+        setattr(record, name, value)
+    return record
+
+
+@given(st.lists(st.floats(1.0, 90_000.0), min_size=1, max_size=200), st.sampled_from([0.05, 0.5, 0.95]))
+def test_a_percentile_lies_within_a_bucket_of_the_true_one(values: list[float], share: float) -> None:
+    counts = empty()
+    for value in values:
+        counts[bucket_of(value)] += 1
+    found = percentile(counts, share)
+    ordered = sorted(values)
+    true = ordered[max(0, -(-int(share * len(values) * 1000) // 1000) - 1)]
+    after = ordered[min(len(ordered) - 1, int(share * len(values)))]
+    assert found is not None
+    assert true / 1.34 <= found <= after * 1.34
+
+
+def test_nothing_has_no_percentile_and_sums_take_shorter_lists() -> None:
+    assert percentile(empty(), 0.5) is None
+    assert percentile([], 0.5) is None
+    assert total_of([[1, 2], [1]])[:2] == [2, 2]
+
+
+def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
+    tally = Tally()
+    tally.note_job(a_record(), now_s=0.0)
+    taken = tally.take(["network", "model", "node"])
+    assert set(taken) == {("network", ""), ("model", MODEL), ("node", node_id(1))}
+    shown = describe_figures(taken["network", ""], step_s=60)
+    assert (shown["jobs"], shown["tokens"], shown["success_rate"]) == (1, 51, 1.0)
+    assert shown["first_token_p50_ms"] == pytest.approx(100, rel=0.3)
+    assert shown["speed_p50_tps"] == pytest.approx(50, rel=0.3)
+    assert tally.take(["network"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("record", "failed"),
+    [
+        (a_record(Outcome.FAILED), 1),
+        (a_record(Outcome.TIMED_OUT), 1),
+        (a_record(Outcome.FAILED, error_status=503), 1),
+        (a_record(Outcome.FAILED, error_status=400), 0),
+        (a_record(Outcome.CANCELLED), 0),
+    ],
+)
+def test_what_the_client_did_wrong_is_no_failure_of_the_network(record: MatchRecord, failed: int) -> None:
+    tally = Tally()
+    tally.note_job(record, now_s=0.0)
+    assert tally.take(["network"])["network", ""].failed == failed
+
+
+def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:
+    tally = Tally()
+    tally.note_job(a_record(Outcome.FAILED, broke="job_failed"), now_s=0.0)
+    assert tally.take(["error"])["error", "job_failed"].jobs == 1
+
+
+def test_a_liar_with_many_names_does_not_fill_the_memory() -> None:
+    tally = Tally()
+    for number in range(2 * HISTORY_NAMES_MAX):
+        tally.note_error(f"code_{number}")
+    assert len(tally.take(["error"])) == HISTORY_NAMES_MAX
+
+
+def test_who_is_away_counts_as_known_and_not_as_up() -> None:
+    table, tally = a_table(2), Tally()
+    table.disconnect(node_id(2), unix_s=1_000.0)
+    tally.note_time(table, passed_s=10.0, unix_s=1_010.0)
+    taken = tally.take(["node", "network", "model"])
+    assert (taken["node", node_id(1)].up_s, taken["node", node_id(1)].known_s) == (10.0, 10.0)
+    assert (taken["node", node_id(2)].up_s, taken["node", node_id(2)].known_s) == (0.0, 10.0)
+    assert (taken["network", ""].nodes, taken["model", MODEL].up_s) == (1, 10.0)
+
+
+def test_who_left_long_ago_is_not_counted_as_down_for_ever() -> None:
+    table, tally = a_table(1), Tally()
+    table.disconnect(node_id(1), unix_s=0.0)
+    tally.note_time(table, passed_s=10.0, unix_s=30 * 86_400.0)
+    assert tally.take(["node"]) == {}
+
+
+class Stubborn(HistoryStore):
+    """Away until it is told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(NoPool())
+        self.is_away = True
+        self.added: list[Mapping[tuple[Kind, str], Figures]] = []
+
+    async def add(self, counted: Mapping[tuple[Kind, str], Figures], *, unix_s: float) -> None:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        self.added.append(dict(counted))
+
+    async def points(
+        self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
+    ) -> list[Point]:
+        return []
+
+
+async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
+    store, clock = Stubborn(), ManualClock()
+    keeper = HistoryKeeper(a_table(1), store, clock=clock)
+    keeper.on_match(a_record(Outcome.RUNNING))
+    keeper.on_match(a_record())
+    clock.advance(10)
+    with pytest.raises(StoreUnavailable):
+        await keeper.keep()
+    keeper.on_match(a_record())
+    store.is_away = False
+    clock.advance(10)
+    await keeper.close()
+    [added] = store.added
+    network = added["network", ""]
+    assert (network.jobs, network.tokens, network.known_s) == (2, 102, 20.0)
+    assert sum(network.first_token) == 2
+    assert keeper.first_token_ms() == 100.0
+
+
+async def test_errors_of_requests_for_an_answer_are_counted_by_code() -> None:
+    services = make_services(a_table(1))
+    async with running(services) as client:
+        await client.post("/v1/chat/completions", json={"model": "m", "messages": []})
+        await client.post("/v1/chat/completions", json={"model": "m", "messages": 3}, headers=bearer())
+        await client.get("/v1/nodes")
+        counted = services.history.tally.take(["error"])
+    assert {name: figures.jobs for (_, name), figures in counted.items()} == {
+        "invalid_api_key": 1,
+        "invalid_value": 1,
+    }
+
+
+async def test_lines_are_for_everybody_in_json_and_csv() -> None:
+    services = make_services(a_table(1))
+    services.database.history = Stubborn()
+    async with running(services) as client:
+        reply = await client.get("/v1/history?kind=network&span=24h")
+        told = await reply.json()
+        assert (reply.status, told["step_s"], told["data"]) == (200, 60, [])
+        csv = await client.get("/v1/history?kind=model&span=30d&format=csv")
+        assert (csv.status, csv.content_type) == (200, "text/csv")
+        assert (await client.get("/v1/history?kind=node")).status == 400

@@ -1,0 +1,197 @@
+"""Idempotency keys: what is kept, for whom, how long, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField
+from sparewatt.core.limits import (
+    IDEMPOTENT_ANSWER_BYTES_MAX,
+    IDEMPOTENT_ANSWERS_BYTES_MAX,
+    IDEMPOTENT_ANSWERS_MAX,
+    IDEMPOTENT_ANSWERS_PER_KEY_MAX,
+    IDEMPOTENT_S,
+)
+from sparewatt.gateway.kept_answers import Kept, KeptAnswers, digest_of, key_of, once
+
+WHICH = ("key_ann", "first")
+DIGEST = b"the request"
+
+
+class Desk:
+    """Counts how often an answer was really made, and how often it was asked for again."""
+
+    def __init__(self) -> None:
+        self.kept = KeptAnswers()
+        self.made = self.repeats = 0
+        self.now_s = 0.0
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.reply: web.StreamResponse | Exception = web.Response(body=b"hello", headers={"x-sparewatt-cost": "1"})
+
+    async def ask(self, which: tuple[str, str] = WHICH, digest: bytes = DIGEST) -> web.StreamResponse:
+        def repeat() -> None:
+            self.repeats += 1
+
+        return await once(self.kept, which, digest, self._make, on_repeat=repeat, now_s=lambda: self.now_s)
+
+    async def _make(self) -> web.StreamResponse:
+        self.made += 1
+        await self.may_go_on.wait()
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return self.reply
+
+
+def body_of(reply: web.StreamResponse) -> object:
+    assert isinstance(reply, web.Response)
+    return reply.body
+
+
+async def test_the_same_request_again_gets_the_same_answer_and_is_made_once() -> None:
+    desk = Desk()
+    first, again = await desk.ask(), await desk.ask()
+    assert desk.made == 1
+    assert desk.repeats == 1
+    assert body_of(first) == body_of(again) == b"hello"
+    assert again.headers["x-sparewatt-cost"] == "1"
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_another_request_under_the_same_name_is_refused() -> None:
+    desk = Desk()
+    await desk.ask()
+    with pytest.raises(IdempotencyMismatch):
+        await desk.ask(digest=b"another")
+    assert desk.made == 1
+
+
+async def test_names_of_different_keys_have_nothing_to_do_with_each_other() -> None:
+    desk = Desk()
+    await desk.ask(("key_ann", "x"))
+    await desk.ask(("key_bob", "x"), b"another")
+    assert desk.made == 2
+
+
+async def test_one_that_still_runs_is_waited_for() -> None:
+    desk = Desk()
+    desk.may_go_on.clear()
+    asked = [asyncio.ensure_future(desk.ask()) for _ in range(3)]
+    await asyncio.sleep(0)
+    desk.may_go_on.set()
+    assert [body_of(reply) for reply in await asyncio.gather(*asked)] == [b"hello"] * 3
+    assert desk.made == 1
+
+
+async def test_whoever_waits_takes_over_when_the_first_one_leaves() -> None:
+    desk = Desk()
+    desk.may_go_on.clear()
+    first, second = asyncio.ensure_future(desk.ask()), asyncio.ensure_future(desk.ask())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    desk.may_go_on.set()
+    assert body_of(await second) == b"hello"
+    assert desk.made == 2
+
+
+@pytest.mark.parametrize("reply", [web.Response(status=503), InvalidField("no")], ids=["an error reply", "raised"])
+async def test_what_failed_may_be_tried_again(reply: web.Response | Exception) -> None:
+    desk = Desk()
+    desk.reply = reply
+    for _ in range(2):
+        if isinstance(reply, Exception):
+            with pytest.raises(InvalidField):
+                await desk.ask()
+        else:
+            await desk.ask()
+    assert desk.made == 2
+    assert len(desk.kept) == 0
+
+
+@pytest.mark.parametrize(
+    "reply", [web.StreamResponse(), web.Response(body=bytes(IDEMPOTENT_ANSWER_BYTES_MAX + 1))], ids=["streamed", "long"]
+)
+async def test_what_is_not_kept_is_not_made_twice(reply: web.StreamResponse) -> None:
+    desk = Desk()
+    desk.reply = reply
+    await desk.ask()
+    with pytest.raises(IdempotencyConflict):
+        await desk.ask()
+    assert desk.made == 1
+
+
+async def test_an_answer_is_forgotten_in_time() -> None:
+    desk = Desk()
+    await desk.ask()
+    desk.now_s = IDEMPOTENT_S + 1
+    await desk.ask()
+    assert desk.made == 2
+
+
+async def test_what_still_runs_is_not_forgotten() -> None:
+    desk = Desk()
+    desk.may_go_on.clear()
+    first = asyncio.ensure_future(desk.ask())
+    await asyncio.sleep(0)
+    desk.now_s = IDEMPOTENT_S + 1
+    second = asyncio.ensure_future(desk.ask())
+    await asyncio.sleep(0)
+    desk.may_go_on.set()
+    await asyncio.gather(first, second)
+    assert desk.made == 1
+
+
+async def test_whoever_waits_for_one_that_had_to_make_room_is_answered() -> None:
+    desk = Desk()
+    desk.may_go_on.clear()
+    asked = [asyncio.ensure_future(desk.ask()) for _ in range(2)]
+    await asyncio.sleep(0)
+    for number in range(IDEMPOTENT_ANSWERS_PER_KEY_MAX):
+        desk.kept.begin(("key_ann", f"later-{number}"), DIGEST, now_s=0)
+    desk.may_go_on.set()
+    assert [body_of(reply) for reply in await asyncio.gather(*asked)] == [b"hello"] * 2
+    assert desk.kept.size_bytes == 0
+
+
+def filled(count: int, *, keys: int, size_bytes: int) -> KeptAnswers:
+    kept = KeptAnswers()
+    for number in range(count):
+        which = (f"key_{number % keys}", f"name-{number}")
+        entry, _ = kept.begin(which, DIGEST, now_s=0)
+        kept.end(which, entry, Kept(bytes(size_bytes), {}), keep=True)
+    return kept
+
+
+def test_a_key_has_a_share_and_all_together_a_bound() -> None:
+    assert len(filled(IDEMPOTENT_ANSWERS_PER_KEY_MAX + 5, keys=1, size_bytes=1)) == IDEMPOTENT_ANSWERS_PER_KEY_MAX
+    assert len(filled(IDEMPOTENT_ANSWERS_MAX + 5, keys=1000, size_bytes=1)) == IDEMPOTENT_ANSWERS_MAX
+
+
+def test_answers_are_bounded_in_bytes() -> None:
+    kept = filled(100, keys=100, size_bytes=IDEMPOTENT_ANSWER_BYTES_MAX)
+    assert kept.size_bytes == IDEMPOTENT_ANSWERS_BYTES_MAX
+    assert len(kept) == IDEMPOTENT_ANSWERS_BYTES_MAX // IDEMPOTENT_ANSWER_BYTES_MAX
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 256, "ü"])
+def test_a_name_is_short_and_visible(name: str) -> None:
+    with pytest.raises(InvalidField):
+        key_of({"idempotency-key": name})
+    assert key_of({}) is None
+    assert key_of({"idempotency-key": "9f-A_1"}) == "9f-A_1"
+
+
+def test_a_digest_covers_path_body_and_what_else_was_said() -> None:
+    same = digest_of(b"k", "/a", b"body", "x", "y")
+    assert same == digest_of(b"k", "/a", b"body", "x", "y")
+    assert (
+        len({same, *(digest_of(*each) for each in [(b"l", "/a", b"body", "x", "y"), (b"k", "/b", b"body", "x", "y")])})
+        == 3
+    )
+    assert same != digest_of(b"k", "/a", b"bodi", "x", "y")
+    assert same != digest_of(b"k", "/a", b"body", "x", "z")

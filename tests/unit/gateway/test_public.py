@@ -1,0 +1,93 @@
+"""What strangers see: regions and states, and nothing that leads to a name, an address, a size or a cost."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.core.ids import KeyId
+from sparewatt.gateway.feeds.places import REGIONS, region_of, spot_of
+from sparewatt.gateway.feeds.public import Seen, describe_public, handle_of, node_cells, size_of, vram_gb_of
+from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.model import NodeState
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.policy.regions import COUNTRIES, GROUPS
+from tests.unit.inference.nodes import GIB, a_job, a_row, a_table, node_id, situation, some_specs
+
+SECRET = b"s" * 32
+
+
+def test_every_place_on_the_map_is_one_of_the_vocabulary_and_every_group_is_on_it() -> None:
+    assert set(GROUPS) <= set(REGIONS) <= COUNTRIES | set(GROUPS)
+
+
+@given(number=st.integers(0, 10**9), region=st.sampled_from(sorted(REGIONS)))
+def test_a_node_is_drawn_within_its_region_and_always_at_the_same_spot(number: int, region: str) -> None:
+    spot = spot_of(node_id(number), region)
+    assert spot is not None
+    assert spot == spot_of(node_id(number), region)
+    lon, lat = spot
+    centre = REGIONS[region]
+    away_lat = lat - centre.lat
+    away_lon = ((lon - centre.lon + 180) % 360 - 180) * math.cos(math.radians(lat))
+    assert math.hypot(away_lat, away_lon) * 111 <= centre.radius_km + 5
+    assert -180 <= lon <= 180
+
+
+def test_two_nodes_of_a_region_stand_apart() -> None:
+    assert len({spot_of(node_id(number), "DE") for number in range(50)}) > 45
+
+
+@pytest.mark.parametrize(("said", "is_known"), [("us-east", True), ("DE", True), ("de-berlin", True), ("local", False)])
+def test_a_region_that_is_no_place_has_no_spot(said: str, is_known: bool) -> None:  # noqa: FBT001
+    assert (region_of(said) is not None) is is_known
+    assert (spot_of(node_id(1), said) is not None) is is_known
+
+
+def test_a_handle_is_the_same_in_one_network_and_another_in_another() -> None:
+    assert handle_of(node_id(1), secret=SECRET) == handle_of(node_id(1), secret=SECRET)
+    assert handle_of(node_id(1), secret=SECRET) != handle_of(node_id(1), secret=b"t" * 32)
+    assert handle_of(node_id(1), secret=SECRET) != handle_of(node_id(2), secret=SECRET)
+
+
+def test_a_stranger_sees_neither_name_nor_address_nor_price_of_a_node() -> None:
+    row = a_row(7, some_specs(name="grandma's attic"))
+    shown = json.dumps(node_cells(row, number=3, secret=SECRET, state=NodeState.ONLINE))
+    for secret in ("attic", node_id(7), node_id(7)[2:], "300000000", "0.3"):
+        assert secret not in shown
+
+
+def test_the_exact_memory_of_a_machine_without_a_gpu_is_not_shown() -> None:
+    assert vram_gb_of(a_row(specs=some_specs(gpu="cpu", gpu_count=0, vram_bytes=23_456_789_012))) == 16
+    assert vram_gb_of(a_row(specs=some_specs(vram_bytes=24 * GIB))) == 26
+
+
+def test_a_stranger_sees_of_a_match_neither_key_nor_account_nor_exact_size_nor_cost() -> None:
+    table = a_table(3)
+    job = a_job(prompt_tokens=1237, output_tokens=311)
+    decision = match(job, table, situation(), policy=BALANCED, seed=1)
+    record = MatchRecord(job.id, KeyId("key_secret"), 1_700_000_000.0, decision)
+    record.attempts.append(AttemptRecord(node_id(1), started_ms=1.0, first_token_ms=123.456, tokens=311))
+    shown = describe_public(record, [Seen(0, "eu-west")])
+    assert shown["first_token_ms"] == 120
+    assert shown["size"] == "M"
+    text = json.dumps(shown)
+    for secret in ("key_secret", "1237", "311", "1548", "price", "usd", "cost", node_id(1)):
+        assert secret not in text
+
+
+def test_sizes_grow_in_steps() -> None:
+    assert [size_of(tokens) for tokens in (1, 64, 65, 512, 4_096, 4_097, 10**6)] == [
+        "XS",
+        "XS",
+        "S",
+        "S",
+        "M",
+        "L",
+        "XL",
+    ]

@@ -1,0 +1,226 @@
+"""A node that goes on with another's answer, and servers that cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sparewatt.node.backends.continuing import CHAT, COMPLETIONS, NO_WAYS, Prefill, Ways, find_ways
+from sparewatt.node.backends.model import Backend, BackendBroke, BackendLoad, BackendModel, BackendReply
+from sparewatt.node.continuing import CannotContinue, as_chat, errand_for
+from sparewatt.protocol.link import Op
+from sparewatt.testing import expected_text, render_chat
+from tests.unit.node.rig import MODEL, chat_body, rigged
+
+Answer = dict[str, Any] | None
+
+
+def text_in(data: bytes) -> str:
+    events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
+
+
+# jobs
+
+
+async def test_a_node_says_that_it_can_go_on(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        [model] = rig.inventory.specs.models
+        assert model.capabilities == ("chat", "continue_prefill", "continue_raw")
+
+
+async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        started = (await rig.stats())["started"]
+        await rig.inventory.refresh()
+        assert (await rig.stats())["started"] == started
+        rig.inventory._abilities.forget()
+        await rig.inventory.refresh()
+        assert (await rig.stats())["started"] > started
+
+
+@pytest.mark.parametrize("more", [{}, {"logprobs": True}], ids=["raw", "prefill"])
+async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[str, Any]) -> None:
+    whole = expected_text(render_chat([{"role": "user", "content": "hi"}]), max_tokens=12)
+    had = whole[:17]  # inside a token
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        request = chat_body(max_tokens=12, stream_options={"include_usage": True}, **more)
+        rig.send(1, body=request + had.encode(), continue_bytes=len(had.encode()))
+        await rig.ended(1)
+        assert rig.ops(1) == [Op.HEAD, Op.DATA, Op.END]
+        assert (had + text_in(rig.data(1))).startswith(whole)
+        assert rig.data(1).endswith(b"data: [DONE]\n\n")
+        assert rig.data(1).count(b'"usage":{') == 1
+
+
+async def test_a_node_whose_server_has_no_way_refuses(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        rig.inventory._abilities._ways[MODEL] = NO_WAYS
+        rig.send(1, body=chat_body() + b"text", continue_bytes=4)
+        fail = await rig.failed(1)
+        assert fail.code == "refused"
+        assert rig.jobs.count() == 0
+
+
+async def test_a_text_that_is_no_text_fails_the_job_and_not_the_node(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        rig.send(1, body=chat_body() + b"\xff\xfe", continue_bytes=2)
+        assert (await rig.failed(1)).code == "protocol"
+
+
+# errands
+
+
+async def test_white_space_that_a_server_would_lose_is_not_given_to_it() -> None:
+    ways = Ways(prefill=Prefill(needs_flags=True, trims=True))
+    with pytest.raises(CannotContinue):
+        await errand_for(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far ")
+    errand = await errand_for(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far")
+    body = json.loads(errand.body)
+    assert body["messages"][-1] == {"role": "assistant", "content": "so far"}
+    assert body["continue_final_message"] is True
+    assert body["add_generation_prompt"] is False
+
+
+async def test_a_raw_prompt_is_asked_for_as_much_as_the_chat() -> None:
+    backend = Quirky(lambda path, _: {"prompt": "<user>hi<bot>"} if path == "/apply-template" else None)
+    request = chat_body(max_completion_tokens=9, temperature=0.5, tools=[], stop=["x"])
+    errand = await errand_for(backend, Ways(raw="template"), "m", request, "so far")
+    body = json.loads(errand.body)
+    assert (errand.path, errand.is_chat) == (COMPLETIONS, False)
+    assert body["prompt"] == "<user>hi<bot>so far"
+    assert body["max_tokens"] == 9
+    assert (body["temperature"], body["stop"]) == (0.5, ["x"])
+    assert not {"messages", "tools", "max_completion_tokens"} & set(body)
+
+
+async def test_a_raw_prompt_may_be_tokens() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        assert path == "/tokenize"
+        return {"tokens": [1, 2, 3] if "messages" in body else [4, 5]}
+
+    errand = await errand_for(Quirky(answer), Ways(raw="tokens"), "m", chat_body(), "so far")
+    assert json.loads(errand.body)["prompt"] == [1, 2, 3, 4, 5]
+
+
+async def test_a_server_that_does_not_tell_its_prompt_broke() -> None:
+    with pytest.raises(BackendBroke):
+        await errand_for(Quirky(lambda _, __: None), Ways(raw="template"), "m", chat_body(), "so far")
+
+
+@pytest.mark.parametrize("data", [b"data: <html>\n\n", b"data: [1]\n\n", b'data: {"choices": [3]}\n\n'])
+async def test_garbage_is_no_answer(data: bytes) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield data
+
+    with pytest.raises(BackendBroke):
+        [_ async for _ in as_chat(chunks())]
+
+
+async def test_an_error_in_the_stream_stays_one() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b'data: {"error": {"mess'
+        yield b'age": "no"}}\n\n'
+
+    assert b"".join([each async for each in as_chat(chunks())]) == b'data: {"error": {"message": "no"}}\n\n'
+
+
+# finding out
+
+
+class Quirky(Backend):
+    """A model server with a template of its own, which a function answers for: an object, or None for 404."""
+
+    kind = "quirky"
+    stops_whole_answers = False
+    to_try = ()
+
+    def __init__(self, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
+        self._answer = answer
+
+    async def models(self) -> list[BackendModel]:
+        return []
+
+    async def load(self) -> BackendLoad | None:
+        return None
+
+    async def slots(self) -> int:
+        return 1
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:
+        answer = self._answer(path, json.loads(body))
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield msgspec.json.encode(answer) if path.startswith("/v1") is False else _stream(answer)
+
+        yield BackendReply(200 if answer is not None else 404, "text/event-stream", chunks())
+
+
+def _stream(answer: Answer) -> bytes:
+    return b"data: " + msgspec.json.encode(answer) + b"\n\ndata: [DONE]\n\n"
+
+
+def told(text: str, prompt_tokens: int, written: int) -> Answer:
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": written}
+    return {"choices": [{"index": 0, "delta": {"content": text}}], "usage": usage}
+
+
+def server(*, closing: int = 0, needs_flags: bool = False, trims: bool = False, echoes: bool = False) -> Quirky:
+    """A chat server whose prompts have 10 tokens and a letter each; `closing` are those around a finished turn."""
+
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        if path != CHAT:
+            return None
+        last = body["messages"][-1]
+        if last["role"] == "user":
+            return told("abcdefgh", 10, 8)
+        given = last["content"].rstrip() if trims else last["content"]
+        is_open = not needs_flags or body.get("continue_final_message")
+        return told(given + "x" if echoes else "x", 10 + len(given) + (0 if is_open else 5) + closing, 1)
+
+    return Quirky(answer)
+
+
+@pytest.mark.parametrize(
+    ("backend", "ways"),
+    [
+        (server(), Ways(prefill=Prefill(needs_flags=True, trims=False))),
+        (server(needs_flags=True), Ways(prefill=Prefill(needs_flags=True, trims=False))),
+        (server(trims=True), Ways(prefill=Prefill(needs_flags=True, trims=True))),
+        (server(closing=1), NO_WAYS),
+        (server(echoes=True), NO_WAYS),
+        (Quirky(lambda path, _: told("", 10, 0) if path == CHAT else None), NO_WAYS),
+        (Quirky(lambda path, _: told("abc", 0, 0) if path == CHAT else None), NO_WAYS),
+    ],
+    ids=["right", "by flags", "trims", "closes the turn", "repeats", "says nothing", "counts nothing"],
+)
+async def test_a_way_is_believed_by_the_tokens_that_were_read(backend: Quirky, ways: Ways) -> None:
+    assert await find_ways(backend, "m") == ways
+
+
+async def test_a_template_that_is_not_the_chats_own_is_not_believed() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        if path == "/apply-template":
+            return {"prompt": "<user>"}
+        if path == COMPLETIONS:
+            return told("x", 12 + len(body["prompt"]), 1)
+        return told("abcdefgh", 10, 8) if path == CHAT and len(body["messages"]) == 1 else None
+
+    assert await find_ways(Quirky(answer), "m") == NO_WAYS
+
+
+async def test_a_server_that_would_not_chat_is_asked_again_later() -> None:
+    with pytest.raises(BackendBroke):
+        await find_ways(Quirky(lambda _, __: None), "m")

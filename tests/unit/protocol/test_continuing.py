@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sparewatt.protocol.continuing import PREFILL, RAW, Terms, terms_of, with_less_to_write
+
+USER = {"role": "user", "content": "hi"}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+
+
+def terms(**fields: Any) -> Terms:
+    return terms_of("/v1/chat/completions", msgspec.json.encode({"model": "m", "messages": [USER]} | fields))
+
+
+def test_plain_text_goes_on_by_any_way() -> None:
+    assert terms() == Terms(frozenset({PREFILL, RAW}), choices=1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 1},
+        {"response_format": {"type": "text"}},
+        {"tools": []},
+        {"tools": TOOLS, "tool_choice": "none"},
+        {"logprobs": False},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]},
+        {"messages": [USER, {"role": "assistant", "content": "So"}]},
+    ],
+)
+def test_so_does_what_only_looks_like_more(fields: dict[str, Any]) -> None:
+    assert terms(**fields).ways == {PREFILL, RAW}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": TOOLS},
+        {"functions": [{"name": "f"}]},
+        {"logprobs": True},
+        {"top_logprobs": 0},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+    ],
+)
+def test_some_answers_need_a_chat_endpoint(fields: dict[str, Any]) -> None:
+    assert terms(**fields).ways == {PREFILL}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 2},
+        {"best_of": 3},
+        {"response_format": {"type": "json_object"}},
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        {"guided_choice": ["a", "b"]},
+        {"structured_outputs": {"regex": "a"}},
+        {"grammar": "root ::= x"},
+        {"echo": True},
+        {"messages": [USER, {"role": "assistant", "content": None, "tool_calls": []}]},
+        {"messages": 7},
+        {"response_format": "json"},
+    ],
+)
+def test_some_answers_cannot_go_on(fields: dict[str, Any]) -> None:
+    found = terms(**fields)
+    assert not found.ways
+    assert found.why_not
+
+
+def test_other_endpoints_cannot_go_on() -> None:
+    assert not terms_of("/v1/completions", b'{"model":"m","prompt":"x"}').ways
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b"\xff"])
+def test_what_is_no_request_cannot_go_on(body: bytes) -> None:
+    assert not terms_of("/v1/chat/completions", body).ways
+
+
+@pytest.mark.parametrize(("stop", "found"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ([""], ()), (3, ())])
+def test_stop_texts_are_read_in_every_shape(stop: object, found: tuple[str, ...]) -> None:
+    assert terms(stop=stop).stops == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        ({}, None),
+        ({"max_tokens": 5}, 5),
+        ({"max_completion_tokens": 4}, 4),
+        ({"max_tokens": 9, "max_completion_tokens": 4}, 4),
+    ],
+)
+def test_the_limit_is_the_one_that_counts(fields: dict[str, Any], limit: int | None) -> None:
+    assert terms(**fields).output_limit == limit
+
+
+def test_less_is_left_to_write_after_some_was_written() -> None:
+    body = b'{"max_tokens":10,"max_completion_tokens":8,"min_tokens":3,"messages":[{"x":1.0}],"seed":7}'
+    less = msgspec.json.decode(with_less_to_write(body, 5))
+    assert less == {"max_tokens": 5, "max_completion_tokens": 3, "min_tokens": 0, "messages": [{"x": 1.0}], "seed": 7}
+
+
+def test_what_has_no_limit_gets_none() -> None:
+    assert with_less_to_write(b'{"max_tokens":null,"seed":7}', 5) == b'{"max_tokens":null,"seed":7}'

@@ -1,0 +1,43 @@
+"""What is passed on, what is left out, and what a client hears of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.parameters import NOTED, PASSED, for_header, foreign_fields, ignored_fields
+
+CHAT: JobPath = "/v1/chat/completions"
+
+
+def fields(**values: object) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("name", ["n_predict", "chat_template", "priority", "id_slot", "logits_processors", "lora"])
+def test_what_steers_a_server_beyond_one_answer_is_not_passed_on(name: str) -> None:
+    assert all(name not in passed for passed in PASSED.values())
+
+
+def test_what_is_harmless_is_passed_on_nowhere() -> None:
+    assert all(NOTED.isdisjoint(passed) for passed in PASSED.values())
+
+
+def test_a_field_that_asks_for_nothing_is_left_out_in_silence() -> None:
+    given = fields(model="m", messages=[], audio=None, store=False, service_tier="auto", provider={}, top_k=1)
+    assert foreign_fields(given, CHAT) == ("audio", "store", "service_tier")
+    assert ignored_fields(given, CHAT) == ()
+    assert ignored_fields(fields(store=True, service_tier="flex", x=0), CHAT) == ("store", "service_tier", "x")
+
+
+def test_each_endpoint_has_fields_of_its_own() -> None:
+    assert ignored_fields(fields(messages=[], input="a"), "/v1/embeddings") == ("messages",)
+    assert ignored_fields(fields(messages=[], suffix="a"), "/v1/completions") == ("messages",)
+
+
+def test_names_that_clients_make_up_fit_into_a_header() -> None:
+    names = for_header(("fine", "a b\r\nc", "ü" * 100, *(str(number) for number in range(100))))
+    assert names[:2] == ("fine", "a_b__c")
+    assert all(name.isascii() and len(name) <= 64 for name in names)
+    assert len(names) == 32

@@ -1,0 +1,83 @@
+"""What a store of responses must do, Postgres or not. Subclasses say which, and whose keys there are."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sparewatt.core.ids import KeyId
+from sparewatt.store.responses import ResponseStore
+
+KEY, OTHER = KeyId("key_a"), KeyId("key_b")
+
+
+async def put(store: ResponseStore, name: str, *, key: KeyId = KEY, previous: str | None = None) -> bool:
+    return await store.insert(name, key_id=key, previous_id=previous, sealed=b"in " + name.encode()) is not None
+
+
+async def finish(store: ResponseStore, name: str, *, status: str = "completed") -> bool:
+    return await store.finish(name, status=status, sealed=b"out " + name.encode())
+
+
+class ResponseSuite:
+    bytes_of_one: ClassVar[int] = len(b"in resp_1")
+
+    async def test_one_is_found_by_its_key_alone(self, store: ResponseStore) -> None:
+        assert await put(store, "resp_1")
+        found = await store.find("resp_1", key_id=KEY)
+        assert found is not None
+        assert (found.status, found.input, found.output, found.abandoned) == ("in_progress", b"in resp_1", None, False)
+        assert await store.find("resp_1", key_id=OTHER) is None
+        assert await store.find("resp_2", key_id=KEY) is None
+
+    async def test_one_is_finished_once(self, store: ResponseStore) -> None:
+        await put(store, "resp_1")
+        assert await finish(store, "resp_1", status="incomplete")
+        assert not await finish(store, "resp_1")
+        found = await store.find("resp_1", key_id=KEY)
+        assert found is not None
+        assert (found.status, found.output) == ("incomplete", b"out resp_1")
+
+    async def test_one_that_was_deleted_stays_deleted(self, store: ResponseStore) -> None:
+        await put(store, "resp_1")
+        assert not await store.delete("resp_1", key_id=OTHER)
+        assert await store.delete("resp_1", key_id=KEY)
+        assert not await store.delete("resp_1", key_id=KEY)
+        assert not await finish(store, "resp_1")
+        assert await store.find("resp_1", key_id=KEY) is None
+
+    async def test_a_chain_goes_back_as_far_as_it_is_there(self, store: ResponseStore) -> None:
+        for name, previous in (("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_2")):
+            await put(store, name, previous=previous)
+            await finish(store, name)
+        assert [row.id for row in await store.chain("resp_3", key_id=KEY)] == ["resp_3", "resp_2", "resp_1"]
+        assert await store.chain("resp_3", key_id=OTHER) == []
+        await store.delete("resp_2", key_id=KEY)
+        assert [row.id for row in await store.chain("resp_3", key_id=KEY)] == ["resp_3"]
+
+    async def test_a_key_keeps_only_so_many_and_so_much(self, store: ResponseStore) -> None:
+        async def insert(name: str, *, key: KeyId = KEY, count: int = 9, size: int = 1_000) -> bool:
+            sealed, limits = b"in " + name.encode(), {"count_max": count, "bytes_max": size}
+            return await store.insert(name, key_id=key, previous_id=None, sealed=sealed, **limits) is not None
+
+        assert await insert("resp_1", count=1)
+        assert not await insert("resp_2", count=1)
+        assert await insert("resp_3", count=1, key=OTHER)
+        assert not await insert("resp_2", size=2 * self.bytes_of_one - 1)
+        assert await insert("resp_2", size=2 * self.bytes_of_one)
+
+    async def test_one_that_is_too_old_is_gone_and_makes_room(self, store: ResponseStore) -> None:
+        await store.insert("resp_1", key_id=KEY, previous_id=None, sealed=b"x", life_s=-1, count_max=1)
+        assert await store.find("resp_1", key_id=KEY) is None
+        assert await store.chain("resp_1", key_id=KEY) == []
+        assert await store.insert("resp_2", key_id=KEY, previous_id=None, sealed=b"x", count_max=1) is not None
+        await store.forget_old()
+        assert await store.find("resp_2", key_id=KEY) is not None
+        assert not await store.delete("resp_1", key_id=KEY)
+
+    async def test_who_writes_one_hears_that_it_is_not_wanted(self, store: ResponseStore) -> None:
+        await put(store, "resp_1")
+        await put(store, "resp_2")
+        await store.ask_to_cancel("resp_1", key_id=OTHER)
+        assert await store.tend(["resp_1", "resp_2", "resp_3"]) == []
+        await store.ask_to_cancel("resp_1", key_id=KEY)
+        assert await store.tend(["resp_1", "resp_2"]) == ["resp_1"]

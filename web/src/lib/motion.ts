@@ -1,0 +1,5 @@
+const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+
+export function isStill(): boolean {
+  return still.matches;
+}

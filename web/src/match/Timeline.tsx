@@ -1,0 +1,49 @@
+import type { Attempt } from "@/api/types";
+import { ms } from "@/lib/format";
+import { Outcome } from "./Outcome";
+
+/** The attempts on one line of time: waiting for the first token, writing, and where another node took over. */
+export function Timeline({ attempts }: { attempts: Attempt[] }) {
+  if (!attempts.length) return <p className="text-muted">Nothing was sent to a node.</p>;
+  const end = Math.max(1, ...attempts.map((one) => one.ended_ms ?? one.first_token_ms ?? one.started_ms));
+  return (
+    <ol className="space-y-3" data-testid="timeline">
+      {attempts.map((one, at) => (
+        <li key={`${one.node}-${at}`}>
+          <div className="flex flex-wrap justify-between gap-2">
+            <span>
+              <span className="num text-muted">{at + 1}.</span> {one.name ?? `${one.node.slice(0, 10)}…`}
+            </span>
+            <Outcome of={one.outcome} />
+          </div>
+          <Bar one={one} end={end} />
+          <p className="num small text-muted">
+            sent at {ms(one.started_ms)} · first token {one.first_token_ms === null ? "never" : `at ${ms(one.first_token_ms)}`} ·{" "}
+            {one.ended_ms === null ? "still writing" : `ended at ${ms(one.ended_ms)}`} · {one.tokens} tokens
+          </p>
+          {one.reason && <p className="small break-words text-suspect">{one.reason}</p>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Bar({ one, end }: { one: Attempt; end: number }) {
+  const place = (value: number) => `${(value / end) * 100}%`;
+  const ended = one.ended_ms ?? end;
+  const first = one.first_token_ms ?? ended;
+  return (
+    <div className="relative my-1.5 h-4 rounded-md bg-line" aria-hidden>
+      <span
+        title="until the first token"
+        className="absolute inset-y-0 bg-suspect/70"
+        style={{ left: place(one.started_ms), width: `max(2px, ${place(first - one.started_ms)})` }}
+      />
+      <span
+        title="writing"
+        className={`absolute inset-y-0 ${one.outcome === "done" || one.outcome === "running" ? "bg-online" : "bg-offline"}`}
+        style={{ left: place(first), width: `max(2px, ${place(ended - first)})` }}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,97 @@
+import { useState } from "react";
+import { useLocation } from "wouter";
+import { useQuery } from "@tanstack/react-query";
+import { api } from "@/api/client";
+import type { List, Node } from "@/api/types";
+import { count, digits, gb, usd } from "@/lib/format";
+import { CopyLine } from "@/parts/CopyLine";
+import { DataTable, type Column } from "@/parts/DataTable";
+import { Empty, ErrorNote } from "@/parts/Note";
+import { Page } from "@/parts/Page";
+import { StateMark } from "@/parts/StateMark";
+import { Time } from "@/parts/Time";
+
+interface Reply extends List<Node> {
+  total?: number;
+  funnel?: { filter: string; dropped: number; left: number }[];
+  nearest_relaxations?: string[];
+}
+
+export default function Nodes() {
+  const [asked, setAsked] = useState("");
+  const path = asked ? `/v1/nodes?q=${encodeURIComponent(asked)}` : "/v1/nodes";
+  const nodes = useQuery({
+    queryKey: [path],
+    queryFn: ({ signal }) => api<Reply>(path, { signal }),
+    refetchInterval: 3_000,
+    placeholderData: (before) => before,
+    retry: false,
+  });
+  const [, go] = useLocation();
+  return (
+    <Page title="Nodes" lead="Every node, with what it claims and what was measured.">
+      <label className="block max-w-xl space-y-1">
+        <span className="small text-muted">Which nodes</span>
+        <input
+          className="field num"
+          placeholder="region=EU gpu_class>=rtx24 max_price=0.30 sort=price"
+          spellCheck={false}
+          onKeyDown={(event) => event.key === "Enter" && setAsked(event.currentTarget.value)}
+          onBlur={(event) => setAsked(event.target.value)}
+        />
+      </label>
+      <ErrorNote error={nodes.error} />
+      {nodes.data?.funnel && (
+        <p className="small text-muted">
+          {count(nodes.data.data.length)} of {count(nodes.data.total ?? 0)}:{" "}
+          {nodes.data.funnel.map((step) => `${step.filter} dropped ${step.dropped}`).join(", ") || "nothing dropped"}
+          {nodes.data.nearest_relaxations?.length ? `. Nearest: ${nodes.data.nearest_relaxations.join("; ")}` : ""}
+        </p>
+      )}
+      {nodes.data && (
+        <DataTable
+          id="nodes"
+          rows={nodes.data.data}
+          columns={COLUMNS}
+          rowKey={(row) => row.id}
+          plain={(row) => ({ ...row })}
+          onOpen={(row) => go(`/nodes/${row.id}`)}
+          empty={
+            <Empty title={asked ? "No node is like that" : "No node has joined yet"}>
+              <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+            </Empty>
+          }
+        />
+      )}
+    </Page>
+  );
+}
+
+function fastest(node: Node): number {
+  return Math.max(0, ...node.models.map((model) => model.measured?.decode_tps ?? 0));
+}
+
+const COLUMNS: Column<Node>[] = [
+  {
+    name: "Node",
+    cell: (row) => (
+      <>
+        <a href={`/nodes/${row.id}`} onClick={(event) => event.preventDefault()} className="font-semibold hover:underline">
+          {row.name}
+        </a>
+        {row.yours && <span className="small text-volt"> yours</span>}
+        <span className="num small block text-muted">{row.id.slice(0, 12)}…</span>
+      </>
+    ),
+    by: (row) => row.name,
+  },
+  { name: "State", cell: (row) => <StateMark state={row.state} />, by: (row) => row.state },
+  { name: "Region", cell: (row) => row.region, by: (row) => row.region },
+  { name: "GPU", cell: (row) => `${row.gpu_count > 1 ? `${row.gpu_count}× ` : ""}${row.gpu}`, by: (row) => row.gpu },
+  { name: "Memory", cell: (row) => gb(row.claimed.vram_bytes), by: (row) => row.claimed.vram_bytes, isNumber: true },
+  { name: "Models", cell: (row) => row.models.map((model) => model.id).join(", ") || "–" },
+  { name: "Measured", cell: (row) => (fastest(row) ? `${digits(fastest(row))} tok/s` : "–"), by: fastest, isNumber: true },
+  { name: "Price", cell: (row) => `${usd(row.claimed.hourly_usd)}/h`, by: (row) => Number(row.claimed.hourly_usd), isNumber: true },
+  { name: "Jobs", cell: (row) => `${count(row.in_flight)} / ${count(row.slots)}`, by: (row) => row.in_flight, isNumber: true },
+  { name: "Seen", cell: (row) => <Time at={row.last_seen_at} />, by: (row) => row.last_seen_at ?? 0 },
+];

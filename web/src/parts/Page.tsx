@@ -1,0 +1,32 @@
+import { useEffect, type ReactNode } from "react";
+
+/** One question answered: its title, what can be done, then numbers and tables. */
+export function Page({ title, lead, actions, children }: { title: string; lead?: ReactNode; actions?: ReactNode; children: ReactNode }) {
+  useEffect(() => {
+    document.title = `${title} · Sparewatt`;
+  }, [title]);
+  return (
+    <div className="mx-auto max-w-[1280px] space-y-6 p-4 md:p-6">
+      <header className="flex flex-wrap items-start justify-between gap-3">
+        <div className="min-w-0">
+          <h1>{title}</h1>
+          {lead && <p className="mt-1 max-w-[72ch] text-muted">{lead}</p>}
+        </div>
+        {actions && <div className="flex flex-wrap gap-2">{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}
+
+export function Section({ title, aside, children }: { title: string; aside?: ReactNode; children: ReactNode }) {
+  return (
+    <section className="space-y-3" aria-label={title}>
+      <div className="flex flex-wrap items-center justify-between gap-2">
+        <h2>{title}</h2>
+        {aside}
+      </div>
+      {children}
+    </section>
+  );
+}

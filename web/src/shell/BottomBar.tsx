@@ -1,0 +1,53 @@
+import { Menu } from "lucide-react";
+import { useState } from "react";
+import { Link, useLocation } from "wouter";
+import { PAGES } from "./pages";
+import { isAt } from "./Rail";
+
+/** The rail of a phone. */
+export function BottomBar() {
+  const [place] = useLocation();
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <nav aria-label="Pages" className="fixed inset-x-0 bottom-0 z-20 border-t border-line bg-surface md:hidden">
+      {isOpen && (
+        <ul className="grid grid-cols-2 gap-1 border-b border-line p-2">
+          {PAGES.filter((page) => !page.isMain).map(({ path, name, icon: Icon }) => (
+            <li key={path}>
+              <Link href={path} onClick={() => setOpen(false)} className="flex min-h-11 items-center gap-2 px-2">
+                <Icon size={16} aria-hidden />
+                {name}
+              </Link>
+            </li>
+          ))}
+        </ul>
+      )}
+      <ul className="grid grid-cols-5">
+        {PAGES.filter((page) => page.isMain).map(({ path, name, icon: Icon }) => (
+          <li key={path}>
+            <Link
+              href={path}
+              onClick={() => setOpen(false)}
+              aria-current={isAt(path, place) ? "page" : undefined}
+              className={`small flex min-h-14 flex-col items-center justify-center gap-1 ${isAt(path, place) ? "text-text" : "text-muted"}`}
+            >
+              <Icon size={18} aria-hidden />
+              {name.replace("Live ", "")}
+            </Link>
+          </li>
+        ))}
+        <li>
+          <button
+            type="button"
+            aria-expanded={isOpen}
+            onClick={() => setOpen(!isOpen)}
+            className="small flex min-h-14 w-full flex-col items-center justify-center gap-1 text-muted"
+          >
+            <Menu size={18} aria-hidden />
+            More
+          </button>
+        </li>
+      </ul>
+    </nav>
+  );
+}

@@ -1,0 +1,44 @@
+import { Link, useLocation } from "wouter";
+import { useVersion } from "@/api/queries";
+import { PAGES } from "./pages";
+
+export function isAt(path: string, place: string): boolean {
+  return path === "/" ? place === "/" : place === path || place.startsWith(`${path}/`);
+}
+
+/** The pages by name, at the left of a wide screen. */
+export function Rail() {
+  const [place] = useLocation();
+  const version = useVersion();
+  const groups = [...new Set(PAGES.map((page) => page.group))];
+  return (
+    <nav aria-label="Pages" className="sticky top-0 hidden h-dvh w-52 shrink-0 flex-col border-r border-line bg-surface p-3 md:flex">
+      <Link href="/" className="mb-4 flex items-center gap-2 px-2 py-1 text-[16px] font-semibold">
+        <svg viewBox="0 0 32 32" width="20" height="20" aria-hidden>
+          <path d="M18 3 6 18h8l-1 11 13-16h-9z" className="fill-volt" />
+        </svg>
+        Sparewatt
+      </Link>
+      {groups.map((group) => (
+        <div key={group} className="mb-4">
+          <p className="small px-2 pb-1 text-muted">{group}</p>
+          <ul>
+            {PAGES.filter((page) => page.group === group).map(({ path, name, icon: Icon }) => (
+              <li key={path}>
+                <Link
+                  href={path}
+                  aria-current={isAt(path, place) ? "page" : undefined}
+                  className={`flex min-h-9 items-center gap-2 rounded-md px-2 ${isAt(path, place) ? "bg-line font-semibold" : "text-muted hover:text-text"}`}
+                >
+                  <Icon size={16} aria-hidden />
+                  {name}
+                </Link>
+              </li>
+            ))}
+          </ul>
+        </div>
+      ))}
+      <p className="small num mt-auto px-2 text-muted">{version.data && `v${version.data.version}`}</p>
+    </nav>
+  );
+}

@@ -1,0 +1,28 @@
+import { useState, type ReactNode } from "react";
+import { BottomBar } from "./BottomBar";
+import { Rail } from "./Rail";
+import { Search } from "./Search";
+import { TopBar } from "./TopBar";
+import { useSearchKey } from "./useSearchKey";
+
+/** What stands around every page. */
+export function Shell({ children }: { children: ReactNode }) {
+  const [isSearching, setSearching] = useState(false);
+  useSearchKey(() => setSearching(true));
+  return (
+    <div className="flex min-h-full flex-col md:flex-row">
+      <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-volt focus:p-2 focus:text-on-volt">
+        Skip to the page
+      </a>
+      <Rail />
+      <div className="flex min-w-0 flex-1 flex-col">
+        <TopBar onSearch={() => setSearching(true)} />
+        <main id="main" tabIndex={-1} className="min-w-0 flex-1 pb-20 outline-none md:pb-6">
+          {children}
+        </main>
+      </div>
+      <BottomBar />
+      {isSearching && <Search onClose={() => setSearching(false)} />}
+    </div>
+  );
+}

@@ -1,0 +1,4 @@
+declare module "virtual:land" {
+  const rings: number[][];
+  export default rings;
+}
