@@ -231,6 +231,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sparewatt-gpu-") as name:
         folder = Path(name)
+        folder.chmod(0o711)  # as root the database runs as somebody else, who must get at its programs
         paths = [str(REPO / "src"), str(REPO)]
         if given.wheels.is_dir() and list(given.wheels.glob("*.whl")):
             unpack(given.wheels, folder / "site")

@@ -188,8 +188,6 @@ class Inventory:
         """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
         key = self._key(model)
         before = self._measured.get(key)
-        if before is None:
-            self._tell(f"measuring {model.id} …")
         try:
             speed = await self._time(model, is_first=before is None)
         except BackendError as error:
@@ -210,7 +208,7 @@ class Inventory:
         def progress(stage: str) -> None:
             self.measuring = f"{model.id}: {stage}"
             if is_first:
-                _log.info("measuring", model=model.id, stage=stage)
+                self._tell(f"measuring {model.id}: {stage}")
 
         limit_tps = self._settings.speed_limit_tps
         if only_reads(model.capabilities):
