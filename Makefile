@@ -14,7 +14,7 @@ export PIP_PROGRESS_BAR ?= off
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
 
 up: setup  ## Set up and run the whole network on this machine
 	@SPAREWATT_UP_CHAIN_SETUP="$(MAKE) --no-print-directory setup-chain" \

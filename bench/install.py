@@ -37,9 +37,11 @@ class Installed:
     sizes: dict[str, int]
     total_bytes: int
     help_ms: list[float]
+    load: float
 
 
 def measure(folder: Path) -> Installed:
+    load = os.getloadavg()[0]
     wheel = pack_own_wheel()
     assert wheel is not None
     file = folder / wheel.name
@@ -53,7 +55,7 @@ def measure(folder: Path) -> Installed:
     site = next((folder / "cold" / "lib").glob("python*/site-packages"))
     total = sum(path.stat().st_size for path in site.rglob("*") if path.is_file() and _counts(path, site))
     times = [_timed(str(bin_dir / "sparewatt"), "--help") for _ in range(HELP_RUNS)]
-    return Installed(first, again, packages, total, [1000 * seconds for seconds in times])
+    return Installed(first, again, packages, total, [1000 * seconds for seconds in times], load)
 
 
 def _counts(path: Path, site: Path) -> bool:
@@ -88,7 +90,8 @@ def report(found: Installed) -> str:
 
 Made by `make bench-install` on {os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python \
 {platform.python_version()}: `pip install 'sparewatt[node] @ …whl'` into an empty environment. The wheel is the one that
-the gateway hands out; what it needs comes from the package index.
+the gateway hands out; what it needs comes from the package index. When it began, {found.load:.0f} processes waited for
+the cores: times are of a quiet machine only if that is 0 or 1.
 
 | measure | value |
 | --- | --- |

@@ -32,7 +32,7 @@ def sources_hash(web: Path = WEB) -> str:
     summed = hashlib.sha256()
     for path in sorted(web.rglob("*")):
         inside = path.relative_to(web)
-        if path.is_file() and "node_modules" not in inside.parts and "__pycache__" not in inside.parts:
+        if path.is_file() and not {"node_modules", "__pycache__", "tests"} & set(inside.parts):
             summed.update(f"{inside.as_posix()}\0{path.stat().st_size}\0".encode())
             summed.update(path.read_bytes())
     return summed.hexdigest()
@@ -81,14 +81,11 @@ def zip_assets(folder: Path) -> None:
             path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
 
 
-def swap_in(fresh: Path, dist: Path) -> None:
+def swap_in(fresh: Path, dist: Path, *, old: Path) -> None:
     """The old one stays until the new one is whole."""
-    old = dist.with_name("dist.old")
-    shutil.rmtree(old, ignore_errors=True)
     if dist.exists():
         dist.rename(old)
     fresh.rename(dist)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def build(dist: Path = DIST) -> bool:
@@ -99,20 +96,22 @@ def build(dist: Path = DIST) -> bool:
     node, npm = node_and_npm()
     have_packages(node, npm)
     dist.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=dist.parent, prefix="dist.new.") as folder:
+    # Beside the packages, since the package that it goes into is being read by those who run it.
+    with tempfile.TemporaryDirectory(dir=WEB / "node_modules", prefix=".dist-") as folder:
         fresh = Path(folder) / "dist"
         run(node, str(WEB / "node_modules/vite/bin/vite.js"), "build", "--outDir", str(fresh), "--logLevel", "error")
         zip_assets(fresh / "assets")
         (fresh / STAMP).write_text(wanted)
-        swap_in(fresh, dist)
+        swap_in(fresh, dist, old=Path(folder) / "old")
     return True
 
 
 def check() -> None:
-    """The type checker over all of it."""
+    """The type checker over all of it, and the tests of what needs no browser."""
     node, npm = node_and_npm()
     have_packages(node, npm)
     run(node, str(WEB / "node_modules/typescript/bin/tsc"), "--noEmit")
+    run(node, "--test", "--test-reporter=dot", *(str(path) for path in sorted((WEB / "tests").glob("*.test.ts"))))
 
 
 if __name__ == "__main__":

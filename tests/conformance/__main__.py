@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.conformance.suites import ENV, LANGCHAIN, OPENAI, Result, deselected, schemathesis
+from tests.conformance.suites import ENV, LANGCHAIN, LANGCHAIN_RESPONSES, OPENAI, Result, deselected, schemathesis
 from tests.integration.networks import start_network
 
-SUITES = {suite.name: suite for suite in (OPENAI, LANGCHAIN, schemathesis(40))}
+SUITES = {suite.name: suite for suite in (OPENAI, LANGCHAIN, LANGCHAIN_RESPONSES, schemathesis(40))}
 NODES = 2
 
 

@@ -14,7 +14,7 @@ import tarfile
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.clients.installing import PIP, python_from_lock, run_command
@@ -58,10 +58,12 @@ class Suite:
     """What to run, and where, given the environment's interpreter."""
     env: Callable[[Network], dict[str, str]]
     count: Callable[[str], dict[str, int]]
+    like: str | None = None
+    """The suite whose environment, and list of what is not run, it shares."""
 
     @property
     def lock(self) -> Path:
-        return HERE / f"{self.name}.lock"
+        return HERE / f"{self.like or self.name}.lock"
 
     @property
     def version(self) -> str:
@@ -70,9 +72,9 @@ class Suite:
         return found[1]
 
     def run(self, network: Network) -> Result:
-        argv, folder = self.command(network, python_from_lock(self.lock, ROOT / f".venv-suite-{self.name}"))
+        argv, folder = self.command(network, python_from_lock(self.lock, ROOT / f".venv-suite-{self.lock.stem}"))
         env = {**os.environ, **self.env(network), "SUITE_API_KEY": network.api_key, "PYTHONPATH": str(HERE)}
-        env |= {"SUITE_DESELECTED": json.dumps([each for _, tests in deselected(self.name) for each in tests])}
+        env |= {"SUITE_DESELECTED": json.dumps([each for _, tests in deselected(self.lock.stem) for each in tests])}
         began_s = time.monotonic()
         done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=SUITE_S, check=False)
         output = done.stdout + done.stderr
@@ -88,18 +90,22 @@ def deselected(suite: str) -> list[tuple[str, list[str]]]:
 
 
 def _pytest_counts(output: str) -> dict[str, int]:
-    last = output.strip().splitlines()[-1] if output.strip() else ""
+    last = next((line for line in reversed(output.splitlines()) if _COUNT.search(line)), "")
     return {name: int(count) for count, name in _COUNT.findall(last)}
 
 
 # openai-python
 
+OPENAI_FILES = (
+    *("chat/test_completions", "test_completions", "test_embeddings", "test_models"),
+    *("test_responses", "responses/test_input_items", "responses/test_input_tokens"),
+)
+"""Of its tests, those of the routes that there are."""
+
 
 def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
     source = openai_source()
-    files = ["chat/test_completions", "test_completions", "test_embeddings", "test_models"]
-    files += ["test_responses", "responses/test_input_items", "responses/test_input_tokens"]
-    tests = [f"tests/api_resources/{name}.py" for name in files]
+    tests = [f"tests/api_resources/{name}.py" for name in OPENAI_FILES]
     return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", *tests], source
 
 
@@ -147,6 +153,14 @@ LANGCHAIN = Suite(
     lambda network: {"SUITE_BASE_URL": network.base_url, "SUITE_MODEL": network.model},
     _pytest_counts,
 )
+
+LANGCHAIN_RESPONSES = replace(
+    LANGCHAIN,
+    name="langchain-responses",
+    env=lambda network: {**LANGCHAIN.env(network), "SUITE_USE_RESPONSES": "1"},
+    like=LANGCHAIN.name,
+)
+"""The same tests, with the client told to use `/v1/responses`."""
 
 
 # schemathesis

@@ -25,7 +25,7 @@ async def posted(backend: OpenAIBackend, errand: Errand) -> Answer:
     answer = Answer()
     async with backend.post(errand.path, errand.body) as reply:
         answer.status = reply.status
-        chunks: AsyncIterator[bytes] = reply.chunks if errand.is_chat else as_chat(reply.chunks)
+        chunks: AsyncIterator[bytes] = reply.chunks if errand.is_as_asked else as_chat(reply.chunks)
         async for data in events(chunks):
             if data == b"[DONE]":
                 answer.is_done = True

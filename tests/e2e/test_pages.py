@@ -13,7 +13,7 @@ from tests.integration.networks import Network
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 PUBLIC = ("/", "/matching", "/models", "/status", "/login", "/signup")
-OWN = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join")
+OWN = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join", "/account")
 FIRST_PAGE_SCRIPT_BYTES = 200_000
 
 

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +54,8 @@ class Client:
 
     prompt: str
     answer_tokens: int
+    model: str = MODEL
+    more: dict[str, object] = field(default_factory=dict)
     leaves_after: int | None = None
     status: int = 0
     chunks: list[dict[str, Any]] = field(default_factory=list)
@@ -222,17 +224,24 @@ def play(arena: Arena, blow: Blow, *, streams: int, number: int = 0) -> Round:
     asyncio.run(_play(arena, done))
     done.seconds = time.monotonic() - began_s
     done.judge()
-    done.moved = sum(len(parts_of(arena, client)) > 1 for client in clients if client.match_id)
+    done.moved = sum(len(parts_of(arena.network, client)) > 1 for client in clients if client.match_id)
     return done
 
 
-async def _play(arena: Arena, done: Round) -> None:
+@asynccontextmanager
+async def streaming(network: Network, clients: Sequence[Client]) -> AsyncIterator[None]:
+    """All of them ask at once, and have all that they will get when it is left."""
     timeout = aiohttp.ClientTimeout(total=STREAM_S)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
-        for client in done.clients:
-            tasks.create_task(_stream(session, arena.network, client))
-        await _until(lambda: all(client.tokens or client.broke for client in done.clients))
+        for client in clients:
+            tasks.create_task(_stream(session, network, client))
+        yield
+
+
+async def _play(arena: Arena, done: Round) -> None:
+    async with streaming(arena.network, done.clients):
+        await until(lambda: all(client.tokens or client.broke for client in done.clients))
         victims = await asyncio.to_thread(arena.busiest)
         sig = signal.SIGSTOP if done.blow == "stop" else signal.SIGKILL
         done.struck = victims[: 2 if done.blow == "kill two" else 1]
@@ -240,10 +249,10 @@ async def _play(arena: Arena, done: Round) -> None:
             had = [client.tokens for client in done.clients]
             arena.strike(victim, sig)
             stays = [(client, n) for client, n in zip(done.clients, had, strict=True) if client.leaves_after is None]
-            await _until(lambda stays=stays: all(c.tokens > n + 2 or c.is_done or c.broke for c, n in stays))  # type: ignore[misc]
+            await until(lambda stays=stays: all(c.tokens > n + 2 or c.is_done or c.broke for c, n in stays))  # type: ignore[misc]
 
 
-async def _until(holds: Callable[[], bool]) -> None:
+async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(STREAM_S):
         while not holds():  # noqa: ASYNC110 (what others have read by now)
             await asyncio.sleep(0.05)
@@ -258,11 +267,12 @@ async def _stream(session: aiohttp.ClientSession, network: Network, client: Clie
 
 async def _read(session: aiohttp.ClientSession, network: Network, client: Client) -> None:
     body = {
-        "model": MODEL,
+        "model": client.model,
         "messages": [{"role": "user", "content": client.prompt}],
         "max_tokens": client.answer_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **client.more,
     }
     headers = {"authorization": f"Bearer {network.api_key}"}
     async with session.post(f"{network.base_url}/chat/completions", json=body, headers=headers) as reply:
@@ -291,16 +301,16 @@ def _read_line(client: Client, line: bytes) -> None:
 # judging
 
 
-def parts_of(arena: Arena, client: Client) -> list[dict[str, Any]]:
+def parts_of(network: Network, client: Client) -> list[dict[str, Any]]:
     """The attempts that wrote something, as the network explains them."""
-    explained = ask(arena.network, "GET", f"/v1/matches/{client.match_id}").json()
+    explained = ask(network, "GET", f"/v1/matches/{client.match_id}").json()
     return [attempt for attempt in explained["attempts"] if attempt["tokens"]]
 
 
 def check_seams(arena: Arena, done: Round) -> None:
     """Where a node went on is where the one before had stopped."""
     for client in done.clients:
-        parts = parts_of(arena, client) if client.match_id else []
+        parts = parts_of(arena.network, client) if client.match_id else []
         tokens = chars = 0
         for part in parts[:1] if len(parts) < 2 else parts:
             at = part["continued_from"] or {"tokens": 0, "chars": 0}

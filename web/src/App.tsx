@@ -15,6 +15,7 @@ const Keys = lazy(() => import("./pages/Keys"));
 const Usage = lazy(() => import("./pages/Usage"));
 const Join = lazy(() => import("./pages/Join"));
 const Status = lazy(() => import("./pages/Status"));
+const Account = lazy(() => import("./pages/Account"));
 const Door = lazy(() => import("./pages/Door"));
 
 export function App() {
@@ -62,6 +63,11 @@ export function App() {
           <Route path="/join">
             <Known to="lend a GPU">
               <Join />
+            </Known>
+          </Route>
+          <Route path="/account">
+            <Known to="see your account">
+              <Account />
             </Known>
           </Route>
           <Route path="/status" component={Status} />

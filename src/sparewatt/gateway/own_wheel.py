@@ -21,6 +21,7 @@ PACKAGE = "sparewatt"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip file knows: when a file was installed here is nobody's business."""
 _WHEEL = "Wheel-Version: 1.0\nGenerator: sparewatt\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_DASHBOARD = Path("gateway/web/dist")
 _KEPT_METADATA = ("METADATA", "entry_points.txt")
 
 
@@ -62,7 +63,7 @@ def pack_wheel(version: str, files: list[tuple[str, bytes]]) -> Wheel:
 
 def _files(source: Path, installed: Distribution) -> Iterator[tuple[str, bytes]]:
     for path in sorted(source.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file() and not _was_made_here(path.relative_to(source)):
             yield f"{PACKAGE}/{path.relative_to(source).as_posix()}", path.read_bytes()
     info = f"{PACKAGE}-{installed.version}.dist-info"
     for name in _KEPT_METADATA:
@@ -71,6 +72,11 @@ def _files(source: Path, installed: Distribution) -> Iterator[tuple[str, bytes]]
     for name in installed.metadata.get_all("License-File") or ():
         if (text := installed.read_text(f"licenses/{name}")) is not None:
             yield f"{info}/licenses/{name}", text.encode()
+
+
+def _was_made_here(path: Path) -> bool:
+    """Caches; and the dashboard, which a node has no use for, and which may be built while this runs."""
+    return "__pycache__" in path.parts or path.is_relative_to(_DASHBOARD)
 
 
 def _digest(data: bytes) -> str:

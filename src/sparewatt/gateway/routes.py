@@ -96,7 +96,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/chain", chain.show_chain),
             web.post("/v1/chain/rpc", chain.pass_on),
             web.get("/openapi.json", document.show_document),
-            web.get("/", pages.show_page),
+            web.get("/", pages.show_home),
             web.get("/{page:" + pages.PAGES + "}", pages.show_page),
             web.get("/assets/{name}", pages.show_asset),
             web.get("/healthz", status.healthz),

@@ -38,24 +38,26 @@ class CannotContinue(Exception):
 
 
 class Errand(NamedTuple):
-    """What to post for it, and whether the answer is that of a chat."""
+    """What to post for it, and whether the answer comes in the shape that was asked for."""
 
     path: str
     body: bytes
-    is_chat: bool
+    is_as_asked: bool
 
 
 async def errand_for(backend: Backend, ways: Ways, model: str, request: bytes, text: str) -> Errand:
     """Raises CannotContinue, BackendError or msgspec.DecodeError."""
     fields: dict[str, Any] = msgspec.json.decode(request, type=dict[str, Any])
+    if isinstance(fields.get("prompt"), str):
+        return Errand(COMPLETIONS, msgspec.json.encode(fields | {"prompt": fields["prompt"] + text}), is_as_asked=True)
     if ways.raw is not None and not needs_chat(fields):
         prompt = await raw_prompt(backend, model, fields, text, ways.raw)
         if prompt is None:
             raise BackendBroke("the model server did not tell its prompt")
-        return Errand(COMPLETIONS, _raw_body(fields, prompt), is_chat=False)
+        return Errand(COMPLETIONS, _raw_body(fields, prompt), is_as_asked=False)
     if ways.prefill is None:
         raise CannotContinue("the model server has no way to go on with such an answer")
-    return Errand(CHAT, _prefilled_body(fields, text, ways.prefill), is_chat=True)
+    return Errand(CHAT, _prefilled_body(fields, text, ways.prefill), is_as_asked=True)
 
 
 def _raw_body(fields: dict[str, Any], prompt: str | list[int]) -> bytes:

@@ -53,7 +53,7 @@ class AnswerCount:
             return
         self._chunks += chunk.carries_output()
         if chunk.usage is not None:
-            self._read_usage(chunk.usage, is_closing=not chunk.choices)
+            self._read_usage(chunk.usage, is_closing=not chunk.choices or chunk.ends_text())
 
     def _read_usage(self, usage: Usage, *, is_closing: bool) -> None:
         """With `n` answers some servers count each by itself, at the end; counts on the way are of all so far."""

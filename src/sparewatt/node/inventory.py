@@ -17,8 +17,9 @@ from sparewatt.node.backends.continuing import Ways
 from sparewatt.node.backends.model import Backend, BackendError, BackendModel, BackendSlow
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.hardware.model import Hardware
-from sparewatt.node.measure import faster_of, measure, measure_embeddings
+from sparewatt.node.measure import faster_of, measure
 from sparewatt.node.measure_plan import MeasurePlan, may_load
+from sparewatt.node.measure_reading import measure_reading, only_reads
 from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.node.pricing import price_of
 from sparewatt.node.reporting import Reporter, Server
@@ -212,13 +213,14 @@ class Inventory:
             if is_first:
                 self._tell(f"measuring {model.id}: {stage}")
 
-        if model.capabilities is not None and "chat" not in model.capabilities:
+        limit_tps = self._settings.speed_limit_tps
+        if only_reads(model.capabilities):
             progress("reads (1 of 1)")
-            return await measure_embeddings(self._backend, model.id, clock=self._clock, rng=self._rng)
+            return await measure_reading(self._backend, model.id, limit_tps=limit_tps, clock=self._clock, rng=self._rng)
         return await measure(
             self._backend,
             model.id,
-            limit_tps=self._settings.speed_limit_tps,
+            limit_tps=limit_tps,
             clock=self._clock,
             rng=self._rng,
             at_once=self._server.slots,

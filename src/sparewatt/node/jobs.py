@@ -24,6 +24,7 @@ from sparewatt.node.whole import Assembler, can_be_streamed
 from sparewatt.protocol.link import End, Fail, FailCode, Head, JobPath
 from sparewatt.protocol.node import ModelReport, NodeLoad, checked
 from sparewatt.protocol.openai import as_stream
+from sparewatt.protocol.prompts import prompts_in
 from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
@@ -194,7 +195,7 @@ class Jobs:
         errand = await self._errand(job)
         is_passed_on = job.meta.stream or self._backend.stops_whole_answers
         is_passed_on = is_passed_on or not can_be_streamed(job.meta.path, job.body)
-        assembler = None if is_passed_on else Assembler()
+        assembler = None if is_passed_on else Assembler(prompts=prompts_in(job.meta.path, errand.body))
         body = errand.body if assembler is None else as_stream(errand.body)
         first_byte_s: float | None = None
         async with self._backend.post(errand.path, body) as reply:
@@ -203,7 +204,7 @@ class Jobs:
             job.head(_head(reply.status, content_type))
             if not _is_stream(reply):
                 count.expect_whole()
-            chunks = reply.chunks if errand.is_chat or not _is_stream(reply) else as_chat(reply.chunks)
+            chunks = reply.chunks if errand.is_as_asked or not _is_stream(reply) else as_chat(reply.chunks)
             async for chunk in paced(chunks, limit_tps=self._limit_tps, clock=self._clock):
                 if first_byte_s is None:
                     first_byte_s = self._clock.now_s() - began_s
@@ -221,7 +222,7 @@ class Jobs:
         """What the model server is asked: the request as it came, or the rest of an answer that another node began."""
         body, ours = bytes(job.body), len(job.body) - job.meta.continue_bytes
         if not job.meta.continue_bytes:
-            return Errand(job.meta.path, body, is_chat=True)
+            return Errand(job.meta.path, body, is_as_asked=True)
         ways, text = self._inventory.ways_of(job.meta.model), body[ours:].decode()
         return await errand_for(self._backend, ways, job.meta.model, body[:ours], text)
 

@@ -66,11 +66,11 @@ async def measure(
     try:
         async with asyncio.timeout(MEASURE_S):
             progress("writes alone (1 of 3)")
-            write = await _run_job(backend, _body(model, _short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
+            write = await _run_job(backend, _body(model, short_prompt(rng), WRITE_TOKENS), limit_tps, clock)
             progress("reads (2 of 3)")
-            read = await _run_job(backend, _body(model, _long_prompt(rng), 1), limit_tps, clock)
+            read = await _run_job(backend, _body(model, long_prompt(rng), 1), limit_tps, clock)
             progress(f"writes {together} at once (3 of 3)")
-            bodies = [_body(model, _short_prompt(rng), TOGETHER_TOKENS) for _ in range(together)]
+            bodies = [_body(model, short_prompt(rng), TOGETHER_TOKENS) for _ in range(together)]
             company = await _run_together(backend, bodies, limit_tps, clock)
     except TimeoutError:
         raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
@@ -80,8 +80,8 @@ async def measure(
 def _speed(write: _Run, read: _Run, company: Sequence[_Run] | None) -> Speed:
     return Speed(
         ttft_s=round(min(write.first_s, 3600.0), 4),
-        prefill_tps=_rate(read.prompt_tokens, read.first_s),
-        decode_tps=_rate(1, write.step_s),
+        prefill_tps=rate(read.prompt_tokens, read.first_s),
+        decode_tps=rate(1, write.step_s),
         step_per_job_s=round(min(step_per_job_s(write, company), 3600.0), 6) if company else None,
         batch=len(company) if company else None,
         batch_decode_tps=_together_tps(company) if company else None,
@@ -93,40 +93,7 @@ def _together_tps(company: Sequence[_Run]) -> float:
     """Tokens of all, over the time from the first one's first token to the last one's last."""
     began_s = min(run.began_s + run.first_s for run in company)
     ended_s = max(run.began_s + run.last_s for run in company)
-    return _rate(sum(run.completion_tokens for run in company), ended_s - began_s)
-
-
-async def measure_embeddings(backend: Backend, model: str, *, clock: Clock, rng: Rng) -> Speed:
-    """Of a model that only reads. It writes nothing, so that writing is as fast as reading."""
-    began_s = clock.now_s()
-    body = msgspec.json.encode({"model": model, "input": _long_prompt(rng)})
-    try:
-        async with asyncio.timeout(MEASURE_S), backend.post("/v1/embeddings", body) as reply:
-            answer = b"".join([chunk async for chunk in reply.chunks])
-            if reply.status != 200:
-                raise BackendBroke(f"a measuring job was answered with {reply.status}")
-    except TimeoutError:
-        raise BackendBroke(f"measuring {model} took longer than {MEASURE_S:.0f} s") from None
-    took_s = clock.now_s() - began_s
-    tps = _rate(_tokens_read(answer), took_s)
-    return Speed(prefill_tps=tps, decode_tps=tps, ttft_s=round(min(took_s, 3600.0), 4))
-
-
-class _EmbeddingUsage(msgspec.Struct):
-    prompt_tokens: int = 0
-
-
-class _EmbeddingAnswer(msgspec.Struct):
-    usage: _EmbeddingUsage = msgspec.field(default_factory=_EmbeddingUsage)
-
-
-def _tokens_read(answer: bytes) -> int:
-    """As the server counts, or a word each: some count nothing here."""
-    try:
-        told = msgspec.json.decode(answer, type=_EmbeddingAnswer).usage.prompt_tokens
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BackendBroke("the model server's embedding has an unknown shape") from None
-    return told if told > 0 else READ_WORDS
+    return rate(sum(run.completion_tokens for run in company), ended_s - began_s)
 
 
 CLEARLY = 1.05
@@ -164,7 +131,7 @@ async def _run_together(
     return [task.result() for task in running] or None
 
 
-def _rate(tokens: int, seconds: float) -> float:
+def rate(tokens: int, seconds: float) -> float:
     return round(min(1e7, max(1e-3, tokens / max(seconds, 1e-6))), 3)
 
 
@@ -173,11 +140,11 @@ def _salt(rng: Rng) -> str:
     return rng.randbytes(6).hex()
 
 
-def _short_prompt(rng: Rng) -> str:
+def short_prompt(rng: Rng) -> str:
     return f"{_salt(rng)} Count from one to fifty."
 
 
-def _long_prompt(rng: Rng) -> str:
+def long_prompt(rng: Rng) -> str:
     words = " ".join(_WORDS[byte % len(_WORDS)] for byte in rng.randbytes(READ_WORDS))
     return f"{_salt(rng)} {words}"
 

@@ -7,6 +7,7 @@ client still gets the whole answer it wanted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,13 +28,16 @@ def can_be_streamed(path: JobPath, body: bytes | bytearray) -> bool:
 class Assembler:
     """Feed the bytes of a stream; `body` is the answer as the server would have given it whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prompts: int = 1) -> None:
+        """`prompts`: how many the request holds; a chat is one."""
+        self._prompts = prompts
         self._rest = b""
         self._size = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._done = False
         self._written = 0
+        self._read_tokens: list[int] = []
 
     def feed(self, data: bytes) -> None:
         self._size += len(data)
@@ -55,7 +59,10 @@ class Assembler:
     def _read(self, data: bytes) -> None:
         if data == b"[DONE]":
             self._done = True
-            return
+        elif data != b"null":  # which llama.cpp streams now and then beside several texts
+            self._read_chunk(data)
+
+    def _read_chunk(self, data: bytes) -> None:
         try:
             chunk: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -66,17 +73,30 @@ class Assembler:
         try:
             for choice in choices:
                 self._read_choice(choice)
-            if chunk.get("usage") is not None and not choices:
-                chunk["usage"] = self._add_usage(chunk["usage"])
+            if chunk.get("usage") is not None:
+                chunk["usage"] = self._counted(chunk["usage"], choices)
         except (AttributeError, KeyError, TypeError):  # numbers where objects should be, and the like
             raise BackendBroke("the model server streams something that is no chunk") from None
         self._top |= {name: value for name, value in chunk.items() if value is not None}
 
-    def _add_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """With `n` answers some servers count each by itself."""
+    def _counted(self, usage: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """With several answers some servers count each by itself: at the end of all, or of each text."""
+        ends_text = any("text" in choice and choice.get("finish_reason") for choice in choices)
+        if choices and not ends_text:
+            return usage
         self._written += usage["completion_tokens"]
-        total = usage["prompt_tokens"] + self._written
-        return usage | {"completion_tokens": self._written, "total_tokens": total}
+        self._read_tokens.append(usage["prompt_tokens"])
+        read = self._read_in_all() if ends_text else usage["prompt_tokens"]
+        return usage | {
+            "prompt_tokens": read,
+            "completion_tokens": self._written,
+            "total_tokens": read + self._written,
+        }
+
+    def _read_in_all(self) -> int:
+        """Each prompt once, however many texts were written for it."""
+        texts = len(self._read_tokens)
+        return sum(self._read_tokens) * min(self._prompts, texts) // texts
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         index = choice.get("index", 0)

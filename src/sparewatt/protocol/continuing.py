@@ -50,12 +50,10 @@ class Terms(NamedTuple):
 
 def terms_of(path: JobPath, body: bytes) -> Terms:
     """Of a request that was accepted. Whatever is not understood cannot go on."""
-    if path != "/v1/chat/completions":
-        return Terms(why_not="only chats can go on elsewhere")
     try:
         fields: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-        why_not = _why_not(fields)
-        ways = _NO_WAY if why_not else frozenset({PREFILL}) if needs_chat(fields) else _EVERY_WAY
+        why_not = _why_not(fields) or _why_not_by_path(path, fields)
+        ways = _NO_WAY if why_not else _ways(path, fields)
         limits = [fields[name] for name in reversed(_LIMITS) if fields.get(name)]
         limit = int(limits[0]) if limits else None
         return Terms(ways, why_not, _stops(fields.get("stop")), limit, int(fields.get("n") or 1))
@@ -79,10 +77,26 @@ def _why_not(fields: dict[str, Any]) -> str:
         return "an answer held to a schema cannot go on elsewhere"
     if fields.get("echo"):
         return "an answer that repeats its prompt cannot go on elsewhere"
-    last = fields["messages"][-1]
-    if last.get("role") == "assistant" and not isinstance(last.get("content"), str):
-        return "the request ends in a message that cannot be taken up"
     return ""
+
+
+def _why_not_by_path(path: JobPath, fields: dict[str, Any]) -> str:
+    match path:
+        case "/v1/chat/completions":
+            last = fields["messages"][-1]
+            is_open = last.get("role") != "assistant" or isinstance(last.get("content"), str)
+            return "" if is_open else "the request ends in a message that cannot be taken up"
+        case "/v1/completions":
+            is_one = isinstance(fields["prompt"], str) and not fields.get("suffix") and fields.get("logprobs") is None
+            return "" if is_one else "only the completion of one plain prompt can go on elsewhere"
+        case _:
+            return "only text can go on elsewhere"
+
+
+def _ways(path: JobPath, fields: dict[str, Any]) -> frozenset[Capability]:
+    if path == "/v1/completions":
+        return frozenset({RAW})
+    return frozenset({PREFILL}) if needs_chat(fields) else _EVERY_WAY
 
 
 def needs_chat(fields: dict[str, Any]) -> bool:

@@ -93,6 +93,10 @@ class Chunk(msgspec.Struct, frozen=True):
         sizes = [size for choice in self.choices or () if (size := choice.output_bytes()) is not None]
         return sum(sizes) if sizes else None
 
+    def ends_text(self) -> bool:
+        """Whether a text completion is complete with it, or one of several."""
+        return any(choice.finish_reason and bytes(choice.text) != b"null" for choice in self.choices or ())
+
     def finishes(self) -> bool:
         return any(choice.finish_reason for choice in self.choices or ())
 

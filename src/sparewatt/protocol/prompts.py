@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from sparewatt.core.errors import InvalidField
+from sparewatt.core.errors import InvalidField, InvalidJson
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX, PROMPTS_MAX
+from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import StreamOptions, parse
 
 _TOKEN_ID_MAX = 1 << 31
@@ -74,6 +75,16 @@ def parse_embedding(body: bytes) -> tuple[EmbeddingRequest, Pieces]:
     """Raises InvalidJson or InvalidField."""
     asked = parse(_embedding_decoder, body)
     return asked, pieces_of(asked.input, param="input")
+
+
+def prompts_in(path: JobPath, body: bytes) -> int:
+    """How many prompts a request for texts holds; 1 for whatever else."""
+    if path != "/v1/completions":
+        return 1
+    try:
+        return parse_completion(body)[1].count
+    except (InvalidField, InvalidJson):
+        return 1  # the server will say what is wrong with it
 
 
 def pieces_of(texts: Texts, *, param: str) -> Pieces:

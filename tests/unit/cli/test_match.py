@@ -118,6 +118,22 @@ def test_explain_shows_the_attempts_on_a_time_line(network: FakeNetwork, run: Ru
     assert f"Went to oslo ({OSLO})." in result.stdout
 
 
+def test_explain_shows_where_one_node_went_on_with_anothers_answer(network: FakeNetwork, run: Run) -> None:
+    first = {"node": BERLIN, "name": "berlin", "outcome": "failed", "tokens": 12, "chars": 55, "continued_from": None}
+    second = {
+        "node": OSLO,
+        "name": "oslo",
+        "outcome": "done",
+        "tokens": 30,
+        "continued_from": {"tokens": 12, "chars": 55},
+    }
+    told = explanation(match_id="match_1", dry_run=False, outcome="done", attempts=[first, second])
+    network.on("GET /v1/matches/match_1", told)
+    shown = run("match", "explain", "match_1").stdout
+    assert "\noslo went on after 12 tokens (55 characters)\n" in shown
+    assert shown.count("went on") == 1
+
+
 @pytest.mark.parametrize(("tokens", "verdict"), [(0, "Nobody answered."), (7, "Nobody answered to the end.")])
 def test_explain_of_a_failed_match_names_no_winner(network: FakeNetwork, run: Run, tokens: int, verdict: str) -> None:
     attempt = {"node": BERLIN, "name": "berlin", "outcome": "failed", "tokens": tokens}

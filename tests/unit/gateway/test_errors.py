@@ -172,7 +172,8 @@ async def test_every_reply_has_its_own_request_id(path: str) -> None:
 
 
 def test_headers_tell_a_client_how_to_go_on() -> None:
-    assert error_headers(NoCapacity("full", retry_after_s=1.2)) == {"retry-after": "2"}
+    assert error_headers(NoCapacity("full", retry_after_s=1.2)) == {"retry-after": "2", "retry-after-ms": "1200"}
+    assert error_headers(NoCapacity("full", retry_after_s=500))["retry-after"] == "120"  # clients wait no longer
     assert error_headers(errors.NotAuthenticated("who?")) == {"www-authenticate": "Bearer"}
     assert error_headers(errors.NoEligibleNode("none")) == {"x-should-retry": "false"}
     assert error_headers(errors.BadRequest("what?")) == {}

@@ -67,6 +67,17 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     assert tally.take(["network"]) == {}
 
 
+def test_an_answer_that_moved_has_the_first_token_that_its_client_saw() -> None:
+    tally, record = Tally(), a_record()
+    record.attempts.append(
+        AttemptRecord(node_id(2), started_ms=1200.0, first_token_ms=9000.0, ended_ms=10_100.0, tokens=50)
+    )
+    tally.note_job(record, now_s=0.0)
+    shown = describe_figures(tally.take(["network"])["network", ""], step_s=60)
+    assert shown["first_token_p50_ms"] == pytest.approx(100, rel=0.3)
+    assert shown["speed_p50_tps"] == pytest.approx(10, rel=0.3)
+
+
 @pytest.mark.parametrize(
     ("record", "failed"),
     [

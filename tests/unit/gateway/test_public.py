@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import KeyId
-from sparewatt.gateway.feeds.places import REGIONS, region_of, spot_of
+from sparewatt.gateway.feeds.places import REGIONS, public_region, region_of, spot_of
 from sparewatt.gateway.feeds.public import Seen, describe_public, handle_of, node_cells, size_of, vram_gb_of
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
 from sparewatt.inference.matcher.match import match
@@ -47,6 +47,11 @@ def test_two_nodes_of_a_region_stand_apart() -> None:
 def test_a_region_that_is_no_place_has_no_spot(said: str, is_known: bool) -> None:  # noqa: FBT001
     assert (region_of(said) is not None) is is_known
     assert (spot_of(node_id(1), said) is not None) is is_known
+
+
+def test_a_stranger_is_told_no_more_of_a_place_than_its_country_or_a_known_part() -> None:
+    said = ("eu-west", "US-East", "DE", "de-berlin", "Main Street 5, Springfield", "local", "eu-west-2")
+    assert [public_region(one) for one in said] == ["eu-west", "us-east", "DE", "DE", "unsaid", "unsaid", "unsaid"]
 
 
 def test_a_handle_is_the_same_in_one_network_and_another_in_another() -> None:

@@ -136,3 +136,29 @@ def test_why_an_answer_ended_is_what_its_client_was_told(outcome: Outcome, said:
 def test_an_answer_that_never_began_has_no_reason_of_its_own() -> None:
     assert rules.finish_reason(Outcome.DONE, []) is None
     assert rules.finish_reason(Outcome.FAILED, []) == "error"
+
+
+# answers that several nodes wrote
+
+
+def shared(*parts: tuple[Seen, int], bound: int = 1000) -> list[tuple[int, int]]:
+    """Prompt and completion of each part, given what was seen of it and how many tokens it went on from."""
+    attempts = [attempt(seen, carried_tokens=carried) for seen, carried in parts]
+    found = rules.deliveries_of(attempts, prompt_estimate=100, output_bound=bound)
+    return [(delivery.prompt_tokens, delivery.completion_tokens) for delivery in found]
+
+
+def test_what_a_node_read_of_anothers_text_is_no_part_of_the_prompt() -> None:
+    assert shared((Seen(30, 120), 0), (Seen(10, 40, 120, 10), 30)) == [(90, 30), (90, 10)]
+
+
+def test_a_prompt_that_no_node_counted_is_guessed_for_all() -> None:
+    assert shared((Seen(30, 120), 0), (Seen(10, 40), 30)) == [(100, 30), (100, 10)]
+
+
+def test_no_node_makes_the_prompt_larger_than_it_can_be() -> None:
+    assert shared((Seen(30, 120), 0), (Seen(10, 40, 99_999, 10), 30)) == [(214, 30), (214, 10)]
+
+
+def test_together_they_are_paid_for_no_more_than_was_asked_for() -> None:
+    assert shared((Seen(30, 120), 0), (Seen(30, 120, 130, 30), 30), bound=40) == [(100, 30), (100, 10)]

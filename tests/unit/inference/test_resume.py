@@ -154,6 +154,29 @@ def test_a_node_that_refuses_or_finds_fault_in_the_middle_is_passed_by() -> None
     assert text(stage) == "ab"
 
 
+def piece(name: str, text: str, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "text": text, "finish_reason": finish}
+    return b"data: " + msgspec.json.encode({"id": name, "object": "text_completion", "choices": [choice]}) + b"\n\n"
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_text_completion_goes_on_too(limit: int | None) -> None:
+    stage = able()
+    body = msgspec.json.encode({"model": MODEL, "prompt": "Once", "max_tokens": limit})
+    job = replace(a_request({}), body=body, path="/v1/completions")
+    run = stage.dispatcher.dispatch(job, stage.sink, policy=BALANCED)
+    stage.turn(run).begin(piece("a", " upon"))
+    stage.turn(run).lost()
+    if limit is None:
+        assert handed_over(stage.turn(run))[1] == " upon"
+        stage.turn(run).answer(piece("b", " a time"), piece("b", "", "stop"), DONE)
+    told = chunks(stage)
+    assert "".join(each["choices"][0]["text"] for each in told) == (" upon" if limit else " upon a time")
+    assert {each["object"] for each in told} == {"text_completion"}
+    assert told[-1]["choices"][0]["finish_reason"] == ("length" if limit else "stop")
+    assert stage.sink.body.endswith(DONE)
+
+
 # who may
 
 

@@ -59,8 +59,8 @@ class Rig:
         self, stream: int, *, model: str = MODEL, body: bytes | None = None, is_streamed: bool = True, **more: Any
     ) -> None:
         body = chat_body() if body is None else body
+        more.setdefault("path", "/v1/chat/completions")
         meta = Open(
-            path="/v1/chat/completions",
             model=model,
             body_bytes=len(body),
             stream=is_streamed,

@@ -17,9 +17,10 @@ from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.backends.trying import find_out, shows
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.hardware.model import Gpu, Hardware
-from sparewatt.node.measure import measure, measure_embeddings
+from sparewatt.node.measure import measure
 from sparewatt.node.measure_gpu import measure_gpu
 from sparewatt.node.measure_plan import LOADED_MAX, may_load
+from sparewatt.node.measure_reading import measure_reading
 from sparewatt.node.reporting import Reporter, Server
 from sparewatt.protocol.node import Capability, NodeLoad, NodeSpecs, Speed, checked
 from sparewatt.supervisor.spawn import free_port
@@ -113,13 +114,13 @@ async def test_at_least_two_and_at_most_sixteen_at_once(tmp_path: Path, slots: i
 
 async def test_a_model_that_only_embeds_is_timed_by_what_it_reads(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        speed = await measure_embeddings(rig.backend, MODEL, clock=SystemClock(), rng=seeded(1))
+        speed = await measure_reading(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
         assert speed.prefill_tps == speed.decode_tps > 0
         await rig.fault("status")
         with pytest.raises(BackendBroke):
-            await measure_embeddings(rig.backend, MODEL, clock=SystemClock(), rng=seeded(1))
+            await measure_reading(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
     with pytest.raises(BackendBroke):
-        await measure_embeddings(ScriptedBackend([b"nonsense"]), MODEL, clock=SystemClock(), rng=seeded(1))
+        await measure_reading(ScriptedBackend([b"nonsense"]), MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
 
 
 def can_load(one: BackendModel, models: list[BackendModel], measured: set[str], vram: int = 10**10) -> bool:

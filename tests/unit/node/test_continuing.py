@@ -33,7 +33,7 @@ async def test_a_node_says_that_it_can_go_on(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         [model] = rig.inventory.specs.models
-        assert set(model.capabilities or ()) >= {"chat", "continue_prefill", "continue_raw"}
+        assert {"chat", "continue_prefill", "continue_raw"} <= set(model.capabilities or ())
 
 
 async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
@@ -98,11 +98,17 @@ async def test_a_raw_prompt_is_asked_for_as_much_as_the_chat() -> None:
     request = chat_body(max_completion_tokens=9, temperature=0.5, tools=[], stop=["x"])
     errand = await errand_for(backend, Ways(raw="template"), "m", request, "so far")
     body = json.loads(errand.body)
-    assert (errand.path, errand.is_chat) == (COMPLETIONS, False)
+    assert (errand.path, errand.is_as_asked) == (COMPLETIONS, False)
     assert body["prompt"] == "<user>hi<bot>so far"
     assert body["max_tokens"] == 9
     assert (body["temperature"], body["stop"]) == (0.5, ["x"])
     assert not {"messages", "tools", "max_completion_tokens"} & set(body)
+
+
+async def test_a_completion_goes_on_behind_its_own_prompt() -> None:
+    request = b'{"model":"m","prompt":"Once","max_tokens":5}'
+    errand = await errand_for(Quirky(lambda _, __: None), Ways(raw="template"), "m", request, " upon")
+    assert errand == (COMPLETIONS, b'{"model":"m","prompt":"Once upon","max_tokens":5}', True)
 
 
 async def test_a_raw_prompt_may_be_tokens() -> None:

@@ -407,3 +407,23 @@ async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
     await until(lambda: all(turn.first_token_s is not None for turn in rig.jobs._outlook.turns.values()))
     rig.jobs.give_up_waiting("the model server does not answer")
     assert rig.jobs.count() == 1
+
+
+# other endpoints
+
+
+async def test_a_text_is_streamed_from_the_server_and_given_whole(rig: Rig) -> None:
+    body = json.dumps({"model": MODEL, "prompt": "Once", "max_tokens": 4}).encode()
+    rig.send(1, body=body, is_streamed=False, path="/v1/completions")
+    await rig.until_over(1)
+    whole = json.loads(rig.data(1))
+    assert whole["object"] == "text_completion"
+    assert whole["choices"][0]["text"] == expected_text("Once", max_tokens=4)
+    assert whole["usage"]["completion_tokens"] == 4
+
+
+async def test_vectors_are_passed_on_as_they_came(rig: Rig) -> None:
+    body = json.dumps({"model": MODEL, "input": ["a", "b"]}).encode()
+    rig.send(1, body=body, is_streamed=False, path="/v1/embeddings")
+    await rig.until_over(1)
+    assert [item["index"] for item in json.loads(rig.data(1))["data"]] == [0, 1]

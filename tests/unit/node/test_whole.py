@@ -101,3 +101,17 @@ def test_a_text_completion_is_put_together_too() -> None:
 )
 def test_some_answers_only_come_whole(path: JobPath, body: bytes, *, can: bool) -> None:
     assert can_be_streamed(path, body) is can
+
+
+@pytest.mark.parametrize(("prompts", "read"), [(1, 3), (2, 6)])
+def test_texts_that_are_counted_one_by_one_are_counted_together(prompts: int, read: int) -> None:
+    """llama.cpp says what each has read and written as it ends, and streams a null now and then."""
+    counts = {"prompt_tokens": 3, "completion_tokens": 2}
+    ends = [
+        json.dumps({"choices": [{"index": i, "text": "", "finish_reason": "stop"}], "usage": counts}) for i in (0, 1)
+    ]
+    assembler = Assembler(prompts=prompts)
+    assembler.feed(b"data: null\n\n" + text_chunk("a") + text_chunk("b", index=1))
+    assembler.feed(b"".join(f"data: {end}\n\n".encode() for end in ends) + DONE)
+    usage = json.loads(assembler.body())["usage"]
+    assert usage == {"prompt_tokens": read, "completion_tokens": 4, "total_tokens": read + 4}

@@ -71,8 +71,19 @@ def test_some_answers_cannot_go_on(fields: dict[str, Any]) -> None:
     assert found.why_not
 
 
-def test_other_endpoints_cannot_go_on() -> None:
-    assert not terms_of("/v1/completions", b'{"model":"m","prompt":"x"}').ways
+def test_a_plain_completion_goes_on_by_its_prompt() -> None:
+    assert terms_of("/v1/completions", b'{"model":"m","prompt":"x"}').ways == {RAW}
+
+
+@pytest.mark.parametrize(
+    "more", [{"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"suffix": "."}, {"logprobs": 2}, {"echo": True}]
+)
+def test_other_completions_cannot_go_on(more: dict[str, Any]) -> None:
+    assert not terms_of("/v1/completions", msgspec.json.encode({"model": "m", "prompt": "x"} | more)).ways
+
+
+def test_embeddings_cannot_go_on() -> None:
+    assert not terms_of("/v1/embeddings", b'{"model":"m","input":"x"}').ways
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b"\xff"])

@@ -59,5 +59,7 @@ export const useJobs = (key: string | null) =>
   useGet<t.List<t.JobLine>>(`/v1/usage?by=job&limit=100${key ? `&key=${encodeURIComponent(key)}` : ""}`, 5_000);
 export const useEarnings = (by: "day" | "model" | "node") =>
   useGet<t.List<t.EarningSum>>(`/v1/earnings?by=${by}`, 3_000);
+export const useNodeJobs = (id: string | null) =>
+  useGet<t.List<t.EarningLine>>(id && `/v1/earnings?by=job&limit=50&node=${encodeURIComponent(id)}`, 5_000);
 export const useStanding = () => useGet<{ data: t.Standing }>("/v1/earnings/summary", 3_000);
 export const useVersion = () => useGet<{ version: string }>("/version");

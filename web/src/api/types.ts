@@ -121,7 +121,8 @@ export interface Node {
   gpu_count: number;
   agent_version: string;
   backend: string;
-  claimed: { vram_bytes: number; tflops: number; hourly_usd: string };
+  /** Without a price per hour the owner asks by the token alone. */
+  claimed: { vram_bytes: number; tflops: number; hourly_usd: string | null };
   measured: { tflops: number | null };
   models: NodeModel[];
   running: number;
@@ -133,6 +134,16 @@ export interface Node {
   jobs_failed: number;
   last_seen_at: number | null;
   yours: boolean;
+  /** Why its owner's rules keep it from new jobs for a while. */
+  paused?: string | null;
+  gpus?: { model: string; vendor: string; driver: string | null; vram_bytes: number }[];
+  /** For its owner and for operators. */
+  sensors?: Sensors | null;
+}
+
+export interface Sensors {
+  power_watts: number | null;
+  gpus: { vram_free_bytes: number | null; power_watts: number | null; temperature_c: number | null; utilisation: number | null }[];
 }
 
 export interface Day {
@@ -166,6 +177,8 @@ export interface Attempt {
   first_token_ms: number | null;
   ended_ms: number | null;
   tokens: number;
+  /** Where in the answer it took over from the node before. */
+  continued_from?: { tokens: number; chars: number } | null;
 }
 
 export interface Candidate {
@@ -267,6 +280,19 @@ export interface EarningSum {
   net_promo_usd: string;
 }
 
+export interface EarningLine {
+  job_id: string;
+  opened_at: string;
+  model: string;
+  outcome: string;
+  prompt_tokens: number;
+  completion_tokens: number;
+  net_usd: string;
+  net_promo_usd: string;
+  first_token_ms: number | null;
+  duration_ms: number;
+}
+
 export interface Standing {
   account: string;
   fee_bps: number;
@@ -275,5 +301,5 @@ export interface Standing {
   settled_usd: string;
   claimed_usd: string;
   promo_usd: string;
-  nodes: { node_id: string; name: string | null; busy_s: number; window_s: number; utilisation: number }[];
+  nodes: { node_id: string; name: string | null; busy_s: number; window_s: number; utilisation: number; working_watts?: number | null }[];
 }

@@ -70,7 +70,7 @@ export function duration(s: number): string {
 
 export function ago(unixS: number, nowS: number): string {
   const passed = nowS - unixS;
-  return passed < 1.5 ? "now" : passed < 0 ? `in ${duration(-passed)}` : `${duration(passed)} ago`;
+  return Math.abs(passed) < 1.5 ? "now" : passed < 0 ? `in ${duration(-passed)}` : `${duration(passed)} ago`;
 }
 
 export function exact(unixS: number): string {

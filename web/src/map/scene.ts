@@ -154,14 +154,15 @@ export class Scene {
     const paint = this.layer.getContext("2d");
     if (!paint || !this.sprites) return;
     paint.clearRect(0, 0, this.layer.width, this.layer.height);
-    for (const state of STATES) {
-      for (const node of this.nodes.values()) {
-        if (node.state !== state) continue;
-        const sprite = this.sprites.get(state, sizeOf(node.vramGb, this.nodes.size));
-        const { x, y } = this.placeOf(node);
-        paint.drawImage(sprite, Math.round(x * this.ratio - sprite.width / 2), Math.round(y * this.ratio - sprite.height / 2));
-      }
-    }
+    const byState = new Map<StateName, FeedNode[]>(STATES.map((state) => [state, []]));
+    for (const node of this.nodes.values()) byState.get(node.state)?.push(node);
+    for (const [state, nodes] of byState) for (const node of nodes) this.stamp(paint, this.sprites, node, state);
+  }
+
+  private stamp(paint: CanvasRenderingContext2D, sprites: Sprites, node: FeedNode, state: StateName): void {
+    const sprite = sprites.get(state, sizeOf(node.vramGb, this.nodes.size));
+    const { x, y } = this.placeOf(node);
+    paint.drawImage(sprite, Math.round(x * this.ratio - sprite.width / 2), Math.round(y * this.ratio - sprite.height / 2));
   }
 
   private drawGateway(paint: CanvasRenderingContext2D): void {

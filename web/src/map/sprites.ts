@@ -12,7 +12,7 @@ export function sizeOf(vramGb: number, crowd: number): number {
 }
 
 export class Sprites {
-  private made = new Map<string, HTMLCanvasElement>();
+  private made: Partial<Record<StateName, HTMLCanvasElement[]>> = {};
 
   constructor(
     private colours: Colours,
@@ -21,10 +21,8 @@ export class Sprites {
   ) {}
 
   get(state: StateName, size: number): HTMLCanvasElement {
-    const key = `${state}${size}`;
-    let sprite = this.made.get(key);
-    if (!sprite) this.made.set(key, (sprite = this.draw(state, SIZES[size] as number)));
-    return sprite;
+    const sizes = (this.made[state] ??= []);
+    return (sizes[size] ??= this.draw(state, SIZES[size] as number));
   }
 
   private draw(state: StateName, radius: number): HTMLCanvasElement {

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { useMatches, useMe } from "@/api/queries";
 import type { FeedMatch } from "@/feed/model";
 import { useFeed } from "@/feed/useFeed";
@@ -45,14 +45,9 @@ const COLUMNS: Column<Line>[] = [
   {
     name: "Match",
     cell: (row) => (
-      <a
-        href={`/matching/${row.id}`}
-        onClick={(event) => event.preventDefault()}
-        className={`num small ${row.isYours ? "link" : "text-muted"}`}
-        data-testid="match-link"
-      >
+      <Link href={`/matching/${row.id}`} className={`num small ${row.isYours ? "link" : "text-muted"}`}>
         {row.id.slice(0, 14)}…{row.isYours ? " yours" : ""}
-      </a>
+      </Link>
     ),
   },
   { name: "Model", cell: (row) => row.model },

@@ -21,6 +21,11 @@ export function Timeline({ attempts }: { attempts: Attempt[] }) {
             sent at {ms(one.started_ms)} · first token {one.first_token_ms === null ? "never" : `at ${ms(one.first_token_ms)}`} ·{" "}
             {one.ended_ms === null ? "still writing" : `ended at ${ms(one.ended_ms)}`} · {one.tokens} tokens
           </p>
+          {one.continued_from && (
+            <p className="small text-volt">
+              Went on from token {one.continued_from.tokens}: the client saw one unbroken answer.
+            </p>
+          )}
           {one.reason && <p className="small break-words text-suspect">{one.reason}</p>}
         </li>
       ))}
@@ -39,6 +44,7 @@ function Bar({ one, end }: { one: Attempt; end: number }) {
         className="absolute inset-y-0 bg-suspect/70"
         style={{ left: place(one.started_ms), width: `max(2px, ${place(first - one.started_ms)})` }}
       />
+      {one.continued_from && <span title="took over here" className="absolute -inset-y-1 w-0.5 bg-volt" style={{ left: place(first) }} />}
       <span
         title="writing"
         className={`absolute inset-y-0 ${one.outcome === "done" || one.outcome === "running" ? "bg-online" : "bg-offline"}`}

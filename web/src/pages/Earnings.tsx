@@ -8,7 +8,7 @@ import { Empty, ErrorNote } from "@/parts/Note";
 import { Page, Section } from "@/parts/Page";
 import { Stat, Stats } from "@/parts/Stat";
 import { Choice } from "@/parts/Tabs";
-import { Electricity, useElectricity } from "./earnings/Electricity";
+import { Electricity, powerCost, useElectricity } from "./earnings/Electricity";
 import { sumsOf } from "./earnings/sums";
 
 export default function Earnings() {
@@ -19,7 +19,7 @@ export default function Earnings() {
   const sums = useMemo(() => sumsOf(days.data?.data ?? [], new Date()), [days.data]);
   const names = useMemo(() => new Map(nodes.map((node) => [node.node_id, node.name ?? node.node_id])), [nodes]);
   const columns = useMemo(() => columnsBy(by, names), [by, names]);
-  const costPerDay = electricity.usdPerDay * Math.max(1, nodes.length);
+  const costPerDay = nodes.reduce((sum, node) => sum + powerCost(node, electricity), 0);
   return (
     <Page
       title="Earnings"
@@ -46,7 +46,7 @@ export default function Earnings() {
         <Stat name="Projected, 30 days" hint="The mean of the last 7 days, or of those there are, times 30">
           {usd(sums.projected)}
         </Stat>
-        <Stat name="Net of electricity, 30 days" hint={`${usd(costPerDay)} a day for ${count(Math.max(1, nodes.length))} node(s)`}>
+        <Stat name="Net of electricity, 30 days" hint={`${usd(costPerDay)} a day for ${count(nodes.length)} node(s)`}>
           {usd(sums.projected - 30 * costPerDay)}
         </Stat>
         <Stat name="Fee">{percent((standing.data?.data.fee_bps ?? 0) / 10_000)}</Stat>

@@ -45,7 +45,7 @@ export function Network() {
       <div className="relative border-b border-line">
         <WorldMap names={names} />
         <Headline totals={totals} />
-        <ul aria-label="Nodes by state" className="small absolute right-4 bottom-3 flex flex-wrap justify-end gap-3 text-muted">
+        <ul aria-label="Nodes by state" className="small absolute right-3 bottom-3 flex flex-wrap justify-end gap-3 rounded-md bg-ink/70 px-2 py-1 text-muted">
           {STATES.map((state) => (
             <li key={state}>
               <StateMark state={state} count={totals?.nodes[state] ?? 0} />

@@ -10,6 +10,8 @@ import { StateMark } from "@/parts/StateMark";
 import { Time } from "@/parts/Time";
 import { Bullet } from "./node/Bullet";
 import { Calendar } from "./node/Calendar";
+import { Gauges } from "./node/Gauges";
+import { Jobs } from "./node/Jobs";
 import { WhyNot } from "./node/WhyNot";
 
 export default function Node({ id }: { id: string }) {
@@ -26,6 +28,8 @@ export default function Node({ id }: { id: string }) {
   return (
     <Page title={data.name} lead={<span className="num break-all">{data.id}</span>} actions={<StateMark state={data.state} />}>
       <Facts node={data} />
+      {data.paused && <p className="text-suspect">Paused: {data.paused}</p>}
+      {data.sensors && <Gauges sensors={data.sensors} node={data} />}
       <Section title="Claimed against measured">
         <div className="card space-y-3 p-4">
           <Bullet name="compute" unit="TFLOPS" claimed={data.claimed.tflops} measured={data.measured.tflops} />
@@ -60,6 +64,11 @@ export default function Node({ id }: { id: string }) {
           <Calendar days={calendar.data?.data ?? []} />
         </div>
       </Section>
+      {data.yours && (
+        <Section title="Jobs">
+          <Jobs id={data.id} />
+        </Section>
+      )}
       <Section title="Why it gets jobs, or none">
         {maySeeWhy ? (
           <>
@@ -84,7 +93,7 @@ function Facts({ node }: { node: NodeShape }) {
         {count(node.in_flight)}
       </Stat>
       <Stat name="Round trip">{ms(node.rtt_ms)}</Stat>
-      <Stat name="Price">{`${usd(node.claimed.hourly_usd)}/h`}</Stat>
+      <Stat name="Price">{node.claimed.hourly_usd === null ? "by the token" : `${usd(node.claimed.hourly_usd)}/h`}</Stat>
       <Stat name="Succeeded" hint="Since this gateway started">
         {tried ? percent(node.jobs_done / tried) : "–"}
       </Stat>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { List, Node } from "@/api/types";
@@ -76,9 +76,9 @@ const COLUMNS: Column<Node>[] = [
     name: "Node",
     cell: (row) => (
       <>
-        <a href={`/nodes/${row.id}`} onClick={(event) => event.preventDefault()} className="font-semibold hover:underline">
+        <Link href={`/nodes/${row.id}`} className="font-semibold hover:underline">
           {row.name}
-        </a>
+        </Link>
         {row.yours && <span className="small text-volt"> yours</span>}
         <span className="num small block text-muted">{row.id.slice(0, 12)}…</span>
       </>
@@ -91,7 +91,7 @@ const COLUMNS: Column<Node>[] = [
   { name: "Memory", cell: (row) => gb(row.claimed.vram_bytes), by: (row) => row.claimed.vram_bytes, isNumber: true },
   { name: "Models", cell: (row) => row.models.map((model) => model.id).join(", ") || "–" },
   { name: "Measured", cell: (row) => (fastest(row) ? `${digits(fastest(row))} tok/s` : "–"), by: fastest, isNumber: true },
-  { name: "Price", cell: (row) => `${usd(row.claimed.hourly_usd)}/h`, by: (row) => Number(row.claimed.hourly_usd), isNumber: true },
+  { name: "Price", cell: (row) => (row.claimed.hourly_usd === null ? "by the token" : `${usd(row.claimed.hourly_usd)}/h`), by: (row) => Number(row.claimed.hourly_usd ?? 0), isNumber: true },
   { name: "Jobs", cell: (row) => `${count(row.in_flight)} / ${count(row.slots)}`, by: (row) => row.in_flight, isNumber: true },
   { name: "Seen", cell: (row) => <Time at={row.last_seen_at} />, by: (row) => row.last_seen_at ?? 0 },
 ];

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "react";
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { useCredits, useJobs, useKeys, useUsage } from "@/api/queries";
 import type { JobLine, UsageLine } from "@/api/types";
 import { count, usd } from "@/lib/format";
@@ -12,6 +12,7 @@ import { Page, Section } from "@/parts/Page";
 import { Stat, Stats } from "@/parts/Stat";
 import { Choice } from "@/parts/Tabs";
 import { Time } from "@/parts/Time";
+import { TestMoney } from "./usage/TestMoney";
 
 export default function Usage({ id }: { id: string | null }) {
   const [by, setBy] = useState<"day" | "model" | "key">("day");
@@ -27,6 +28,7 @@ export default function Usage({ id }: { id: string | null }) {
       lead="What was asked in the last 30 days, and what it cost."
       actions={
         <>
+          <TestMoney />
           <a className="link small" href="/v1/usage?by=job&format=csv&limit=1000">
             Statement, CSV
           </a>
@@ -92,9 +94,9 @@ const JOBS: Column<JobLine>[] = [
   {
     name: "Request",
     cell: (row) => (
-      <a href={`/usage/${row.id}`} onClick={(event) => event.preventDefault()} className="num small link">
+      <Link href={`/usage/${row.id}`} className="num small link">
         {row.id.slice(0, 14)}…
-      </a>
+      </Link>
     ),
   },
   { name: "Model", cell: (row) => row.model, by: (row) => row.model },

@@ -30,7 +30,7 @@ function clock(unixS: number, times: number[]): string {
 }
 
 /** Lines over time. The figures are in the table's download too; a screen reader hears the last ones. */
-export default function Chart({ title, unit, times, lines, height = 140 }: Props) {
+export default function Chart({ title, unit, times, lines, height = 130 }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
   useEffect(() => {
@@ -43,8 +43,8 @@ export default function Chart({ title, unit, times, lines, height = 140 }: Props
         height,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        padding: [8, 8, 0, 0],
-        axes: [{ ...axis, values: (_, marks) => marks.map((mark) => clock(mark, times)) }, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
+        padding: [8, 20, 0, 0],
+        axes: [{ ...axis, size: 28, values: (_, marks) => marks.map((mark) => clock(mark, times)) }, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
         scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
         series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { size: 4 } }))],
       },

@@ -56,7 +56,7 @@ export function DataTable<T>({ id, rows, columns, rowKey, plain, empty, onOpen, 
           {sorted.slice(0, max).map((row) => (
             <tr
               key={rowKey(row)}
-              onClick={onOpen && (() => onOpen(row))}
+              onClick={onOpen && ((event) => !(event.target as Element).closest("a, button") && onOpen(row))}
               className={`border-b border-line last:border-0 max-sm:block max-sm:p-3 ${onOpen ? "cursor-pointer hover:bg-line/40" : ""}`}
             >
               {columns.map((column) => (

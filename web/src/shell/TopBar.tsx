@@ -67,9 +67,9 @@ function Who() {
           {usd(credits.data.data.balance_usd)}
         </Link>
       )}
-      <span className="small max-w-40 truncate text-muted max-sm:hidden" title={me.data.account.email ?? me.data.account.id}>
+      <Link href="/account" className="small max-w-40 truncate text-muted hover:text-text max-sm:hidden" title={me.data.account.email ?? me.data.account.id}>
         {me.data.account.email ?? me.data.account.name}
-      </span>
+      </Link>
       <Button look="quiet" onClick={leave}>
         Log out
       </Button>

@@ -15,6 +15,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import FEED_MATCHES_KEPT, FEED_MATCHES_PER_FRAME
 from sparewatt.gateway.feeds.frames import Frame, Frames
+from sparewatt.gateway.feeds.places import public_region
 from sparewatt.gateway.feeds.public import STATES, Seen, code_of, describe_public, node_cells, vram_gb_of
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
@@ -204,4 +205,4 @@ class LiveFeed:
 
     def _seen(self, node_id: NodeId) -> Seen:
         row = self._table.get(node_id)
-        return Seen(self._number(node_id), row.specs.region if row else None)
+        return Seen(self._number(node_id), public_region(row.specs.region) if row else None)

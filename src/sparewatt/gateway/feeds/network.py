@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from sparewatt.core.money import format_usd
+from sparewatt.gateway.feeds.places import public_region
 from sparewatt.gateway.feeds.public import class_of, vram_gb_of
 from sparewatt.gateway.http import address_of, json_reply
 from sparewatt.gateway.services import Services, services_of
@@ -44,7 +45,7 @@ def describe_network(services: Services) -> dict[str, Any]:
 def _regions(states: Sequence[tuple[NodeRow, NodeState]]) -> list[dict[str, Any]]:
     by_region: dict[str, Counter[str]] = {}
     for row, state in states:
-        by_region.setdefault(row.specs.region, Counter())[state.value] += 1
+        by_region.setdefault(public_region(row.specs.region), Counter())[state.value] += 1
     return [{"region": region, "nodes": by_region[region]} for region in sorted(by_region)]
 
 

@@ -82,6 +82,21 @@ def region_of(said: str) -> Region | None:
     return (part and _PARTS.get((place, part["part"].lower()))) or REGIONS.get(place)
 
 
+UNSAID = "unsaid"
+"""The region of nodes that name none, or nothing that we know."""
+
+
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
+def public_region(said: str) -> str:
+    """A country, a group of countries or a known part of one: what an owner wrote beyond that may be a street."""
+    place, part = place_of(said), _PART.fullmatch(said.strip())
+    if place is None:
+        return UNSAID
+    if part is not None and (place, part["part"].lower()) in _PARTS:
+        return f"{place}-{part['part']}".lower()
+    return place
+
+
 def spot_of(node_id: NodeId, said: str) -> tuple[float, float] | None:
     """Longitude and latitude of a random spot in the region, the same for a node each time."""
     region = region_of(said)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.ids import NodeId
-from sparewatt.gateway.feeds.places import spot_of
-from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.gateway.feeds.places import public_region, spot_of
+from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.policy.gpus import gpu_class_of
 
@@ -49,8 +49,8 @@ def vram_gb_of(row: NodeRow) -> int:
 
 def node_cells(row: NodeRow, *, number: int, secret: bytes, state: NodeState) -> list[Any]:
     """One node of a frame: number, handle, region, longitude, latitude, gigabytes, class, GPUs, state."""
-    region = row.specs.region
-    lon, lat = spot_of(row.id, region) or (None, None)
+    region = public_region(row.specs.region)
+    lon, lat = spot_of(row.id, row.specs.region) or (None, None)
     handle = handle_of(row.id, secret=secret)
     return [number, handle, region, lon, lat, vram_gb_of(row), class_of(row), row.specs.gpu_count, code_of(state)]
 
@@ -65,7 +65,6 @@ class Seen:
 
 def describe_public(record: MatchRecord, nodes: list[Seen]) -> dict[str, Any]:
     """`nodes`: of each attempt. Its id opens the details, to those whose match it is."""
-    last = record.attempts[-1] if record.attempts else None
     decision = record.decision
     return {
         "id": record.id,
@@ -77,7 +76,7 @@ def describe_public(record: MatchRecord, nodes: list[Seen]) -> dict[str, Any]:
         "nodes": [seen.number for seen in nodes],
         "region": nodes[-1].region if nodes else None,
         "size": size_of(decision.job.prompt_tokens + decision.job.output_tokens),
-        "first_token_ms": _first_token(last),
+        "first_token_ms": two_digits(record.first_token_ms),
         "moved": sum(attempt.outcome not in (Outcome.DONE, Outcome.RUNNING) for attempt in record.attempts[:-1]),
     }
 
@@ -87,8 +86,5 @@ def size_of(tokens: int) -> str:
     return next((name for limit, name in _SIZES if tokens <= limit), "XL")
 
 
-def _first_token(attempt: AttemptRecord | None) -> int | None:
-    """To two digits."""
-    if attempt is None or attempt.first_token_ms is None:
-        return None
-    return int(float(f"{attempt.first_token_ms:.1e}"))
+def two_digits(ms: float | None) -> int | None:
+    return None if ms is None else int(float(f"{ms:.1e}"))

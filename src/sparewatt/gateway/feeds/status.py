@@ -9,6 +9,7 @@ from aiohttp import web
 
 from sparewatt import __version__
 from sparewatt.core.errors import ShuttingDown
+from sparewatt.gateway.feeds.places import public_region
 from sparewatt.gateway.http import json_reply
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.matcher.health import state_of
@@ -50,7 +51,7 @@ def render_status(services: Services) -> str:
     models: Counter[str] = Counter()
     warm: Counter[str] = Counter()
     for row, state in states:
-        by_region.setdefault(row.specs.region, Counter())[state] += 1
+        by_region.setdefault(public_region(row.specs.region), Counter())[state] += 1
         for model in row.models.values() if row.connected else ():
             models[model.id] += 1
             warm[model.id] += model.state == "warm"

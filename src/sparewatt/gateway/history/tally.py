@@ -44,10 +44,10 @@ class Tally:
             figures.failed += failed
             figures.cancelled += record.outcome is Outcome.CANCELLED
             figures.tokens += sum(attempt.tokens for attempt in record.attempts)
-            if last is not None:
-                _note_times(figures, last)
-        if last is not None and last.first_token_ms is not None:
-            self._recent.append((now_s, last.first_token_ms))
+            _note_times(figures, record)
+        first_ms = record.first_token_ms
+        if first_ms is not None:
+            self._recent.append((now_s, first_ms))
         for attempt in record.attempts:
             self._note_attempt(attempt)
         if record.broke is not None:
@@ -136,12 +136,14 @@ def is_our_failure(record: MatchRecord) -> bool:
     return record.outcome in _FAILURES and not at_fault
 
 
-def _note_times(figures: Figures, attempt: AttemptRecord) -> None:
-    if attempt.first_token_ms is None:
+def _note_times(figures: Figures, record: MatchRecord) -> None:
+    first_ms = record.first_token_ms
+    if first_ms is None:
         return
     figures.first_token = figures.first_token or empty()
-    figures.first_token[bucket_of(attempt.first_token_ms)] += 1
-    took_s = ((attempt.ended_ms or 0.0) - attempt.first_token_ms) / 1000
-    if attempt.tokens > 1 and took_s > 0:
+    figures.first_token[bucket_of(first_ms)] += 1
+    tokens = sum(attempt.tokens for attempt in record.attempts)
+    took_s = ((record.attempts[-1].ended_ms or 0.0) - first_ms) / 1000
+    if tokens > 1 and took_s > 0:
         figures.speed = figures.speed or empty()
-        figures.speed[bucket_of((attempt.tokens - 1) / took_s / SPEED_UNIT)] += 1
+        figures.speed[bucket_of((tokens - 1) / took_s / SPEED_UNIT)] += 1

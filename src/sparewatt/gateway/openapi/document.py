@@ -15,7 +15,14 @@ from sparewatt.gateway.openapi.table import TABLE, Said
 
 DOCUMENT = web.AppKey("openapi", bytes)
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_TAGS = {"openai": "Inference", "accounts": "Accounts", "money": "Money", "feeds": "Network", "chain": "Chain"}
+_TAGS = {
+    "openai": "Inference",
+    "accounts": "Accounts",
+    "money": "Money",
+    "feeds": "Network",
+    "history": "Network",
+    "chain": "Chain",
+}
 _DECLARED = {
     "500": "A fault of the gateway. It carries an id to report.",
     "502": "No node could answer, after several attempts.",

@@ -41,12 +41,14 @@ def find_bundle() -> Bundle:
 
 
 async def show_page(request: web.Request) -> web.StreamResponse:
-    """The dashboard, whichever page; or the plain status page while it is not built.
-
-    To browsers: a client that forgot `/v1` in its base URL is better told so than shown a page.
-    """
-    if request.path != "/" and "text/html" not in request.headers.get("accept", ""):
+    """To browsers: a client that forgot `/v1` in its base URL is better told so than shown a page."""
+    if "text/html" not in request.headers.get("accept", ""):
         raise web.HTTPNotFound
+    return await show_home(request)
+
+
+async def show_home(request: web.Request) -> web.StreamResponse:
+    """The dashboard, or the plain status page while it is not built."""
     index = await asyncio.to_thread(request.app[BUNDLE].index)
     if index is None:
         headers = _SAFE | {"content-security-policy": _PLAIN_POLICY, "cache-control": "no-store"}

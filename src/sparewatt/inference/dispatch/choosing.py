@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from sparewatt.core.errors import BadRequest, ModelNotFound, NoCapacity, NoEligibleNode, SparewattError
+from sparewatt.core.errors import (
+    BadRequest,
+    FirstTokenTimeout,
+    JobFailed,
+    ModelNotFound,
+    NoCapacity,
+    NoEligibleNode,
+    SparewattError,
+)
 from sparewatt.inference.capabilities import unable_error
-from sparewatt.inference.dispatch.model import Gate
+from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Outcome
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
@@ -52,6 +61,17 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
         longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
         return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
+
+
+def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
+    """Nobody who was tried brought anything."""
+    story = "; ".join(f"{attempt.node_id[:10]}… {attempt.reason}" for attempt in attempts)
+    message = f"No node could answer after {len(attempts)} attempt(s): {story}."
+    if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
+        return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
+    if all(attempt.outcome is Outcome.TIMED_OUT for attempt in attempts):
+        return FirstTokenTimeout(message)
+    return JobFailed(message)
 
 
 def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:

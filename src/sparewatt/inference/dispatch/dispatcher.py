@@ -13,6 +13,7 @@ from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
+from sparewatt.inference.dispatch.resume import Able
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
@@ -45,6 +46,7 @@ class Dispatcher:
         self._tokens_done = 0
         self.watch: Callable[[MatchRecord], None] = lambda _record: None
         """Hears of a job when it is under way and when it is over."""
+        self._able = Able(table, clock=clock)
 
     @property
     def running(self) -> int:
@@ -68,6 +70,7 @@ class Dispatcher:
             seed=self._seed,
             clock=self._clock,
             prefixes=self.prefixes,
+            able=self._able,
             on_over=self._over,
         )
         self._running.add(run)

@@ -156,3 +156,8 @@ class MatchRecord:
     """The HTTP status of the error that the client got instead of a reply."""
     broke: str | None = None
     """The code of the error in which a reply ended that had begun."""
+
+    @property
+    def first_token_ms(self) -> float | None:
+        """As its client saw it; a node that went on with the answer later wrote another first one."""
+        return next((a.first_token_ms for a in self.attempts if a.first_token_ms is not None), None)

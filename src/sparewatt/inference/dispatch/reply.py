@@ -14,6 +14,9 @@ from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.inference.dispatch.stops import StraddlingStop
 from sparewatt.protocol.openai import Chunk, Usage, read_chunk, read_completion, read_error_message, with_usage
 
+NOTHING = b"null"
+"""What llama.cpp streams now and then beside several texts."""
+
 
 class ReplyBroken(Exception):
     """The model server sent something that is no reply."""
@@ -51,6 +54,7 @@ class StreamReply:
         self.seen = Seen()
         self._usage_events: list[bytes] = []
         self._fed_chars = 0
+        self._texts_ended = 0
 
     @property
     def tokens(self) -> int:
@@ -82,7 +86,7 @@ class StreamReply:
             raise ReplyBroken("the stream goes on and on without saying anything")
 
     def _give(self) -> bytes:
-        if not self.started or self._is_unsure:
+        if not self.started or (self._stop is not None and self._is_unsure):
             return b""
         held, self._held = self._held, []
         return b"".join(held)
@@ -95,6 +99,8 @@ class StreamReply:
         if data == DONE:
             self.done = True
             return (*self._closing_usage(), event)
+        if data == NOTHING:
+            return ()
         chunk = read_chunk(data)
         if chunk is not None and chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
@@ -104,7 +110,7 @@ class StreamReply:
             self._add_usage(event, chunk.usage)
             return ()
         if chunk.usage is not None:
-            self._note_usage(chunk.usage)
+            self._note_usage(chunk.usage, is_of_one_text=chunk.ends_text())
         if self._seam is not None:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
@@ -151,9 +157,16 @@ class StreamReply:
         self.is_cut = True
         self.said = Said()
 
-    def _note_usage(self, usage: Usage) -> None:
+    def _note_usage(self, usage: Usage, *, is_of_one_text: bool = False) -> None:
+        """llama.cpp counts each of several texts by itself, as it ends: then what was read in all is not told."""
+        self._texts_ended += is_of_one_text
+        is_one_of_several = is_of_one_text and self._texts_ended > 1
+        if is_one_of_several and self.usage is not None:
+            written = self.usage.completion_tokens + usage.completion_tokens
+            usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written)
         self.usage = usage
-        self.seen.prompt_tokens, self.seen.completion_tokens = usage.prompt_tokens, usage.completion_tokens
+        self.seen.completion_tokens = usage.completion_tokens
+        self.seen.prompt_tokens = None if is_one_of_several else usage.prompt_tokens
 
     def _add_usage(self, event: bytes, usage: Usage) -> None:
         """With `n` answers some servers count each by itself; the client expects one count, at the end."""

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.dispatch.said import Said
 from sparewatt.inference.dispatch.seam import Seam, fields_of
-from sparewatt.inference.matcher.model import Allowed
+from sparewatt.inference.matcher.model import Allowed, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.continuing import Terms, terms_of, with_less_to_write
 from sparewatt.protocol.node import Capability
@@ -20,9 +21,42 @@ CONTINUES = "continue"
 """The filter that keeps the rest of an answer off nodes that could only start it anew."""
 
 
+ABLE_FRESH_S = 1.0
+"""Who can go on changes seldom, and a node that dies under many answers has all of them look at once."""
+
+
+class Able:
+    """Who can go on with an answer, among all nodes: one list for all jobs that look."""
+
+    def __init__(self, table: NodeTable, *, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._known: dict[tuple[str, frozenset[Capability]], tuple[float, frozenset[NodeId]]] = {}
+
+    def nodes(self, model: str, ways: frozenset[Capability]) -> frozenset[NodeId]:
+        """As of a second ago at most."""
+        now_s, known = self._clock.now_s(), self._known.get((model, ways))
+        if known is None or now_s - known[0] >= ABLE_FRESH_S:
+            self._known = {key: entry for key, entry in self._known.items() if now_s - entry[0] < ABLE_FRESH_S}
+            found = frozenset(row.id for row in self._table if _is_able(row, model, ways))
+            known = self._known[model, ways] = (now_s, found)
+        return known[1]
+
+    def has(self, node_id: NodeId, model: str, ways: frozenset[Capability]) -> bool:
+        """As of now."""
+        row = self._table.get(node_id)
+        return row is not None and _is_able(row, model, ways)
+
+
+def _is_able(row: NodeRow, model: str, ways: frozenset[Capability]) -> bool:
+    report = row.models.get(model)
+    return report is not None and not ways.isdisjoint(report.capabilities or ())
+
+
 class Resume:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, able: Able) -> None:
         self._job = job
+        self._able = able
         self._texts: list[str] = []
         self._opening: bytes | None = None
         self._is_more_than_text = False
@@ -80,7 +114,7 @@ class Resume:
     def seam(self) -> Seam:
         return Seam(self.text, self.tokens, fields_of(self._opening), self.terms.stops)
 
-    def rest(self, table: NodeTable) -> Job:
+    def rest(self) -> Job:
         """What is left of the job, for nodes that can go on with it."""
         job = self._job
         match = replace(
@@ -90,45 +124,43 @@ class Resume:
             output_tokens=max(1, job.match.output_tokens - self.tokens),
         )
         body = with_less_to_write(job.body, self.tokens)
-        return replace(job, match=match, body=body, gate=self.gate(table))
+        return replace(job, match=match, body=body, gate=self.gate)
 
-    def gate(self, table: NodeTable) -> ContinuingGate:
-        return ContinuingGate(self._job.gate, table, self._job.match.model, self.terms.ways)
+    @cached_property
+    def gate(self) -> ContinuingGate:
+        return ContinuingGate(self._job.gate, self._able, self._job.match.model, self.terms.ways)
 
 
 class ContinuingGate:
     """Implements Gate: whom the request's own policy allows, and of these who can go on with an answer."""
 
-    def __init__(self, inner: Gate | None, table: NodeTable, model: str, ways: frozenset[Capability]) -> None:
-        self._inner = inner
-        self._table = table
+    def __init__(self, inner: Gate | None, able: Able, model: str, ways: frozenset[Capability]) -> None:
+        self.inner = inner
+        self._able = able
         self._model = model
         self._ways = ways
 
-    def stages(self) -> Sequence[Allowed | None]:
-        able = frozenset(row.id for row in self._table if self._is_able(row.id))
-        inner = self._inner.stages() if self._inner is not None else (None,)
+    def stages(self) -> Sequence[Allowed]:
+        able = self._able.nodes(self._model, self._ways)
+        inner = self.inner.stages() if self.inner is not None else (None,)
         return [_both(stage, able) for stage in inner]
 
     def own_nodes(self) -> Collection[NodeId]:
-        return self._inner.own_nodes() if self._inner is not None else ()
+        return self.inner.own_nodes() if self.inner is not None else ()
 
     def relaxations(self) -> list[str]:
         return []
 
     def admits(self, node_id: NodeId) -> bool:
-        return self._is_able(node_id) and (self._inner is None or self._inner.admits(node_id))
+        return self.is_able(node_id) and (self.inner is None or self.inner.admits(node_id))
+
+    def is_able(self, node_id: NodeId) -> bool:
+        return self._able.has(node_id, self._model, self._ways)
 
     def may_come(self, tried: Collection[NodeId]) -> bool:
         """Whether somebody is left who is only busy, or away for a moment."""
-        own = set(self.own_nodes())
-        left = [stage.nodes - own for stage in self.stages() if stage is not None]
-        return any(nodes - set(tried) for nodes in left)
-
-    def _is_able(self, node_id: NodeId) -> bool:
-        row = self._table.get(node_id)
-        model = row.models.get(self._model) if row is not None else None
-        return model is not None and not self._ways.isdisjoint(model.capabilities or ())
+        left_out = {*tried, *self.own_nodes()}
+        return any(not stage.nodes <= left_out for stage in self.stages())
 
 
 def _both(stage: Allowed | None, able: frozenset[NodeId]) -> Allowed:

@@ -17,7 +17,6 @@ from sparewatt.core.errors import (
     BodyTooLarge,
     FirstTokenTimeout,
     JobFailed,
-    NoCapacity,
     SparewattError,
     Unprocessable,
     UnsupportedMediaType,
@@ -26,15 +25,15 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, format_usd
 from sparewatt.inference.dispatch.attempt import Attempt
-from sparewatt.inference.dispatch.choosing import RETRY_AFTER_S, match_through, no_match_error
+from sparewatt.inference.dispatch.choosing import exhausted_error, no_match_error
+from sparewatt.inference.dispatch.finder import Finder
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
-from sparewatt.inference.dispatch.resume import ContinuingGate, Resume
+from sparewatt.inference.dispatch.resume import Able, Resume
 from sparewatt.inference.dispatch.seam import Seam, ending
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, NodeRow
+from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
 from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai import Usage, error_body
@@ -63,23 +62,19 @@ class JobRun:
         seed: int,
         clock: Clock,
         prefixes: PrefixMemory,
+        able: Able,
         on_over: Callable[[JobRun], None],
     ) -> None:
         self.job = job
         self._sink = sink
         self._table = table
         self._links = links
-        self._policy = policy
-        self._health = health
         self._rules = rules
-        self._seed = seed
         self._clock = clock
         self._prefixes = prefixes
         self._on_over = on_over
         self._began_s = clock.now_s()
-        self._tried: set[NodeId] = set()
-        self._late: set[NodeId] = set()
-        """Nodes that would not have kept what was promised; they may have the job if nobody else can."""
+        self._finder = Finder(table=table, policy=policy, health=health, seed=seed, clock=clock, prefixes=prefixes)
         self._said_before: dict[NodeId, str] = {}
         """Errors that model servers answered with, by node."""
         self._attempt: Attempt | None = None
@@ -87,7 +82,7 @@ class JobRun:
         self._step_s = 0.0
         self._replying = False
         self._over = False
-        self._resume = Resume(job)
+        self._resume = Resume(job, able)
         self._rest = job
         """What is left to be done of it."""
         self._seam: Seam | None = None
@@ -97,7 +92,7 @@ class JobRun:
         self._passed_bytes = 0
         self._stale_bytes = 0
         """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
-        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._match())
+        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._finder.decide(job))
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
@@ -134,7 +129,7 @@ class JobRun:
     def can_move(self) -> bool:
         if not self._replying or self._attempt is None or not self._resume.can_move(self._attempt.said):
             return False
-        return self._attempts_left() and self._resume.gate(self._table).may_come(self._tried)
+        return self._attempts_left() and self._resume.gate.may_come(self._finder.tried)
 
     def price_usd(self, seen: Seen) -> float:
         self.record.attempts[-1].seen = seen
@@ -161,7 +156,7 @@ class JobRun:
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
         if self._attempt is not None and self._attempt.was_too_soon:
-            self._late.add(self._attempt.record.node_id)
+            self._finder.late.add(self._attempt.record.node_id)
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
             self._table.note_failure(record.node_id, now_s=self._clock.now_s())
@@ -183,7 +178,7 @@ class JobRun:
         elif self._attempts_left():
             self._next()
         else:
-            self._fail(self._exhausted_error())
+            self._fail(exhausted_error(self.record.attempts))
 
     # a broken answer
 
@@ -198,25 +193,21 @@ class JobRun:
         elif not self._attempts_left():
             self._break_reply(reason)
         else:
-            self._rest, self._seam = self._resume.rest(self._table), self._resume.seam()
+            self._rest, self._seam = self._resume.rest(), self._resume.seam()
             self._broken_at_s = self._clock.now_s()
             self._seek(reason)
 
     def _seek(self, reason: str) -> None:
         """Somebody who can go on; if all are full or away, look again for a while: the client is kept waiting."""
         self._looking = None
-        best = self._match().best or self._best_of_late()
+        best = self._finder.best(self._rest)
         waited_s = self._clock.now_s() - self._broken_at_s
         if best is not None:
             self._try(best)
-        elif waited_s < self._rules.resume_wait_s and self._may_come():
+        elif waited_s < self._rules.resume_wait_s and self._finder.may_come(self._rest):
             self._looking = self._clock.call_later(RESUME_LOOK_S, lambda: self._seek(reason))
         else:
             self._break_reply(f"{reason}; nobody else can go on with it now")
-
-    def _may_come(self) -> bool:
-        gate = self._rest.gate
-        return isinstance(gate, ContinuingGate) and gate.may_come(self._tried)
 
     def _end_reply(self, finish: str) -> None:
         """All is written; its end and its counts are given in the node's place."""
@@ -240,19 +231,10 @@ class JobRun:
 
     # inside
 
-    def _match(self) -> Decision:
-        job, at = self._rest, self._situation()
-        return match_through(job.gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
-
-    def _situation(self) -> Situation:
-        now_s = self._clock.now_s()
-        held = self._prefixes.held(self.job.prefix, now_s=now_s) if self.job.prefix else None
-        return Situation(now_s=now_s, rules=self._health, tried=self._tried, held=held)
-
     def _next(self) -> None:
-        best = self._match().best or self._best_of_late()
+        best = self._finder.best(self.job)
         if best is None:
-            self._fail(self._exhausted_error())
+            self._fail(exhausted_error(self.record.attempts))
         else:
             self._try(best)
 
@@ -261,32 +243,25 @@ class JobRun:
         if self._seam is not None:
             self._seek("the node that was chosen may not have it any more")
             return
-        decision = self._match()
+        decision = self._finder.decide(self.job)
         if not self.record.attempts:
             self.record.decision = decision
-        best = decision.best or self._best_of_late()
+        best = decision.best or self._finder.best(self.job)
         if best is not None:
             self._try(best)
         elif self.record.attempts:
-            self._fail(self._exhausted_error())
+            self._fail(exhausted_error(self.record.attempts))
         else:
             self._fail(no_match_error(decision, self._table, self.job.gate))
-
-    def _best_of_late(self) -> Candidate | None:
-        """Nobody is left but nodes that would be later than promised: late is better than never, once."""
-        if not self._late:
-            return None
-        self._tried -= self._late
-        return self._match().best
 
     def _try(self, candidate: Candidate) -> None:
         job = self._rest
         if job.gate is not None and not job.gate.admits(candidate.node_id):
-            self._tried.add(candidate.node_id)
+            self._finder.tried.add(candidate.node_id)
             self._look_again()
             return
         promised_s = self._promise_s(candidate)
-        self._tried.add(candidate.node_id)
+        self._finder.tried.add(candidate.node_id)
         self._held = self._table.reserve(
             candidate.node_id, job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
         )
@@ -323,8 +298,8 @@ class JobRun:
 
     def _promise_s(self, candidate: Candidate) -> float:
         """What the node is held to. After two refusals, or when it is asked again, nothing: somebody has to take it."""
-        is_asked_again = candidate.node_id in self._late
-        self._late.discard(candidate.node_id)
+        is_asked_again = candidate.node_id in self._finder.late
+        self._finder.late.discard(candidate.node_id)
         return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
 
     def _learn_speed(self) -> None:
@@ -403,16 +378,6 @@ class JobRun:
 
     def _refusals(self) -> int:
         return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
-
-    def _exhausted_error(self) -> SparewattError:
-        tries = self.record.attempts
-        story = "; ".join(f"{a.node_id[:10]}… {a.reason}" for a in tries)
-        message = f"No node could answer after {len(tries)} attempt(s): {story}."
-        if all(a.outcome is Outcome.REFUSED for a in tries):
-            return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
-        if all(a.outcome is Outcome.TIMED_OUT for a in tries):
-            return FirstTokenTimeout(message)
-        return JobFailed(message)
 
     def _run_out_of_time(self) -> None:
         if self._over:

@@ -36,6 +36,7 @@ class Said:
             if choice.finish_reason:
                 self.finished.add(choice.index)
             self.is_more_than_text |= choice.index != 0
+            self._note_field("content", bytes(choice.text))
             for name, part in (choice.delta or {}).items():
                 self._note_field(name, bytes(part))
 

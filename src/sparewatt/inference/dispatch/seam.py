@@ -9,7 +9,7 @@ import msgspec
 
 from sparewatt.protocol.openai import Usage
 
-_SAME = ("id", "created", "model")
+_SAME = ("id", "object", "created", "model")
 """What every chunk of one answer has in common."""
 
 
@@ -42,7 +42,9 @@ def fields_of(opening: bytes | None) -> dict[str, msgspec.Raw]:
 
 def ending(seam: Seam, finish: str, *, usage: Usage | None = None, cost_usd: float | None = None) -> bytes:
     """The end of an answer whose node did not come to say it: why it ends (unless that was said), counts, [DONE]."""
-    choice = {"index": 0, "delta": {}, "finish_reason": finish}
+    is_chat = bytes(seam.fields.get("object", b"")) != b'"text_completion"'
+    nothing: dict[str, object] = {"delta": {}} if is_chat else {"text": ""}
+    choice = {"index": 0, **nothing, "finish_reason": finish}
     events = [_event(seam, {"choices": [choice]})] if finish else []
     if usage is not None:
         counts: dict[str, object] = {
@@ -56,4 +58,4 @@ def ending(seam: Seam, finish: str, *, usage: Usage | None = None, cost_usd: flo
 
 
 def _event(seam: Seam, told: dict[str, object]) -> bytes:
-    return b"data: " + msgspec.json.encode({**seam.fields, "object": "chat.completion.chunk", **told}) + b"\n\n"
+    return b"data: " + msgspec.json.encode({"object": "chat.completion.chunk", **seam.fields, **told}) + b"\n\n"

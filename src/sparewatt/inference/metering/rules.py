@@ -63,11 +63,12 @@ def deliveries_of(
     found: list[Delivery] = []
     known = next((said for attempt in reversed(attempts) if (said := _prompt_said(attempt)) is not None), None)
     prompt = _Prompt(prompt_estimate if known is None else known, prompt_bound(prompt_estimate))
+    left = output_bound
     for attempt in attempts:
-        delivery = _delivery(attempt, prompt, output_bound, now_ms)
+        delivery = _delivery(attempt, prompt, left, now_ms)
         if delivery is not None:
             found.append(delivery)
-            output_bound -= delivery.completion_tokens
+            left -= delivery.completion_tokens
     return tuple(found)
 
 

@@ -134,6 +134,32 @@ async def test_what_fails_after_that_is_said_in_the_stream(monkeypatch: pytest.M
         ]
 
 
+async def test_a_stream_never_just_ends_whatever_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> bool:
+        raise ArithmeticError
+
+    async with on_stage() as stage:
+        monkeypatch.setattr(stage.stored, "finish", broken)
+        asking = stage.posting(stream=True, store=True)
+        await stage.asked()
+        stage.node.answer(*STREAMED)
+        events, done = await read_events(await asking)
+        assert not done
+        assert (events[-1]["type"], events[-1]["code"]) == ("error", "internal_error")
+
+
+async def test_one_that_is_deleted_while_somebody_waits_for_its_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_LOOK_AGAIN_S", 0.01)
+    async with on_stage() as stage:
+        response_id = await in_background(stage)
+        live = as_if_elsewhere(stage, response_id)
+        reply = await stage.get(f"{response_id}?stream=true")
+        del stage.stored.rows[response_id]
+        events, _ = await read_events(reply)
+        assert [(event["type"], event["code"]) for event in events] == [("error", "response_not_found")]
+        live.cancel()
+
+
 # the log
 
 

@@ -1,4 +1,5 @@
 import { useState } from "react";
+import type { Standing } from "@/api/types";
 import { Section } from "@/parts/Page";
 
 interface Kept {
@@ -24,7 +25,13 @@ export function useElectricity() {
     localStorage.setItem(NAME, JSON.stringify(next));
     setKept(next);
   };
-  return { ...kept, change, usdPerDay: (kept.watts / 1000) * 24 * kept.usdPerKwh };
+  return { ...kept, change };
+}
+
+/** Dollars a day: what the node measured while it worked, for as long as it did; else what its owner says, all day. */
+export function powerCost(node: Standing["nodes"][number], { watts, usdPerKwh }: Kept): number {
+  const hours = node.working_watts ? 24 * Math.min(1, node.utilisation) : 24;
+  return ((node.working_watts ?? watts) / 1000) * hours * usdPerKwh;
 }
 
 /** What a node draws and what that costs: told by the owner, kept in this browser. */
@@ -34,7 +41,7 @@ export function Electricity({ watts, usdPerKwh, change }: ReturnType<typeof useE
       <div className="card flex flex-wrap gap-4 p-4">
         <Figure name="Watts a node draws" value={watts} step={10} onChange={(value) => change({ watts: value })} />
         <Figure name="$ per kWh" value={usdPerKwh} step={0.01} onChange={(value) => change({ usdPerKwh: value })} />
-        <p className="small max-w-[40ch] self-end text-muted">Kept in this browser. A plug-in power meter tells the truth.</p>
+        <p className="small max-w-[40ch] self-end text-muted">Kept in this browser. Where a node measures its own power, that counts instead of the watts.</p>
       </div>
     </Section>
   );

@@ -7,7 +7,7 @@ export function Headline({ totals }: { totals: Totals | null }) {
   if (!totals) return null;
   const online = (totals.nodes.online ?? 0) + (totals.nodes.busy ?? 0) + (totals.nodes.suspect ?? 0);
   return (
-    <dl className="pointer-events-none absolute top-4 left-4 flex flex-wrap gap-x-8 gap-y-2 md:left-6">
+    <dl className="pointer-events-none absolute top-3 left-3 flex flex-wrap gap-x-8 gap-y-2 rounded-md bg-ink/70 px-3 py-2 md:left-5">
       <Figure name={totals.gpus ? "GPUs online" : "nodes online"}>
         <RollingNumber value={totals.gpus || online} format={count} />
       </Figure>

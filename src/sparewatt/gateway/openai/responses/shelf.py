@@ -7,6 +7,7 @@ import base64
 import binascii
 import datetime as dt
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -52,8 +53,14 @@ class Shelf:
 
     def __init__(self, key_id: KeyId, secret: str, *, store: ResponseStore, rng: Rng) -> None:
         self.key_id = key_id
-        self._sealer = Sealer(secret.encode(errors="surrogatepass"), purpose=b"sparewatt responses", rng=rng)
+        self._secret = secret
         self._store = store
+        self._rng = rng
+
+    @cached_property
+    def _sealer(self) -> Sealer:
+        """Made when it is needed: most requests store nothing, and deriving a key takes a tenth of a millisecond."""
+        return Sealer(self._secret.encode(errors="surrogatepass"), purpose=b"sparewatt responses", rng=self._rng)
 
     async def put(self, response: Json, items: list[Json]) -> dt.datetime:
         """Until when it is kept. Raises StorageFull."""

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparewatt.core.errors import JobFailed
+from sparewatt.core.errors import Internal, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
+from sparewatt.core.log import Log
 from sparewatt.gateway.openai.responses.event_log import EventLog
 from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.protocol.responses.events import Events, as_sse
 
+_log = Log("sparewatt.gateway")
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -40,13 +42,14 @@ class EventStream:
 
     @asynccontextmanager
     async def opened(self, headers: Mapping[str, str]) -> AsyncIterator[None]:
-        """Open while the block runs, and ended in order. A client that is gone or stuck is cut off."""
+        """Open while the block runs. A client that is gone or stuck is cut off."""
         self._response = web.StreamResponse(headers={**headers, **_HEADERS})
         await self._response.prepare(self._request)
         self._wrote_s = self._now_s()
         waker = asyncio.get_running_loop().create_task(self._keep_alive())
         try:
-            yield
+            async with self._told():
+                yield
             async with asyncio.timeout(CLIENT_WRITE_S):
                 await self._response.write_eof()
         except (TimeoutError, ConnectionError):
@@ -55,10 +58,26 @@ class EventStream:
         finally:
             waker.cancel()
 
+    @asynccontextmanager
+    async def _told(self) -> AsyncIterator[None]:
+        """Whatever goes wrong is the last event: a stream that has begun must not just end."""
+        try:
+            yield
+        except (TimeoutError, ConnectionError):
+            raise  # there is nobody to tell
+        except SparewattError as error:
+            await self._say(error)
+        except Exception:  # noqa: BLE001 (a process boundary: the reply has begun)
+            _log.crash("response_stream_crashed")
+            await self._say(Internal("Something broke here. What came before is incomplete."))
+
     async def send(self, events: list[bytes]) -> None:
         self._wrote_s = self._now_s()
         async with asyncio.timeout(CLIENT_WRITE_S):
             await self.response.write(b"".join(events))
+
+    async def _say(self, error: SparewattError) -> None:
+        await self.send([as_sse(Events().error(error))])
 
     async def _keep_alive(self) -> None:
         while True:
@@ -80,9 +99,6 @@ async def send_log(
     """What is there, and what comes. When this client goes, the answer goes on."""
     stream = EventStream(request)
     async with stream.opened(headers):
-        try:
-            async for event in log.follow(after=after):
-                await stream.send([event])
-        except JobFailed as error:
-            await stream.send([as_sse(Events().error(error))])
+        async for event in log.follow(after=after):
+            await stream.send([event])
     return stream.response

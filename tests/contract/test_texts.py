@@ -1,0 +1,68 @@
+"""Raw completions, which every model server has: streamed, and put together as a node does it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from sparewatt.node.backends.openai import OpenAIBackend
+from sparewatt.node.whole import Assembler
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.openai import as_stream, read_completion
+from sparewatt.protocol.prompts import prompts_in
+from sparewatt.supervisor.network import MODEL_NAME
+from tests.contract.chats import CEILING_S, REPEATABLE, ask_whole
+from tests.contract.servers import Server, every_kind, having
+
+PATH: JobPath = "/v1/completions"
+PROMPT = "The river is"
+
+
+def text(prompt: object = PROMPT, **options: Any) -> bytes:
+    return json.dumps({"model": MODEL_NAME, "prompt": prompt, "max_tokens": 6, **REPEATABLE, **options}).encode()
+
+
+async def assembled(backend: OpenAIBackend, body: bytes) -> dict[str, Any]:
+    assembler = Assembler(prompts=prompts_in(PATH, body))
+    async with asyncio.timeout(CEILING_S), backend.post(PATH, as_stream(body)) as reply:
+        assert reply.content_type == "text/event-stream"
+        async for chunk in reply.chunks:
+            assembler.feed(chunk)
+    found: dict[str, Any] = json.loads(assembler.body())
+    return found
+
+
+@pytest.mark.parametrize("server", every_kind(), indirect=True)
+async def test_the_stream_put_together_is_the_whole_answer(server: Server, backend: OpenAIBackend) -> None:
+    status, whole = await ask_whole(backend, text(), path=PATH)
+    put_together = await assembled(backend, text())
+
+    assert status == 200
+    assert whole["object"] == put_together["object"] == "text_completion"
+    assert put_together["choices"][0]["text"] == whole["choices"][0]["text"] != ""
+    assert put_together["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"] == "length"
+    assert put_together["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"] == 6
+
+
+@pytest.mark.parametrize("server", every_kind(), indirect=True)
+@pytest.mark.parametrize("prompt", [["The river is", "A stone"], [1, 2, 3]], ids=["two texts", "token ids"])
+async def test_prompts_may_be_several_or_token_ids(server: Server, backend: OpenAIBackend, prompt: list[Any]) -> None:
+    put_together = await assembled(backend, text(prompt))
+
+    n_prompts = len(prompt) if isinstance(prompt[0], str) else 1
+    assert [choice["index"] for choice in put_together["choices"]] == list(range(n_prompts))
+    assert all(choice["text"] for choice in put_together["choices"])
+    assert put_together["usage"]["completion_tokens"] == 6 * n_prompts
+
+
+@pytest.mark.parametrize("server", having("logprobs"), indirect=True)
+async def test_log_probabilities_are_seen_as_part_of_the_answer(server: Server, backend: OpenAIBackend) -> None:
+    put_together = await assembled(backend, text(logprobs=1))
+
+    assert put_together["choices"][0]["logprobs"]
+    read = read_completion(json.dumps(put_together).encode())
+    assert read is not None
+    assert read.output_bytes() > len(put_together["choices"][0]["text"])

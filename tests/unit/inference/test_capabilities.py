@@ -1,0 +1,137 @@
+"""Who can do what a request needs: by a node's word, by what is common, and by what is known right now."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.core.errors import NoEligibleNode, UnsupportedContent, UnsupportedParameter
+from sparewatt.inference.capabilities import COMMON, NO_NEEDS, Needs, is_able, unable_error
+from sparewatt.inference.dispatch.choosing import match_through, no_match_error
+from sparewatt.inference.eligibility import Eligibility, Gate
+from sparewatt.inference.matcher.explain import describe
+from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import FRESH_S
+from sparewatt.policy.carriers import read_line
+from sparewatt.policy.model import ANY
+from sparewatt.protocol.node import Capability
+from sparewatt.testing.clock import ManualClock
+from tests.unit.inference.fleets import assert_adds_up
+from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, node_id, situation, some_specs
+
+Says = tuple[Capability, ...] | None
+VECTORS = Needs(frozenset({"embeddings"}))
+
+
+class Fleet:
+    def __init__(self, *says: Says, region: str = "DE") -> None:
+        self.clock = ManualClock(now_s=NOW_S)
+        self.table = NodeTable()
+        for number, each in enumerate(says, start=1):
+            self.report(number, each, region=region)
+        self.eligibility = Eligibility(self.table, clock=self.clock)
+
+    def report(self, number: int, says: Says, *, region: str = "DE") -> None:
+        specs = some_specs(a_model(capabilities=says), region=region)
+        if self.table.get(node_id(number)) is None:
+            self.table.connect(node_id(number), specs, now_s=NOW_S)
+        else:
+            self.table.set_specs(node_id(number), specs)
+
+    def gate(self, needs: Needs, line: str = "") -> Gate:
+        gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, needs=needs)
+        assert gate is not None
+        return gate
+
+    def candidates(self, gate: Gate) -> list[int]:
+        decision = match_through(gate, a_job(), self.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+        return sorted(int(each.node_id, 16) for each in decision.ranked)
+
+
+@pytest.mark.parametrize(
+    ("needs", "says", "can"),
+    [
+        (NO_NEEDS, None, True),
+        (NO_NEEDS, (), True),
+        (Needs(COMMON), None, True),
+        (VECTORS, None, False),
+        (VECTORS, ("embeddings",), True),
+        (Needs(frozenset({"vision"})), None, False),
+        (Needs(frozenset({"chat"}), declared=True), None, False),
+        (Needs(frozenset({"chat"}), declared=True), ("chat", "tools"), True),
+        (Needs(frozenset({"chat", "tools"})), ("chat",), False),
+    ],
+)
+def test_a_node_is_believed_as_far_as_it_says(needs: Needs, says: Says, *, can: bool) -> None:
+    assert is_able(needs, says) is can
+
+
+def test_a_job_without_needs_and_policy_passes_everywhere() -> None:
+    assert Fleet(None).eligibility.gate(ANY, MODEL) is None
+
+
+def test_where_all_can_nobody_is_looked_at() -> None:
+    assert list(Fleet(("embeddings",), ("embeddings", "chat")).gate(VECTORS).stages()) == [None]
+
+
+def test_only_those_who_can_are_left() -> None:
+    fleet = Fleet(None, ("embeddings",), ("chat",), ("chat", "embeddings"))
+    assert fleet.candidates(fleet.gate(VECTORS)) == [2, 4]
+
+
+def test_needs_and_policy_must_both_hold() -> None:
+    fleet = Fleet(("embeddings",), region="US")
+    fleet.report(2, ("embeddings",), region="DE")
+    fleet.report(3, None, region="DE")
+    assert fleet.candidates(fleet.gate(VECTORS, "region=EU")) == [2]
+
+
+def test_each_need_is_a_filter_of_its_own_in_the_funnel() -> None:
+    fleet = Fleet(("chat",), ("chat", "tools"), ("chat", "tools", "vision"))
+    gate = fleet.gate(Needs(frozenset({"tools", "vision"})))
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    steps = {step["filter"]: step["dropped"] for step in describe(decision, {})["funnel"]}
+    assert (steps["capability.tools"], steps["capability.vision"]) == (1, 1)
+    assert_adds_up(decision, kept=8)
+
+
+def test_a_node_that_can_no_longer_is_refused_at_once() -> None:
+    fleet = Fleet(("embeddings",), ("embeddings",))
+    gate = fleet.gate(VECTORS)
+    assert gate.admits(node_id(1))
+    fleet.report(1, ("chat",))
+    assert not gate.admits(node_id(1))
+    assert fleet.candidates(gate) == [2]
+
+
+def test_a_node_that_learned_it_is_found_in_time() -> None:
+    fleet = Fleet(("chat",), ("embeddings",))
+    assert fleet.candidates(fleet.gate(VECTORS)) == [2]
+    fleet.report(1, ("chat", "embeddings"))
+    fleet.clock.advance(FRESH_S)
+    assert fleet.candidates(fleet.gate(VECTORS)) == [1, 2]
+
+
+def test_a_model_that_nobody_serves_so_is_the_requests_fault() -> None:
+    fleet = Fleet(("chat",))
+    gate = fleet.gate(VECTORS)
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    error = no_match_error(decision, fleet.table, gate)
+    assert isinstance(error, UnsupportedParameter)
+    assert "embeddings" in error.message
+
+
+def test_where_a_policy_also_rules_out_it_is_the_policys_fault() -> None:
+    fleet = Fleet(("chat",))
+    fleet.report(2, ("embeddings",), region="US")
+    gate = fleet.gate(VECTORS, "region=EU")
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    error = no_match_error(decision, fleet.table, gate)
+    assert isinstance(error, NoEligibleNode)
+    assert "region" in error.message
+
+
+def test_pictures_are_content() -> None:
+    assert isinstance(unable_error({"capability.vision": 2}, "m"), UnsupportedContent)
+    assert unable_error({"region": 1}, "m") is None
+    assert unable_error({}, "m") is None
