@@ -62,6 +62,8 @@ class Inventory:
         """Why the model server cannot be used, if so."""
         self.measuring: str | None = None
         """What is being measured right now, in words."""
+        self.quiet = asyncio.Lock()
+        """Held by whoever measures: two at once would measure each other."""
         self.count_mine: Callable[[], int] = lambda: 0
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
@@ -189,7 +191,8 @@ class Inventory:
         key = self._key(model)
         before = self._measured.get(key)
         try:
-            speed = await self._time(model, is_first=before is None)
+            async with self.quiet:
+                speed = await self._time(model, is_first=before is None)
         except BackendError as error:
             _log.warning("measure_failed", model=model.id, why=str(error))
             return
