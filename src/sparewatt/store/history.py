@@ -75,13 +75,10 @@ class HistoryStore:
         ]
         if not rows:
             return
-        steps, kinds, names, times, all_figures = zip(*rows, strict=True)
-        await self._pool.do(
-            "add_history",
-            *(list(steps), list(kinds), list(names), list(times)),
-            *([getattr(each, column) for each in all_figures] for column in _COUNTS),
-            *([_text(getattr(each, column)) for each in all_figures] for column in ("first_token", "speed")),
-        )
+        *keys, all_figures = zip(*rows, strict=True)
+        values = [[getattr(each, column) for each in all_figures] for column in _COUNTS]
+        lists = [[_text(getattr(each, column)) for each in all_figures] for column in _LISTS]
+        await self._pool.do("add_history", *map(list, keys), *values, *lists)
 
     async def points(
         self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
@@ -96,6 +93,7 @@ class HistoryStore:
 
 
 _COUNTS = ("jobs", "failed", "cancelled", "tokens", "up_s", "known_s", "nodes", "gpus", "vram_bytes")
+_LISTS = ("first_token", "speed")
 
 
 def _text(counts: list[int]) -> str:

@@ -1,5 +1,6 @@
 // One answer: asked for, streamed, and what the network tells about it.
-import { ApiError, send } from "@/api/client";
+import { api, ApiError, send } from "@/api/client";
+import type { List, MatchLine } from "@/api/types";
 import { dataLines } from "@/lib/sse";
 
 export interface Message {
@@ -62,6 +63,7 @@ export async function ask(asked: Asked, signal: AbortSignal, onChange: (answer: 
   let answer = WAITING;
   const show = (changed: Partial<Answer>) => onChange((answer = { ...answer, ...changed }));
   const beganMs = performance.now();
+  const startedS = Date.now() / 1000;
   try {
     const reply = await send("/v1/chat/completions", { body: bodyOf(asked), signal });
     show({
@@ -74,10 +76,18 @@ export async function ask(asked: Asked, signal: AbortSignal, onChange: (answer: 
       read(JSON.parse(line) as Chunk, answer, beganMs, show);
     }
     if (answer.state !== "failed") show({ state: "done", ...speedOf(answer, beganMs) });
+    if (!answer.matchId) show(await lookedUp(asked.model, startedS));
   } catch (error) {
     if (signal.aborted) show({ state: "stopped" });
     else show({ state: "failed", error: error instanceof ApiError || error instanceof Error ? error.message : String(error) });
   }
+}
+
+/** Who wrote it, where the reply's head went out before that was known: after a long wait in line. */
+async function lookedUp(model: string, startedS: number): Promise<Partial<Answer>> {
+  const { data } = await api<List<MatchLine>>("/v1/matches?limit=20");
+  const match = data.findLast((line) => line.model === model && line.created_at >= startedS - 1);
+  return match ? { matchId: match.match_id, node: match.attempts.at(-1)?.node ?? null } : {};
 }
 
 function read(chunk: Chunk, answer: Answer, beganMs: number, show: (changed: Partial<Answer>) => void): void {
