@@ -1,4 +1,7 @@
-"""A real network and a real Chromium. Without a Chromium these tests are skipped, and say so; CI installs one."""
+"""A real network and a real Chromium, in a test process of their own: the browser keeps an event loop running there.
+
+Without a Chromium these tests are skipped, and say so; CI installs one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from sparewatt.gateway.web.bundle import DIST
 from tests.integration.networks import Network, start_network
@@ -23,6 +26,7 @@ FLAGS = (
     "--disable-quic",
 )
 PAGE_S = 20.0
+expect.set_options(timeout=PAGE_S * 1000)
 
 
 def find_chromium() -> str | None:

@@ -49,7 +49,7 @@ def joined(line: str, folder: Path, backend: str) -> Iterator[subprocess.Popen[b
     argv += [
         f"--backend={backend}",
         f"--data={folder / 'node'}",
-        "--name=the-attic",
+        "--name=upstairs",
         "--region=JP",
         "--hourly-usd=0.01",
     ]
@@ -77,7 +77,7 @@ def test_join_by_the_copied_line_turn_green_earn_die_and_turn_red(
     model = "the-attic-s-own"
     with an_engine(tmp_path, model) as backend, joined(line, tmp_path, backend) as node:
         card = page.get_by_test_id("joining").first
-        expect(card).to_contain_text("the-attic", timeout=20_000)
+        expect(card).to_contain_text("upstairs", timeout=20_000)
         expect(card.locator("[data-state=online]")).to_be_visible()
         expect(card).to_contain_text("tok/s", timeout=20_000)
         earnings = window.page.context.new_page()

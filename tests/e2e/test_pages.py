@@ -75,6 +75,7 @@ def test_a_phone_shows_every_page_without_sideways_scrolling(network: Network, b
 def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> None:
     sign_up(window, network)
     page = window.open(network, "/")
+    page.get_by_role("button", name="Find a node").wait_for()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Find a node")).to_be_focused()
     page.keyboard.type("node-2")
