@@ -170,13 +170,10 @@ def serve_and_stream(run: Run, *, small: bool) -> None:
 
 
 def measured_node(ready: dict[str, Any]) -> Any:
-    """Our node at the gateway, once it is measured, and the GPU itself as well where that can be."""
+    """Our node at the gateway, once its model is measured."""
     listed = get(f"{ready['base_url']}/nodes", ready["api_key"])
     for node in (listed or {}).get("data", []):
-        models = node["models"]
-        is_ready = node["state"] == "online" and any(model["measured"] for model in models)
-        gpus = node["gpus"]
-        if is_ready and (not gpus or gpus[0]["measured"]["fp16_tflops"] or importlib.util.find_spec("torch") is None):
+        if node["state"] == "online" and any(model["measured"] for model in node["models"]):
             return node
     return None
 
@@ -217,7 +214,9 @@ def report(found: dict[str, Any]) -> str:
     lines += [f"| {model['id']} on the node | {json.dumps(model['measured'])} |" for model in node.get("models", [])]
     answers = enumerate(found.get("answers", []), 1)
     lines += [f"| answer {number}, through the gateway | {json.dumps(answer)} |" for number, answer in answers]
-    sensors = (found.get("node_after") or {}).get("sensors")
+    after = found.get("node_after") or {}
+    lines += [f"| {gpu['model']} at the gateway | {json.dumps(gpu['measured'])} |" for gpu in after.get("gpus", [])]
+    sensors = after.get("sensors")
     lines.append(f"| sensors at the gateway after it | {json.dumps(sensors)} |")
     return "\n".join(lines) + "\n"
 
@@ -231,6 +230,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sparewatt-gpu-") as name:
         folder = Path(name)
+        folder.chmod(0o711)  # as root the database runs as somebody else, who must get at its programs
         paths = [str(REPO / "src"), str(REPO)]
         if given.wheels.is_dir() and list(given.wheels.glob("*.whl")):
             unpack(given.wheels, folder / "site")

@@ -38,12 +38,11 @@ def why_not() -> str | None:
     missing = [program for program in ("ip", "nft") if shutil.which(program) is None]
     if missing:
         return f"{' and '.join(missing)} not found (Debian: iproute2, nftables)"
-    name = f"sw-try-{os.getpid()}"
-    tried = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True, text=True)
-    if tried.returncode != 0:
-        return f"no network namespace can be made: {tried.stderr.strip()}"
-    subprocess.run(["ip", "netns", "del", name], check=False)
-    return None
+    try:
+        with home_behind_nat():
+            return None
+    except (AssertionError, OSError, subprocess.CalledProcessError) as error:
+        return f"a home cannot be made here: {error}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,3 +361,17 @@ async def test_a_model_that_goes_while_a_job_runs_does_not_disturb_it(
             await node.refresh()
         assert job.result().is_done
         assert names(node) == []
+
+
+async def test_a_server_that_names_all_that_it_can_do_is_not_asked_for_more(
+    session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    recorded = recording("llama_cpp")
+    listed = recorded.read("/v1/models")
+    listed["data"][0]["meta"]["capabilities"] = ["chat"]
+    recorded.change("/v1/models", listed)
+    async with serving(recorded, "smollm2-135m") as url, node_over(url, session, tmp_path) as node:
+        await node.refresh()
+        (model,) = node.specs.models
+
+    assert {"completions", "embeddings", "tools"}.isdisjoint(model.capabilities or ())

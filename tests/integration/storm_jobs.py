@@ -36,11 +36,12 @@ class SimJob:
 
     def worth(self) -> int:
         """By the model's own arithmetic: exact, rounded once, at most the hold."""
-        parts = []
+        parts: list[tuple[AttemptRecord, int]] = []
         for attempt in self.attempts:
             if (seen := attempt.seen) is not None:
+                left = self.bound - sum(n for _, n in parts)
                 claimed = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
-                parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), self.bound)))
+                parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), left)))
         written = sum(n for _, n in parts)
         if not written:
             return 0
@@ -48,5 +49,6 @@ class SimJob:
         return min(worth // (10**6 * written), self.tab.hold.amount.total)
 
     def _prompt(self, attempt: AttemptRecord) -> int:
-        said = attempt.seen.prompt_tokens if attempt.seen else None
-        return min(self.prompt if said is None else said, int(self.prompt * 1.5) + 64)
+        """As the node says, else as the last node that says it, else as it was guessed."""
+        said = [a.seen.prompt_tokens for a in (*self.attempts, attempt) if a.seen and a.seen.prompt_tokens is not None]
+        return min(said[-1] if said else self.prompt, int(self.prompt * 1.5) + 64)

@@ -284,7 +284,7 @@ def test_no_prompt_key_or_password_is_left_anywhere(place: Arena, network: Netwo
     booked(network, served.headers["x-sparewatt-match-id"])
     errors = [
         chat(network, marked["prompt"], key=eve.key, max_tokens=10**7, provider={"max_price": PRICE_USD}),
-        chat(network, marked["prompt"], key=eve.key, max_tokens=0),
+        chat(network, marked["prompt"], key=eve.key, max_tokens=-1),
         chat(network, marked["prompt"], key=eve.key + "0"),
         ask(network, "POST", CHATS, raw=marked["prompt"].encode(), key=eve.key),
     ]

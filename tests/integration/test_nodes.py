@@ -197,6 +197,30 @@ def command(folder: Path, *words: str) -> Any:
     return json.loads(ended.stdout)
 
 
+def test_a_gpus_power_reaches_its_owner_as_electricity(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine whose NVML is a recorded one: the node finds the card and measures what its work draws."""
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests/contract/machine_with_gpu"), str(root)]))
+    token = new_token(network)
+    with home_node(network, tmp_path, "with-gpu", token=token, decode_tps=50, answer_tokens=200):
+        assert stream_chat(network, "while the meter runs", model="with-gpu").done
+        node = nodes(network)["with-gpu"]
+        assert (node["gpu"], node["gpu_count"]) == ("NVIDIA H200", 1)
+        assert node["gpus"][0]["vram_bytes"] == node["claimed"]["vram_bytes"] == 150_109_880_320
+        wait_until(lambda: bool(nodes(network)["with-gpu"]["sensors"]), "no sensors are told")
+        sensors = nodes(network)["with-gpu"]["sensors"]
+        assert sensors["gpus"][0]["temperature_c"] == 41.0
+
+        def drawn() -> Any:
+            summary = ask(network, "GET", "/v1/earnings/summary").json()["data"]
+            return next((each["working_watts"] for each in summary["nodes"] if each["name"] == "with-gpu"), None)
+
+        wait_until(lambda: drawn() is not None, "its power is not in the books")
+        assert drawn() >= 120.5  # and its processor's, where that can be read
+
+
 def test_a_pause_finishes_what_runs_takes_nothing_new_and_costs_nothing(network: Network, tmp_path: Path) -> None:
     """And prices change, the log tells of it, and a drain ends the agent: one node's evening."""
     token = new_token(network)

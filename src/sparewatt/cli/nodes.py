@@ -35,6 +35,24 @@ class Speeds(msgspec.Struct):
     ttft_s: float | None = None
     prefill_tps: float | None = None
     decode_tps: float | None = None
+    batch: int | None = None
+    batch_decode_tps: float | None = None
+
+
+class GpuMeasures(msgspec.Struct):
+    copy_bytes_s: float | None = None
+    fp16_tflops: float | None = None
+
+
+class NodeGpu(msgspec.Struct):
+    model: str
+    driver: str | None = None
+    vram_bytes: int | None = None
+    measured: GpuMeasures = msgspec.field(default_factory=GpuMeasures)
+
+
+class NodeSensors(msgspec.Struct):
+    power_watts: float | None = None
 
 
 class Price(msgspec.Struct):
@@ -66,6 +84,9 @@ class Node(msgspec.Struct):
     claimed: NodeClaims | None = None
     measured: NodeMeasures | None = None
     models: list[NodeModel] = []
+    gpus: list[NodeGpu] = []
+    sensors: NodeSensors | None = None
+    paused: str | None = None
     running: int | None = None
     queued: int | None = None
     slots: int | None = None
@@ -237,8 +258,10 @@ def _node_facts(node: Node) -> list[tuple[str, output.Cell | str]]:
         ("Node", node.name or output.UNKNOWN),
         ("ID", node.id),
         ("State", output.state_cell(node.state)),
+        *([("Paused", node.paused)] if node.paused else []),
         ("Region", node.region or output.UNKNOWN),
         ("Hardware", node.hardware),
+        *([("Power", f"{node.sensors.power_watts:.0f} W")] if node.sensors and node.sensors.power_watts else []),
         ("Backend", node.backend or output.UNKNOWN),
         ("Agent", node.agent_version or output.UNKNOWN),
         ("Load", f"{running} of {slots} slots running, {output.format_count(node.queued)} queued"),
@@ -257,7 +280,14 @@ def _hardware_rows(node: Node) -> list[output.Row]:
     ]
     if claimed.hourly_usd is not None:  # an owner may ask by the token alone
         rows.append(["hardware", "price per hour", output.format_usd(claimed.hourly_usd), output.UNKNOWN])
-    return rows
+    return rows + [row for gpu in node.gpus if gpu.measured.copy_bytes_s for row in _gpu_rows(gpu)]
+
+
+def _gpu_rows(gpu: NodeGpu) -> list[output.Row]:
+    return [
+        [gpu.model, "copies per second", output.UNKNOWN, output.format_bytes(gpu.measured.copy_bytes_s)],
+        [gpu.model, "dense FP16 TFLOPS", output.UNKNOWN, output.format_rate(gpu.measured.fp16_tflops)],
+    ]
 
 
 def _speed_rows(model: NodeModel) -> list[output.Row]:
@@ -268,8 +298,14 @@ def _speed_rows(model: NodeModel) -> list[output.Row]:
     return [
         [model.id, "prefill tokens/s", *prefill],
         [model.id, "decode tokens/s", *decode],
+        *([_batch_row(model.id, measured)] if measured.batch_decode_tps else []),
         [model.id, "first token", output.UNKNOWN, output.format_ms(first_token_ms)],
     ]
+
+
+def _batch_row(name: str, measured: Speeds) -> output.Row:
+    what = f"decode tokens/s, {measured.batch} at once"
+    return [name, what, output.UNKNOWN, output.format_rate(measured.batch_decode_tps)]
 
 
 def _print_node_models(found: list[NodeModel]) -> None:

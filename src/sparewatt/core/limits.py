@@ -66,12 +66,16 @@ IDEMPOTENT_S = 300.0
 """How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
 
 IDEMPOTENT_ANSWERS_MAX = 2_000
+"""Requests with such a key that a gateway remembers in all; the oldest go first."""
+
 IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
-"""Requests with such a key that a gateway remembers, in all and per API key; the oldest go first."""
+"""Of those, under one API key."""
 
 IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
+"""One kept answer. A longer one is not kept."""
+
 IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
-"""Of their answers, one and all together. A longer one is not kept."""
+"""All kept answers together."""
 
 KEEP_ALIVE_S = 10.0
 """Silence in a stream after which a comment shows that somebody is still there. Sooner, simple parsers stumble."""

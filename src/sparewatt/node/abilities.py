@@ -15,10 +15,10 @@ from sparewatt.protocol.node import Capability
 
 _log = Log("sparewatt.node")
 PROBES_MAX = 3
-"""Times that a server is asked for its ways to go on with a text, if it does not answer."""
+"""Times that a server is asked what a model can do, if it does not answer."""
 
 FindOut = Callable[[BackendModel], Awaitable[tuple[Capability, ...]]]
-"""Finds out by trying what a model can do. Raises nothing."""
+"""Finds out by trying what a model can do. Raises BackendError if the server does not answer."""
 
 
 class Abilities:
@@ -28,6 +28,7 @@ class Abilities:
         self._tried: dict[str, tuple[Capability, ...]] = {}
         self._ways: dict[str, Ways] = {}
         self._probes: Counter[str] = Counter()
+        self._tries: Counter[str] = Counter()
 
     def ways_of(self, model_id: str) -> Ways:
         """How its server can go on with an answer that another node began."""
@@ -41,6 +42,7 @@ class Abilities:
         self._tried.clear()
         self._ways.clear()
         self._probes.clear()
+        self._tries.clear()
 
     async def look_at(self, model: BackendModel) -> bool:
         """Whether something new is known of it."""
@@ -49,9 +51,17 @@ class Abilities:
         knew = len(self._tried) + len(self._ways)
         if model.capabilities is None or "chat" in model.capabilities:
             await self._look_for_ways(model)
-        if self._find_out is not None and model.id not in self._tried:
-            self._tried[model.id] = await self._find_out(model)
+        await self._try(model)
         return len(self._tried) + len(self._ways) > knew
+
+    async def _try(self, model: BackendModel) -> None:
+        if self._find_out is None or model.id in self._tried or self._tries[model.id] >= PROBES_MAX:
+            return
+        self._tries[model.id] += 1
+        try:
+            self._tried[model.id] = await self._find_out(model)
+        except BackendError as error:
+            _log.info("try_failed", model=model.id, why=str(error))
 
     async def _look_for_ways(self, model: BackendModel) -> None:
         if model.id in self._ways or self._probes[model.id] >= PROBES_MAX:

@@ -62,6 +62,8 @@ class Inventory:
         """Why the model server cannot be used, if so."""
         self.measuring: str | None = None
         """What is being measured right now, in words."""
+        self.quiet = asyncio.Lock()
+        """Held by whoever measures: two at once would measure each other."""
         self.count_mine: Callable[[], int] = lambda: 0
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
@@ -188,10 +190,9 @@ class Inventory:
         """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
         key = self._key(model)
         before = self._measured.get(key)
-        if before is None:
-            self._tell(f"measuring {model.id} …")
         try:
-            speed = await self._time(model, is_first=before is None)
+            async with self.quiet:
+                speed = await self._time(model, is_first=before is None)
         except BackendError as error:
             _log.warning("measure_failed", model=model.id, why=str(error))
             return
@@ -210,7 +211,7 @@ class Inventory:
         def progress(stage: str) -> None:
             self.measuring = f"{model.id}: {stage}"
             if is_first:
-                _log.info("measuring", model=model.id, stage=stage)
+                self._tell(f"measuring {model.id}: {stage}")
 
         limit_tps = self._settings.speed_limit_tps
         if only_reads(model.capabilities):

@@ -32,7 +32,8 @@ async def measure_gpu(
         inventory.note_gpu_speed(kept[card])
         return
     tell(f"measuring {gpus[0].model} …")
-    speed = await bench()
+    async with inventory.quiet:
+        speed = await bench()
     if speed.copy_bytes_s is None or speed.fp16_tflops is None:
         tell(f"{gpus[0].model} itself is not measured: {speed.why_not}")
         return

@@ -117,6 +117,8 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
 async def can_also(backend: Backend, model: BackendModel) -> tuple[Capability, ...]:
     """What a model can do besides what its server tells: found out once, when it is first seen loaded."""
     known = model.capabilities or ()
+    if model.names_all:
+        return ()
     return await find_out(backend, model.id, [each for each in backend.to_try if each not in known])
 
 

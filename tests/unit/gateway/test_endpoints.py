@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparewatt.gateway.openai import answer as answer_module
+from sparewatt.gateway.openai import streaming
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import Client, bearer, make_services, running
@@ -298,7 +298,7 @@ async def test_a_request_that_is_sent_again_is_answered_without_a_node() -> None
 
 
 async def test_a_silent_stream_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_module, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(streaming, "KEEP_ALIVE_S", 0.01)
     services = make_services()
     node = node_of(services)
     async with running(services) as client:

@@ -9,7 +9,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from sparewatt.core.errors import StartupError
 from sparewatt.gateway.http import answer_errors
 from sparewatt.gateway.proxies import client_address, is_trusted, read_networks, refuse_detours
+from sparewatt.gateway.services import SERVICES
 from sparewatt.gateway.settings import GatewaySettings
+from tests.unit.gateway.small_gateway import make_services
 
 FAR = "203.0.113.5"
 
@@ -43,6 +45,7 @@ async def _hello(_: web.Request) -> web.StreamResponse:
 
 def _client(settings: GatewaySettings) -> TestClient[web.Request, web.Application]:
     app = web.Application(middlewares=[answer_errors, *refuse_detours(settings)])
+    app[SERVICES] = make_services()
     app.add_routes([web.get("/v1/models", _hello), web.get("/healthz", _hello)])
     return TestClient(TestServer(app))
 

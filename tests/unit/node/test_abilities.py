@@ -11,7 +11,8 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
-from sparewatt.node.backends.model import BackendBroke, BackendModel
+from sparewatt.node.abilities import PROBES_MAX, Abilities
+from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.backends.trying import find_out, shows
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
@@ -52,8 +53,32 @@ async def test_a_server_that_ignores_what_it_is_asked_for_is_not_believed(answer
 async def test_a_refusal_and_a_crash_are_no_abilities() -> None:
     async with aiohttp.ClientSession() as session:
         gone = OpenAIBackend(f"http://127.0.0.1:{free_port()}", session)
-        assert await find_out(gone, MODEL, ALL) == ()
+        with pytest.raises(BackendError):
+            await find_out(gone, MODEL, ALL)
     assert await find_out(ScriptedBackend(status=501), MODEL, ALL) == ()
+
+
+async def test_a_server_that_does_not_answer_is_asked_again_but_not_for_ever() -> None:
+    asked = list[str]()
+
+    async def find(one: BackendModel) -> tuple[Capability, ...]:
+        asked.append(one.id)
+        if len(asked) == 1:
+            raise BackendBroke("busy")
+        return ("tools",)
+
+    async def never(one: BackendModel) -> tuple[Capability, ...]:
+        asked.append(one.id)
+        raise BackendBroke("gone")
+
+    embedder = model(capabilities=("embeddings",))
+    abilities = Abilities(ScriptedBackend(), find)
+    assert [await abilities.look_at(embedder) for _ in range(3)] == [False, True, False]
+    assert abilities.of(embedder) == ("tools",)
+    asked.clear()
+    hopeless = Abilities(ScriptedBackend(), never)
+    assert not any([await hopeless.look_at(embedder) for _ in range(9)])
+    assert len(asked) == PROBES_MAX
 
 
 def test_text_that_only_looks_like_a_call_is_none() -> None:

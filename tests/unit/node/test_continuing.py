@@ -33,7 +33,7 @@ async def test_a_node_says_that_it_can_go_on(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         [model] = rig.inventory.specs.models
-        assert {"chat", "continue_prefill", "continue_raw"} <= set(model.capabilities or ())
+        assert set(model.capabilities or ()) >= {"chat", "continue_prefill", "continue_raw"}
 
 
 async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:

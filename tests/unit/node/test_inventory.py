@@ -71,7 +71,7 @@ async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_o
         await rig.fault("status", count=2)  # the first is for the probe
         for _ in range(3):
             await rig.inventory.refresh()
-        assert rig.said == [f"measuring {MODEL} …"]
+        assert rig.said == [f"measuring {MODEL}: writes alone (1 of 3)"]
         assert rig.inventory.specs.models[0].measured is None
         clock.advance(61)
         await rig.inventory.refresh()

@@ -8,7 +8,7 @@ from aiohttp import web
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.reading import needs_of
 from sparewatt.gateway.openai.serving import serve
-from sparewatt.inference.admission.sizing import size_of
+from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import fields_of, parse_chat
 from sparewatt.protocol.parameters import foreign_fields, ignored_fields
@@ -30,7 +30,7 @@ def read_chat(body: bytes) -> Call:
     if _NOTHING in (chat.max_tokens, chat.max_completion_tokens):
         fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
         body = msgspec.json.encode(fields)
-    if any(_DEVELOPER in message for message in messages):
+    if _DEVELOPER in body:
         messages = tuple(map(_as_system, messages))
         fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
         body = msgspec.json.encode(fields)
@@ -45,7 +45,7 @@ def read_chat(body: bytes) -> Call:
         wants_usage=chat.wants_usage,
         output_limit=chat.output_limit,
         answers=chat.n or 1,
-        needs=needs_of(chat, messages),
+        needs=needs_of(chat, messages if has_media(body) else ()),
         foreign=foreign_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
     )

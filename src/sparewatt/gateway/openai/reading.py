@@ -29,7 +29,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def needs_of(chat: ChatRequest, messages: Iterable[bytes]) -> frozenset[Capability]:
-    """Raises UnsupportedContent for a part of a message that no node takes."""
+    """`messages`: those that may hold more than text. Raises UnsupportedContent for a part that no node takes."""
     needs: set[Capability] = {"chat"}
     if is_there(chat.tools) and bytes(chat.tool_choice) != b'"none"':
         needs.add("tools")

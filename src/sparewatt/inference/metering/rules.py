@@ -66,9 +66,10 @@ def deliveries_of(
     left = output_bound
     for attempt in attempts:
         delivery = _delivery(attempt, prompt, left, now_ms)
-        if delivery is not None:
-            found.append(delivery)
-            left -= delivery.completion_tokens
+        if delivery is None or (output_bound and not delivery.completion_tokens):
+            continue  # reading alone is paid only where nothing was to be written
+        found.append(delivery)
+        left -= delivery.completion_tokens
     return tuple(found)
 
 
@@ -89,7 +90,7 @@ def _delivery(attempt: AttemptRecord, prompt: _Prompt, output_bound: int, now_ms
     seen = attempt.seen
     claimed = claimed_tokens(seen) if seen is not None else 0
     written = min(claimed, seen_tokens(seen), output_bound) if seen is not None else 0
-    if seen is None or (written <= 0 and output_bound > 0):  # where nothing is to be written, reading is paid
+    if seen is None:
         return None
     said = _prompt_said(attempt)
     ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms

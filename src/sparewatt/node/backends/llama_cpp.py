@@ -57,7 +57,7 @@ class LlamaCppBackend(OpenAIBackend):
         except BackendError:  # it loads
             return models
         capabilities = _capabilities(props)
-        return [replace(model, capabilities=capabilities) for model in models]
+        return [model if model.names_all else replace(model, capabilities=capabilities) for model in models]
 
     async def load(self) -> BackendLoad | None:
         """Slots tell what runs. What waits, and how full the memory is, only `--metrics` tells."""

@@ -39,6 +39,8 @@ class BackendModel:
     """Tokens of prompts that the server keeps once it has read them; 0 if it keeps none or does not say."""
     capabilities: tuple[Capability, ...] | None = None
     """None if nothing is known of it beyond chat."""
+    names_all: bool = False
+    """Whether those are all: then nothing else has to be tried."""
     weights_digest: str | None = None
     """`sha256:…` of the file of weights, where the server tells."""
 

@@ -109,6 +109,7 @@ def describe(model: ListedModel, *, is_loaded: bool) -> BackendModel:
         parameters=meta.n_params,
         prefix_cache_tokens=meta.prefix_cache_tokens,
         capabilities=_capabilities(meta),
+        names_all=meta.capabilities is not None,
     )
 
 

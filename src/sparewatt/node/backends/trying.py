@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.log import Log
-from sparewatt.node.backends.model import Backend, BackendError
+from sparewatt.node.backends.model import Backend, BackendSlow
 from sparewatt.protocol.node import Capability
 
 _log = Log("sparewatt.node")
-TRY_S = 30.0
+TRY_S = 60.0
+TOKENS = 400
+"""Room for a model that thinks before it answers; one that does not is done after a dozen."""
 ANSWER_BYTES_MAX = 1 << 20
 _SCHEMA = {
     "type": "object",
@@ -31,16 +33,16 @@ _TRIES: dict[str, tuple[str, dict[str, Any]]] = {
         "/v1/chat/completions",
         _CHAT
         | {
-            "max_tokens": 40,
+            "max_tokens": TOKENS,
             "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": _SCHEMA, "strict": True}},
         },
     ),
-    "tools": ("/v1/chat/completions", _CHAT | {"max_tokens": 60, "tools": [_TOOL], "tool_choice": "required"}),
+    "tools": ("/v1/chat/completions", _CHAT | {"max_tokens": TOKENS, "tools": [_TOOL], "tool_choice": "required"}),
 }
 
 
 async def find_out(backend: Backend, model: str, wanted: Collection[Capability]) -> tuple[Capability, ...]:
-    """Those of `wanted` that this model on this server can do. Raises nothing: what fails is not there."""
+    """Those of `wanted` that this model on this server can do. Raises BackendError if it does not answer at all."""
     return tuple([each for each in wanted if each in _TRIES and await _can(backend, model, each)])
 
 
@@ -56,7 +58,9 @@ async def _can(backend: Backend, model: str, wanted: Capability) -> bool:
                 if len(answer) > ANSWER_BYTES_MAX:
                     return False
         return shows(wanted, msgspec.json.decode(bytes(answer)))
-    except (BackendError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except TimeoutError:
+        raise BackendSlow(f"the model server took over {TRY_S:.0f} s for a tiny job") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _log.info("try_failed", what=wanted, model=model, why=str(error)[:200])
         return False
 

@@ -1,0 +1,113 @@
+"""A database copied table by table into an empty one: months, triggers, sequences and odd text included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from sparewatt.core.errors import StartupError
+from sparewatt.core.ids import NETWORK_ACCOUNT
+from sparewatt.core.money import Nano
+from sparewatt.ledger.rules import deposit
+from sparewatt.store.books import Transfer
+from sparewatt.store.database import Database
+from sparewatt.store.snapshot import Shape, fill, snapshot_of
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.integration.databases import fresh_database, running_postgres
+
+MONTHS_UNIX_S = (1_700_000_000.0, 1_760_000_000.0, 1_790_000_000.0)
+ODD = "tab\t newline\n backslash \\. quote ' unicode 🙂 \\N"
+
+
+async def put_something_in(dsn: str) -> None:
+    database = await Database.connect(dsn)
+    try:
+        for at in MONTHS_UNIX_S:
+            money = Nano(1_000_000)
+            await database.books.post_transfer(
+                Transfer(f"test:{at}", "deposit", NETWORK_ACCOUNT, money, tuple(deposit(NETWORK_ACCOUNT, money)), at)
+            )
+    finally:
+        await database.close()
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE accounts SET name = $1", ODD)
+        await connection.execute("SELECT nextval('api_key_version') FROM generate_series(1, 41)")
+        for epoch in (1, 2):
+            await connection.execute(
+                "INSERT INTO payout_batches VALUES ($1, now(), $2, 1, 0, 0)", epoch, bytes(range(32))
+            )
+        for epoch, earned in ((2, 7), (1, 5)):  # stored in an order in which the trigger would have to think
+            await connection.execute(
+                "INSERT INTO payout_leaves VALUES ($1, $2, 'acc_network', $3, 0, 0)", "0x" + "a" * 40, epoch, earned
+            )
+    finally:
+        await connection.close()
+
+
+async def copied(dsn: str, folder: Path) -> Shape:
+    folder.mkdir()  # noqa: ASYNC240 (a test)
+    async with snapshot_of(dsn) as snapshot:
+        shape = await snapshot.shape()
+        tables = [await snapshot.copy_out(table, folder / table.name) for table in shape.tables]
+    return Shape(shape.migrations, tables, shape.partitions, shape.sequences)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    with running_postgres(tmp_path_factory.mktemp("snapshots")) as found:
+        yield found
+
+
+async def new_database(server: EmbeddedPostgres, name: str) -> str:
+    """One without a schema."""
+    path, _, rest = server.dsn.partition("?")
+    admin = await asyncpg.connect(f"{path.rpartition('/')[0]}/postgres?{rest}")
+    await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+    await admin.close()
+    return f"{path.rpartition('/')[0]}/{name}?{rest}"
+
+
+async def refuse_change(dsn: str) -> None:
+    """What watches over the books is awake again."""
+    connection = await asyncpg.connect(dsn)
+    with pytest.raises(asyncpg.RaiseError, match="append-only"):
+        await connection.execute("DELETE FROM postings")
+    await connection.execute("INSERT INTO payout_batches VALUES (3, now(), $1, 1, 0, 0)", bytes(32))
+    with pytest.raises(asyncpg.RaiseError, match="lowered"):
+        await connection.execute("INSERT INTO payout_leaves VALUES ($1, 3, 'a', 0, 0, 0)", "0x" + "a" * 40)
+    await connection.close()
+
+
+async def test_a_copy_is_what_it_is_a_copy_of(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    async with fresh_database(server) as source:
+        await put_something_in(source)
+        shape = await copied(source, tmp_path / "one")
+    target = await new_database(server, "target")
+    await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+    again = await copied(target, tmp_path / "two")
+    assert again == shape
+    assert shape.sequences["api_key_version"] >= 41
+    for table in shape.tables:
+        rows = [(tmp_path / side / table.name).read_text().splitlines() for side in ("one", "two")]
+        assert sorted(rows[0]) == sorted(rows[1]), table.name
+    await refuse_change(target)
+    with pytest.raises(StartupError, match="not empty"):
+        await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+
+
+async def test_what_cannot_be_filled_stays_empty(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    async with fresh_database(server) as source:
+        await put_something_in(source)
+        shape = await copied(source, tmp_path / "one")
+    (tmp_path / "one" / "postings").write_text("nonsense\n")
+    target = await new_database(server, "other")
+    with pytest.raises(StartupError, match="cannot be put"):
+        await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+    connection = await asyncpg.connect(target)
+    found = await connection.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
+    assert found == 0
+    await connection.close()
