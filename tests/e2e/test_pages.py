@@ -20,7 +20,7 @@ FIRST_PAGE_SCRIPT_BYTES = 200_000
 def serious_faults(page: Page, rules: tuple[str, ...] = ()) -> list[str]:
     """What axe-core calls serious or critical, by these rules or by all. It is run beside the page's own policy."""
     page.evaluate(AXE.read_text())
-    options: dict[str, object] = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = page.evaluate("async options => (await axe.run(document, options)).violations", options)
     return [
         f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
