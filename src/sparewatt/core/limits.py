@@ -77,9 +77,6 @@ IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
 IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
 """All kept answers together."""
 
-KEEP_ALIVE_S = 10.0
-"""Silence in a stream after which a comment shows that somebody is still there. Sooner, simple parsers stumble."""
-
 RETRY_AFTER_S_MAX = 120.0
 """Longer than this, OpenAI's clients do not wait at all."""
 
