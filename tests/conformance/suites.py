@@ -15,6 +15,7 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tests.clients.installing import PIP, python_from_lock, run_command
@@ -103,10 +104,10 @@ OPENAI_FILES = (
 """Of its tests, those of the routes that there are."""
 
 
-def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
+def _openai(_: Network, python: Path, *, chosen: str = "") -> tuple[list[str], Path]:
     source = openai_source()
     tests = [f"tests/api_resources/{name}.py" for name in OPENAI_FILES]
-    return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", *tests], source
+    return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", "-k", chosen, *tests], source
 
 
 def openai_source() -> Path:
@@ -135,6 +136,9 @@ OPENAI = Suite(
     lambda network: {"TEST_API_BASE_URL": network.base_url},
     _pytest_counts,
 )
+
+OPENAI_SYNC = replace(OPENAI, command=partial(_openai, chosen="not Async"))
+"""Half of it: the other half sends the same requests by the asynchronous client."""
 
 
 # LangChain

@@ -46,7 +46,8 @@ class Answer:
 
     @property
     def attempts(self) -> int:
-        return int(self.headers["x-sparewatt-attempts"])
+        """As far as known when the head went out: before a late first token it goes without."""
+        return int(self.headers.get("x-sparewatt-attempts", "1"))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from sparewatt.gateway.routes import make_app
 from tests.integration.asking import Reply, ask, connection_to
 from tests.integration.networks import Network
-from tests.integration.people import Person, sign_up
+from tests.integration.people import Person, give_credits, sign_up
 from tests.unit.gateway.small_gateway import make_services
 
 YES, WHO, NO, GONE, BAD = (200, 201, 202), (401,), (403,), (404,), (400,)
@@ -160,6 +160,7 @@ class Cast:
 def make_cast(network: Network) -> Cast:
     """Two people, and a thing of each kind that is the owner's."""
     owner, other = (sign_up(network, f"{name}-{secrets.token_hex(4)}@example.org") for name in ("owner", "other"))
+    give_credits(network, owner)
     failed = ask(network, "POST", "/v1/chat/completions", {"model": "none", "messages": [1]}, key=owner.key)
     things = {
         "account": owner.account_id,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.suites import ENV, OPENAI, Suite, schemathesis
+from tests.conformance.suites import ENV, OPENAI_SYNC, Suite, schemathesis
 from tests.integration.networks import Network, start_network
 
 
@@ -17,9 +17,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         yield network
 
 
-@pytest.mark.parametrize("suite", [OPENAI, schemathesis(3, "examples,fuzzing")], ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", [OPENAI_SYNC, schemathesis(1, "examples,fuzzing")], ids=lambda suite: suite.name)
 def test_a_suite_of_others_passes(network: Network, suite: Suite) -> None:
     result = suite.run(network)
 
     assert result.ok, result.output[-20_000:]
-    assert result.counts["passed"] > 100, result.output[-2_000:]
+    assert result.counts["passed"] > 50, result.output[-2_000:]

@@ -161,12 +161,21 @@ def tokens_of(answer: Answer) -> int:
 
 def test_a_stream_that_breaks_costs_what_was_delivered(place: Arena, network: Network) -> None:
     with all_engines_fail(place, kind="drop_after_tokens", after_tokens=5):
-        answer = stream_chat(network, "hello", max_tokens=30)
+        answer = stream_chat(network, "hello", max_tokens=30, provider={"allow_resume": False})
     assert answer.error is not None
     job = booked(network, answer.headers["x-sparewatt-match-id"])
     assert (job["state"], job["completion_tokens"]) == ("failed", tokens_of(answer))
     assert job["completion_tokens"] == 5
     assert job["cost_nano"] > 0
+
+
+def test_a_stream_that_breaks_on_every_node_costs_what_all_of_them_delivered(place: Arena, network: Network) -> None:
+    with all_engines_fail(place, kind="drop_after_tokens", after_tokens=5):
+        answer = stream_chat(network, "hello", max_tokens=30)
+    assert answer.error is not None
+    job = booked(network, answer.headers["x-sparewatt-match-id"])
+    assert (job["state"], job["completion_tokens"]) == ("failed", tokens_of(answer))
+    assert job["completion_tokens"] > 5
 
 
 def test_an_answer_that_never_began_costs_nothing(place: Arena, network: Network) -> None:

@@ -19,7 +19,7 @@ from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask
 from tests.integration.networks import Network, wait_until
-from tests.integration.people import send, sign_up
+from tests.integration.people import give_credits, send, sign_up
 
 LIMIT = 8
 WEATHER: Any = {
@@ -126,7 +126,7 @@ def test_nothing_is_stored_unless_it_is_asked_for(client: openai.OpenAI, shared_
 
 def test_another_key_and_a_browser_find_nothing(client: openai.OpenAI, shared_network: Network) -> None:
     response = client.responses.create(model=shared_network.model, input="Hi", store=True, max_output_tokens=LIMIT)
-    person = sign_up(shared_network, f"reader-{secrets.token_hex(4)}@example.org")
+    person = give_credits(shared_network, sign_up(shared_network, f"reader-{secrets.token_hex(4)}@example.org"))
     with client_of(shared_network, person.key) as other:
         for look in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
             with pytest.raises(openai.NotFoundError):

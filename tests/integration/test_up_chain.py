@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,10 @@ def rpc(network: Network, method: str, *params: object) -> Any:
 def child_pid(network: Network, *words: str) -> int:
     found = []
     for pid, _ in network.descendants():
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        if all(word in command for word in words):
-            found.append(pid)
+        with suppress(OSError):  # it has ended by itself
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            if all(word in command for word in words):
+                found.append(pid)
     assert len(found) == 1, found
     return found[0]
 
