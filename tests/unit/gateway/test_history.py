@@ -67,6 +67,17 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     assert tally.take(["network"]) == {}
 
 
+def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> None:
+    """All of it comes at once: its first token would be as late as its last, and its speed without end."""
+    tally = Tally()
+    record = a_record(streamed=False)
+    record.attempts[0].first_token_ms = 1099.0
+    tally.note_job(record, now_s=0.0)
+    figures = tally.take(["network"])["network", ""]
+    assert (figures.jobs, figures.tokens, figures.first_token, figures.speed) == (1, 51, [], [])
+    assert tally.first_token_ms(now_s=0.0) is None
+
+
 def test_an_answer_that_moved_has_the_first_token_that_its_client_saw() -> None:
     tally, record = Tally(), a_record()
     record.attempts.append(

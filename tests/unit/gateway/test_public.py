@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.ids import KeyId
+from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.gateway.feeds.places import REGIONS, public_region, region_of, spot_of
 from sparewatt.gateway.feeds.public import Seen, describe_public, handle_of, node_cells, size_of, vram_gb_of
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -84,6 +84,13 @@ def test_a_stranger_sees_of_a_match_neither_key_nor_account_nor_exact_size_nor_c
     text = json.dumps(shown)
     for secret in ("key_secret", "1237", "311", "1548", "price", "usd", "cost", node_id(1)):
         assert secret not in text
+
+
+def test_a_match_in_one_piece_has_no_first_token() -> None:
+    decision = match(a_job(), a_table(3), situation(), policy=BALANCED, seed=1)
+    record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, streamed=False)
+    record.attempts.append(AttemptRecord(node_id(1), started_ms=1.0, first_token_ms=123.456, tokens=311))
+    assert describe_public(record, [Seen(0, "eu-west")])["first_token_ms"] is None
 
 
 def test_sizes_grow_in_steps() -> None:

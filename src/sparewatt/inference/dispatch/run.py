@@ -92,7 +92,8 @@ class JobRun:
         self._passed_bytes = 0
         self._stale_bytes = 0
         """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
-        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._finder.decide(job))
+        decision = self._finder.decide(job)
+        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), decision, streamed=job.stream)
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
