@@ -13,7 +13,7 @@ from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.gateway.history.buckets import bucket_of, empty, percentile, total_of
 from sparewatt.gateway.history.keeper import HistoryKeeper
-from sparewatt.gateway.history.lines import describe_figures
+from sparewatt.gateway.history.lines import CROWD, describe_figures
 from sparewatt.gateway.history.tally import Tally
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
@@ -61,10 +61,25 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     taken = tally.take(["network", "model", "node"])
     assert set(taken) == {("network", ""), ("model", MODEL), ("node", node_id(1))}
     shown = describe_figures(taken["network", ""], step_s=60)
-    assert (shown["jobs"], shown["tokens"], shown["success_rate"]) == (1, 51, 1.0)
+    assert (shown["jobs"], taken["network", ""].tokens, shown["success_rate"]) == (1, 51, 1.0)
     assert shown["first_token_p50_ms"] == pytest.approx(100, rel=0.3)
     assert shown["speed_p50_tps"] == pytest.approx(50, rel=0.3)
     assert tally.take(["network"]) == {}
+
+
+@given(jobs=st.integers(1, CROWD - 1), tokens=st.integers(0, 10**6))
+def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
+    shown = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    assert (shown["jobs"], shown["tokens"], shown["tokens_per_s"]) == (jobs, None, None)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tokens", "shown", "per_s"),
+    [(0, 0, 0, 0.0), (5, 12_345, 12_000, 200.0), (900, 96_123_456, 96_000_000, 1_600_000.0), (5, 37, 37, 0.62)],
+)
+def test_what_many_wrote_is_told_to_two_digits(jobs: int, tokens: int, shown: int, per_s: float) -> None:
+    told = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    assert (told["tokens"], told["tokens_per_s"]) == (shown, per_s)
 
 
 def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.gateway.feeds.network import describe_network
 from sparewatt.gateway.feeds.places import REGIONS, public_region, region_of, spot_of
 from sparewatt.gateway.feeds.public import Seen, describe_public, handle_of, node_cells, size_of, vram_gb_of
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -17,7 +18,8 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.policy.regions import COUNTRIES, GROUPS
-from tests.unit.inference.nodes import GIB, a_job, a_row, a_table, node_id, situation, some_specs
+from tests.unit.gateway.small_gateway import make_services
+from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, a_table, node_id, situation, some_specs
 
 SECRET = b"s" * 32
 
@@ -103,3 +105,21 @@ def test_sizes_grow_in_steps() -> None:
         "L",
         "XL",
     ]
+
+
+def test_strangers_see_prices_to_three_digits_where_one_node_would_be_known_by_all() -> None:
+    model = a_model(prompt_price_nano=123_456_789, completion_price_nano=20_000_000)
+    services = make_services(a_table(1, some_specs(model, hourly_price_nano=1_234_567_891)))
+    told = describe_network(services)
+    [shown], [kind] = told["models"], told["classes"]
+    assert shown["prompt_usd_per_mtok"] == {"low": "0.123", "median": "0.123", "high": "0.123"}
+    assert shown["completion_usd_per_mtok"]["low"] == "0.02"
+    assert kind["hourly_usd_median"] == "1.23"
+
+
+def test_the_network_s_own_totals_are_rounded_like_a_match() -> None:
+    services = make_services(a_table(1))
+    services.history.tally._recent.append((services.clock.now_s(), 123.456))
+    services.live._totals.extend([(0.0, 0), (10.0, 1237)])
+    totals = services.live.totals()
+    assert (totals["first_token_ms"], totals["tokens_per_s"]) == (120, 120.0)

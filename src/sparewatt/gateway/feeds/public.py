@@ -87,4 +87,9 @@ def size_of(tokens: int) -> str:
 
 
 def two_digits(ms: float | None) -> int | None:
-    return None if ms is None else int(float(f"{ms:.1e}"))
+    return None if ms is None else int(digits(ms, 2))
+
+
+def digits(value: float, count: int) -> float:
+    """So many significant ones: what is exact may be told apart again."""
+    return float(f"{value:.{count}g}")
