@@ -30,9 +30,9 @@ def test_every_place_on_the_map_is_one_of_the_vocabulary_and_every_group_is_on_i
 
 @given(number=st.integers(0, 10**9), region=st.sampled_from(sorted(REGIONS)))
 def test_a_node_is_drawn_within_its_region_and_always_at_the_same_spot(number: int, region: str) -> None:
-    spot = spot_of(node_id(number), region)
+    spot = spot_of(node_id(number), region, secret=SECRET)
     assert spot is not None
-    assert spot == spot_of(node_id(number), region)
+    assert spot == spot_of(node_id(number), region, secret=SECRET)
     lon, lat = spot
     centre = REGIONS[region]
     away_lat = lat - centre.lat
@@ -42,13 +42,20 @@ def test_a_node_is_drawn_within_its_region_and_always_at_the_same_spot(number: i
 
 
 def test_two_nodes_of_a_region_stand_apart() -> None:
-    assert len({spot_of(node_id(number), "DE") for number in range(50)}) > 45
+    assert len({spot_of(node_id(number), "DE", secret=SECRET) for number in range(50)}) > 45
+
+
+def test_who_knows_an_address_does_not_find_its_spot_without_the_network_s_secret() -> None:
+    spots = {spot_of(node_id(1), "DE", secret=bytes([number]) * 32) for number in range(50)}
+    assert len(spots) > 45
+    cells = [node_cells(a_row(1), number=0, secret=secret, state=NodeState.ONLINE) for secret in (SECRET, b"t" * 32)]
+    assert cells[0][3:5] != cells[1][3:5]
 
 
 @pytest.mark.parametrize(("said", "is_known"), [("us-east", True), ("DE", True), ("de-berlin", True), ("local", False)])
 def test_a_region_that_is_no_place_has_no_spot(said: str, is_known: bool) -> None:  # noqa: FBT001
     assert (region_of(said) is not None) is is_known
-    assert (spot_of(node_id(1), said) is not None) is is_known
+    assert (spot_of(node_id(1), said, secret=SECRET) is not None) is is_known
 
 
 def test_a_stranger_is_told_no_more_of_a_place_than_its_country_or_a_known_part() -> None:
