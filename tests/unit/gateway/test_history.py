@@ -21,7 +21,7 @@ from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.store.history import Figures, HistoryStore, Kind, Point
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import NoPool, bearer, make_services, running
-from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation
+from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation, some_specs
 
 
 def a_record(outcome: Outcome = Outcome.DONE, **changes: object) -> MatchRecord:
@@ -141,6 +141,14 @@ def test_who_is_away_counts_as_known_and_not_as_up() -> None:
     assert (taken["node", node_id(1)].up_s, taken["node", node_id(1)].known_s) == (10.0, 10.0)
     assert (taken["node", node_id(2)].up_s, taken["node", node_id(2)].known_s) == (0.0, 10.0)
     assert (taken["network", ""].nodes, taken["model", MODEL].up_s) == (1, 10.0)
+
+
+def test_lines_tell_no_more_of_a_machine_s_memory_than_the_feed() -> None:
+    table = a_table(1, some_specs(gpu="cpu", gpu_count=0, vram_bytes=23_456_789_012))
+    tally = Tally()
+    tally.note_time(table, passed_s=10.0, unix_s=0.0)
+    shown = describe_figures(tally.take(["network"])["network", ""], step_s=60)
+    assert shown["vram_gb"] == make_services(table).live.totals()["vram_gb"] == 16
 
 
 def test_who_left_long_ago_is_not_counted_as_down_for_ever() -> None:

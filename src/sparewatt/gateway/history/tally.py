@@ -11,6 +11,7 @@ from http import HTTPStatus
 from statistics import median
 
 from sparewatt.core.limits import HISTORY_NAMES_MAX
+from sparewatt.gateway.feeds.public import BYTES_PER_GB, vram_gb_of
 from sparewatt.gateway.history.buckets import SPEED_UNIT, bucket_of, empty
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.model import NodeRow
@@ -127,7 +128,7 @@ class Tally:
 def _count_in(network: Figures, row: NodeRow) -> None:
     network.nodes += 1
     network.gpus += row.specs.gpu_count
-    network.vram_bytes += row.specs.vram_bytes
+    network.vram_bytes += vram_gb_of(row) * BYTES_PER_GB  # as strangers see it: these lines are public
 
 
 def is_our_failure(record: MatchRecord) -> bool:
