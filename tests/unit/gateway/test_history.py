@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,36 @@ def test_what_the_client_did_wrong_is_no_failure_of_the_network(record: MatchRec
     tally = Tally()
     tally.note_job(record, now_s=0.0)
     assert tally.take(["network"])["network", ""].failed == failed
+
+
+@pytest.mark.parametrize(
+    ("code", "barred", "failed"),
+    [
+        ("no_eligible_node", {"region": 2}, 0),
+        ("no_eligible_node", {"region": 0}, 1),
+        ("no_eligible_node", {}, 1),
+        ("no_capacity", {"region": 1}, 1),
+    ],
+)
+def test_what_one_s_own_policy_rules_out_is_no_failure_of_the_network(
+    code: str, barred: dict[str, int], failed: int
+) -> None:
+    decision = replace(a_record().decision, ranked=(), barred=barred)
+    record = a_record(Outcome.FAILED, error_status=503, error_code=code, decision=decision, attempts=[])
+    tally = Tally()
+    tally.note_job(record, now_s=0.0)
+    figures = tally.take(["network"])["network", ""]
+    assert (figures.jobs, figures.failed) == (1, failed)
+
+
+async def test_a_policy_that_lets_nobody_through_does_not_lower_the_success_rate() -> None:
+    services = make_services(a_table(2))
+    async with running(services) as client:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "provider": {"region": ["JP"]}}
+        reply = await client.post("/v1/chat/completions", json=body, headers=bearer())
+        assert (reply.status, (await reply.json())["error"]["code"]) == (503, "no_eligible_node")
+    shown = describe_figures(services.history.tally.take(["network"])["network", ""], step_s=60)
+    assert (shown["jobs"], shown["success_rate"]) == (1, 1.0)
 
 
 def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:

@@ -154,6 +154,8 @@ class MatchRecord:
     attempts: list[AttemptRecord] = field(default_factory=list)
     error_status: int | None = None
     """The HTTP status of the error that the client got instead of a reply."""
+    error_code: str | None = None
+    """And its code."""
     broke: str | None = None
     """The code of the error in which a reply ended that had begun."""
     streamed: bool = True

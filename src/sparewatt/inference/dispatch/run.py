@@ -405,7 +405,7 @@ class JobRun:
             self.record.broke = error.code
         else:
             self._sink.fail(error, self._headers())
-            self.record.error_status = error.status
+            self.record.error_status, self.record.error_code = error.status, error.code
         self._end(Outcome.FAILED)
 
     def _succeed(self) -> None:
