@@ -16,7 +16,7 @@ from aiohttp import web
 from sparewatt.core.errors import BadRequest, Internal
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.http import error_reply
+from sparewatt.gateway.http import SERVER, error_reply
 
 SHUTDOWN_S = 2.0
 HANDSHAKE_S = 10.0
@@ -36,7 +36,7 @@ class FrontProtocol(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the reply has begun, an error cannot follow")
         error = Internal("Something broke here.") if status >= 500 else BadRequest("This is not a valid HTTP request.")
-        reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng())})
+        reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER})
         reply.force_close()
         return reply
 
