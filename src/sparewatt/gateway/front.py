@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -39,6 +40,16 @@ class FrontProtocol(web.RequestHandler):
         reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER})
         reply.force_close()
         return reply
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """After a reply aiohttp reads on to the body's end, and stumbles again over one in a broken encoding.
+
+        The client has its answer by then, and the connection is closed: nothing here is at fault.
+        """
+        if isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            self.log_debug("broken_body")
+        else:
+            super().log_exception(*args, **kw)
 
 
 @asynccontextmanager

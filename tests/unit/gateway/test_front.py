@@ -1,4 +1,4 @@
-"""The front end on a real socket: what every reply says of who serves."""
+"""The front end on a real socket: what every reply says of who serves, and what broken bodies leave in the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
-from tests.unit.gateway.small_gateway import make_services
+from tests.unit.gateway.small_gateway import USER, make_services
 
 
 @asynccontextmanager
@@ -60,3 +60,17 @@ async def test_who_serves_by_tls_says_that_nothing_else_is_to_be_used() -> None:
     async with served(services) as port:
         received = await exchange(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert b"\r\nstrict-transport-security: max-age=31536000\r\n" in received
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/login", "/healthz", "/v1/nowhere"])
+async def test_a_body_in_a_broken_encoding_is_no_crash(
+    caplog: pytest.LogCaptureFixture, encoding: str, path: str
+) -> None:
+    body = b"this is not compressed"
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {USER}\r\nContent-Encoding: {encoding}\r\n"
+    async with served(make_services()) as port:
+        received = await exchange(port, head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert received.startswith(b"http/1.1 4")
+    assert [(record.name, record.message) for record in caplog.records if record.levelname == "ERROR"] == []
+    assert not any(record.exc_info for record in caplog.records)
