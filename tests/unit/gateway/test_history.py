@@ -76,9 +76,15 @@ def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
 
 @pytest.mark.parametrize(
     ("jobs", "tokens", "shown", "per_s"),
-    [(0, 0, 0, 0.0), (5, 12_345, 12_000, 200.0), (900, 96_123_456, 96_000_000, 1_600_000.0), (5, 37, 37, 0.62)],
+    [
+        (0, 0, 0, 0.0),
+        (5, 12_345, 12_000, 200.0),
+        (900, 96_123_456, 96_000_000, 1_600_000.0),
+        (5, 37, 50, 0.83),
+        (5, 237, 250, 4.2),
+    ],
 )
-def test_what_many_wrote_is_told_to_two_digits(jobs: int, tokens: int, shown: int, per_s: float) -> None:
+def test_what_many_wrote_is_told_roughly(jobs: int, tokens: int, shown: int, per_s: float) -> None:
     told = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
     assert (told["tokens"], told["tokens_per_s"]) == (shown, per_s)
 

@@ -129,4 +129,6 @@ def test_the_network_s_own_totals_are_rounded_like_a_match() -> None:
     services.history.tally._recent.append((services.clock.now_s(), 123.456))
     services.live._totals.extend([(0.0, 0), (10.0, 1237)])
     totals = services.live.totals()
-    assert (totals["first_token_ms"], totals["tokens_per_s"]) == (120, 120.0)
+    assert (totals["first_token_ms"], totals["tokens_per_s"]) == (120, 120)
+    services.live._totals.append((10.1, 43))
+    assert services.live.totals()["tokens_per_s"] == 4

@@ -170,7 +170,7 @@ class LiveFeed:
             "gpus": sum(row.specs.gpu_count for row in there),
             "vram_gb": sum(map(vram_gb_of, there)),
             "jobs": self._dispatcher.running,
-            "tokens_per_s": digits(self._tokens_per_s(), 2),
+            "tokens_per_s": int(digits(round(self._tokens_per_s()), 2)),
             "first_token_ms": two_digits(self._first_token_ms()),
         }
 

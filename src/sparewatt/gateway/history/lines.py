@@ -12,6 +12,9 @@ from sparewatt.store.history import Figures, Point
 CROWD = 5
 """Jobs that tokens are told of together: of fewer, the sum would say how long somebody's answer was."""
 
+FINEST = 50
+"""Tokens are told in such steps, or in two digits where that is coarser: two digits of a small sum are all of it."""
+
 
 def rounded(value: float | None) -> float | None:
     """To three digits: more would pretend."""
@@ -19,8 +22,8 @@ def rounded(value: float | None) -> float | None:
 
 
 def tokens_of(figures: Figures) -> int | None:
-    """To two digits, so that no job is found by what it added; None where too few jobs wrote them."""
-    return None if 0 < figures.jobs < CROWD else int(digits(figures.tokens, 2))
+    """Rounded, so that no job is found by what it added; None where too few jobs wrote them."""
+    return None if 0 < figures.jobs < CROWD else int(digits(round(figures.tokens / FINEST) * FINEST, 2))
 
 
 def describe_figures(figures: Figures, *, step_s: float) -> dict[str, Any]:
