@@ -5,11 +5,13 @@ A route without a row fails, and so does a row without a route: whoever adds one
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass
 
 import pytest
 
+from sparewatt.gateway.openapi.document import DOCUMENT
 from sparewatt.gateway.routes import make_app
 from tests.integration.asking import Reply, ask, connection_to
 from tests.integration.networks import Network
@@ -129,6 +131,14 @@ def routes() -> set[str]:
 
 def test_every_route_has_a_row_and_every_row_a_route() -> None:
     assert routes() == set(MATRIX)
+
+
+def test_the_api_s_document_says_what_needs_a_key_as_this_table_does() -> None:
+    paths = json.loads(make_app(make_services())[DOCUMENT])["paths"]
+    told = {
+        f"{method.upper()} {path}": bool(each["security"]) for path, of in paths.items() for method, each in of.items()
+    }
+    assert told == {route: row.nobody == WHO for route, row in MATRIX.items()}
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
 from sparewatt.core.errors import BadRequest, Internal
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.http import error_reply
+from sparewatt.gateway.http import SERVER, error_reply
 
 SHUTDOWN_S = 2.0
 HANDSHAKE_S = 10.0
@@ -36,9 +37,19 @@ class FrontProtocol(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the reply has begun, an error cannot follow")
         error = Internal("Something broke here.") if status >= 500 else BadRequest("This is not a valid HTTP request.")
-        reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng())})
+        reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER})
         reply.force_close()
         return reply
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """After a reply aiohttp reads on to the body's end, and stumbles again over one in a broken encoding.
+
+        The client has its answer by then, and the connection is closed: nothing here is at fault.
+        """
+        if isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            self.log_debug("broken_body")
+        else:
+            super().log_exception(*args, **kw)
 
 
 @asynccontextmanager

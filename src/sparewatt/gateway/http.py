@@ -42,6 +42,10 @@ REQUEST_ID = web.RequestKey("request_id", str)
 BEGAN_S = web.RequestKey("began_s", float)
 METER = web.RequestKey("meter", Meter)
 ERROR_CODE = web.ResponseKey("error_code", str)
+SERVER = "sparewatt"
+"""What serves, and not which releases of what it is made of."""
+_HTTPS_ONLY = "max-age=31536000"
+"""Where we hold the certificate ourselves; behind a proxy that is the proxy's to say. For a year."""
 _ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
 """How the routes begin at which models answer."""
 _log = Log("sparewatt.gateway")
@@ -137,7 +141,11 @@ def _route(request: web.Request) -> str:
 
 async def add_own_headers(request: web.Request, response: web.StreamResponse) -> None:
     """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see."""
-    now_s = services_of(request).clock.now_s()
+    services = services_of(request)
+    now_s = services.clock.now_s()
+    response.headers["server"] = SERVER
+    if services.settings.has_tls:
+        response.headers["strict-transport-security"] = _HTTPS_ONLY
     response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
     response.headers["openai-processing-ms"] = f"{(now_s - request.get(BEGAN_S, now_s)) * 1000:.0f}"
     response.headers.update(cors_headers(request))

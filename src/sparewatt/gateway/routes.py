@@ -23,7 +23,7 @@ from sparewatt.protocol.link import LINK_PATH
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings)])
+    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings), pages.show_missing])
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app[downloads.OWN] = downloads.Downloads()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.gateway.history.buckets import bucket_of, empty, percentile, total_of
 from sparewatt.gateway.history.keeper import HistoryKeeper
-from sparewatt.gateway.history.lines import describe_figures
+from sparewatt.gateway.history.lines import CROWD, describe_figures
 from sparewatt.gateway.history.tally import Tally
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
@@ -21,7 +22,7 @@ from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.store.history import Figures, HistoryStore, Kind, Point
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import NoPool, bearer, make_services, running
-from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation
+from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation, some_specs
 
 
 def a_record(outcome: Outcome = Outcome.DONE, **changes: object) -> MatchRecord:
@@ -61,10 +62,42 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     taken = tally.take(["network", "model", "node"])
     assert set(taken) == {("network", ""), ("model", MODEL), ("node", node_id(1))}
     shown = describe_figures(taken["network", ""], step_s=60)
-    assert (shown["jobs"], shown["tokens"], shown["success_rate"]) == (1, 51, 1.0)
+    assert (shown["jobs"], taken["network", ""].tokens, shown["success_rate"]) == (1, 51, 1.0)
     assert shown["first_token_p50_ms"] == pytest.approx(100, rel=0.3)
     assert shown["speed_p50_tps"] == pytest.approx(50, rel=0.3)
     assert tally.take(["network"]) == {}
+
+
+@given(jobs=st.integers(1, CROWD - 1), tokens=st.integers(0, 10**6))
+def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
+    shown = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    assert (shown["jobs"], shown["tokens"], shown["tokens_per_s"]) == (jobs, None, None)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tokens", "shown", "per_s"),
+    [
+        (0, 0, 0, 0.0),
+        (5, 12_345, 12_000, 200.0),
+        (900, 96_123_456, 96_000_000, 1_600_000.0),
+        (5, 37, 50, 0.83),
+        (5, 237, 250, 4.2),
+    ],
+)
+def test_what_many_wrote_is_told_roughly(jobs: int, tokens: int, shown: int, per_s: float) -> None:
+    told = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    assert (told["tokens"], told["tokens_per_s"]) == (shown, per_s)
+
+
+def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> None:
+    """All of it comes at once: its first token would be as late as its last, and its speed without end."""
+    tally = Tally()
+    record = a_record(streamed=False)
+    record.attempts[0].first_token_ms = 1099.0
+    tally.note_job(record, now_s=0.0)
+    figures = tally.take(["network"])["network", ""]
+    assert (figures.jobs, figures.tokens, figures.first_token, figures.speed) == (1, 51, [], [])
+    assert tally.first_token_ms(now_s=0.0) is None
 
 
 def test_an_answer_that_moved_has_the_first_token_that_its_client_saw() -> None:
@@ -94,6 +127,36 @@ def test_what_the_client_did_wrong_is_no_failure_of_the_network(record: MatchRec
     assert tally.take(["network"])["network", ""].failed == failed
 
 
+@pytest.mark.parametrize(
+    ("code", "barred", "failed"),
+    [
+        ("no_eligible_node", {"region": 2}, 0),
+        ("no_eligible_node", {"region": 0}, 1),
+        ("no_eligible_node", {}, 1),
+        ("no_capacity", {"region": 1}, 1),
+    ],
+)
+def test_what_one_s_own_policy_rules_out_is_no_failure_of_the_network(
+    code: str, barred: dict[str, int], failed: int
+) -> None:
+    decision = replace(a_record().decision, ranked=(), barred=barred)
+    record = a_record(Outcome.FAILED, error_status=503, error_code=code, decision=decision, attempts=[])
+    tally = Tally()
+    tally.note_job(record, now_s=0.0)
+    figures = tally.take(["network"])["network", ""]
+    assert (figures.jobs, figures.failed) == (1, failed)
+
+
+async def test_a_policy_that_lets_nobody_through_does_not_lower_the_success_rate() -> None:
+    services = make_services(a_table(2))
+    async with running(services) as client:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "provider": {"region": ["JP"]}}
+        reply = await client.post("/v1/chat/completions", json=body, headers=bearer())
+        assert (reply.status, (await reply.json())["error"]["code"]) == (503, "no_eligible_node")
+    shown = describe_figures(services.history.tally.take(["network"])["network", ""], step_s=60)
+    assert (shown["jobs"], shown["success_rate"]) == (1, 1.0)
+
+
 def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:
     tally = Tally()
     tally.note_job(a_record(Outcome.FAILED, broke="job_failed"), now_s=0.0)
@@ -115,6 +178,14 @@ def test_who_is_away_counts_as_known_and_not_as_up() -> None:
     assert (taken["node", node_id(1)].up_s, taken["node", node_id(1)].known_s) == (10.0, 10.0)
     assert (taken["node", node_id(2)].up_s, taken["node", node_id(2)].known_s) == (0.0, 10.0)
     assert (taken["network", ""].nodes, taken["model", MODEL].up_s) == (1, 10.0)
+
+
+def test_lines_tell_no_more_of_a_machine_s_memory_than_the_feed() -> None:
+    table = a_table(1, some_specs(gpu="cpu", gpu_count=0, vram_bytes=23_456_789_012))
+    tally = Tally()
+    tally.note_time(table, passed_s=10.0, unix_s=0.0)
+    shown = describe_figures(tally.take(["network"])["network", ""], step_s=60)
+    assert shown["vram_gb"] == make_services(table).live.totals()["vram_gb"] == 16
 
 
 def test_who_left_long_ago_is_not_counted_as_down_for_ever() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.ids import KeyId
+from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.gateway.feeds.network import describe_network
 from sparewatt.gateway.feeds.places import REGIONS, public_region, region_of, spot_of
 from sparewatt.gateway.feeds.public import Seen, describe_public, handle_of, node_cells, size_of, vram_gb_of
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
@@ -17,7 +18,8 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.policy.regions import COUNTRIES, GROUPS
-from tests.unit.inference.nodes import GIB, a_job, a_row, a_table, node_id, situation, some_specs
+from tests.unit.gateway.small_gateway import make_services
+from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, a_table, node_id, situation, some_specs
 
 SECRET = b"s" * 32
 
@@ -28,9 +30,9 @@ def test_every_place_on_the_map_is_one_of_the_vocabulary_and_every_group_is_on_i
 
 @given(number=st.integers(0, 10**9), region=st.sampled_from(sorted(REGIONS)))
 def test_a_node_is_drawn_within_its_region_and_always_at_the_same_spot(number: int, region: str) -> None:
-    spot = spot_of(node_id(number), region)
+    spot = spot_of(node_id(number), region, secret=SECRET)
     assert spot is not None
-    assert spot == spot_of(node_id(number), region)
+    assert spot == spot_of(node_id(number), region, secret=SECRET)
     lon, lat = spot
     centre = REGIONS[region]
     away_lat = lat - centre.lat
@@ -40,13 +42,20 @@ def test_a_node_is_drawn_within_its_region_and_always_at_the_same_spot(number: i
 
 
 def test_two_nodes_of_a_region_stand_apart() -> None:
-    assert len({spot_of(node_id(number), "DE") for number in range(50)}) > 45
+    assert len({spot_of(node_id(number), "DE", secret=SECRET) for number in range(50)}) > 45
+
+
+def test_who_knows_an_address_does_not_find_its_spot_without_the_network_s_secret() -> None:
+    spots = {spot_of(node_id(1), "DE", secret=bytes([number]) * 32) for number in range(50)}
+    assert len(spots) > 45
+    cells = [node_cells(a_row(1), number=0, secret=secret, state=NodeState.ONLINE) for secret in (SECRET, b"t" * 32)]
+    assert cells[0][3:5] != cells[1][3:5]
 
 
 @pytest.mark.parametrize(("said", "is_known"), [("us-east", True), ("DE", True), ("de-berlin", True), ("local", False)])
 def test_a_region_that_is_no_place_has_no_spot(said: str, is_known: bool) -> None:  # noqa: FBT001
     assert (region_of(said) is not None) is is_known
-    assert (spot_of(node_id(1), said) is not None) is is_known
+    assert (spot_of(node_id(1), said, secret=SECRET) is not None) is is_known
 
 
 def test_a_stranger_is_told_no_more_of_a_place_than_its_country_or_a_known_part() -> None:
@@ -86,6 +95,13 @@ def test_a_stranger_sees_of_a_match_neither_key_nor_account_nor_exact_size_nor_c
         assert secret not in text
 
 
+def test_a_match_in_one_piece_has_no_first_token() -> None:
+    decision = match(a_job(), a_table(3), situation(), policy=BALANCED, seed=1)
+    record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, streamed=False)
+    record.attempts.append(AttemptRecord(node_id(1), started_ms=1.0, first_token_ms=123.456, tokens=311))
+    assert describe_public(record, [Seen(0, "eu-west")])["first_token_ms"] is None
+
+
 def test_sizes_grow_in_steps() -> None:
     assert [size_of(tokens) for tokens in (1, 64, 65, 512, 4_096, 4_097, 10**6)] == [
         "XS",
@@ -96,3 +112,23 @@ def test_sizes_grow_in_steps() -> None:
         "L",
         "XL",
     ]
+
+
+def test_strangers_see_prices_to_three_digits_where_one_node_would_be_known_by_all() -> None:
+    model = a_model(prompt_price_nano=123_456_789, completion_price_nano=20_000_000)
+    services = make_services(a_table(1, some_specs(model, hourly_price_nano=1_234_567_891)))
+    told = describe_network(services)
+    [shown], [kind] = told["models"], told["classes"]
+    assert shown["prompt_usd_per_mtok"] == {"low": "0.123", "median": "0.123", "high": "0.123"}
+    assert shown["completion_usd_per_mtok"]["low"] == "0.02"
+    assert kind["hourly_usd_median"] == "1.23"
+
+
+def test_the_network_s_own_totals_are_rounded_like_a_match() -> None:
+    services = make_services(a_table(1))
+    services.history.tally._recent.append((services.clock.now_s(), 123.456))
+    services.live._totals.extend([(0.0, 0), (10.0, 1237)])
+    totals = services.live.totals()
+    assert (totals["first_token_ms"], totals["tokens_per_s"]) == (120, 120)
+    services.live._totals.append((10.1, 43))
+    assert services.live.totals()["tokens_per_s"] == 4

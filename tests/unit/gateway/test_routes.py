@@ -230,6 +230,24 @@ async def test_a_chat_in_one_piece_is_passed_on_as_it_is() -> None:
     assert node.body == BODY
 
 
+async def test_of_a_chat_in_one_piece_nobody_is_told_a_first_token() -> None:
+    """Streamed, its explanation has one; in one piece it would be the time of the whole answer."""
+    services = make_services()
+    node = one_node(services)
+    async with running(services) as client:
+        for body, events in ((BODY, [COMPLETION]), (BODY[:-1] + b',"stream":true}', [ROLE, text_event("Hi"), DONE])):
+            node.answer_when_asked(*events)
+            reply = await client.post("/v1/chat/completions", headers=bearer(), data=body)
+            await reply.read()
+            match_id, is_streamed = reply.headers["x-sparewatt-match-id"], body is not BODY
+            told = await (await client.get(f"/v1/matches/{match_id}", headers=bearer())).json()
+            listed = await (await client.get("/v1/matches?limit=1", headers=bearer())).json()
+            for shown in (told, listed["data"][0]):
+                assert shown["streamed"] is is_streamed
+                assert (shown["attempts"][0]["first_token_ms"] is not None) is is_streamed
+    assert sum(services.history.tally.take(["network"])["network", ""].first_token) == 1
+
+
 async def test_a_fault_that_the_model_server_found_is_an_openai_error() -> None:
     services = make_services()
     node = one_node(services)

@@ -63,6 +63,28 @@ async def test_what_is_no_page_is_not_there(dist: Path, path: str) -> None:
         assert (await client.get(path, headers=BROWSER)).status == 404
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/modelsx", "/a/b/c"])
+async def test_an_unknown_address_is_a_page_to_browsers_and_an_error_to_programs(dist: Path, path: str) -> None:
+    build(dist)
+    services = make_services()
+    async with running(services, make_app(services)) as client:
+        page = await client.get(path, headers=BROWSER)
+        assert (page.status, page.content_type) == (404, "text/html")
+        assert "<title>one</title>" in await page.text()
+        assert "script-src 'self';" in page.headers["content-security-policy"]
+        for told in (await client.get(path), await client.post(path, headers=BROWSER)):
+            assert (told.status, (await told.json())["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/nothing", "/assets/none.js"])
+async def test_what_is_no_page_is_an_error_to_browsers_too(dist: Path, path: str) -> None:
+    build(dist)
+    services = make_services()
+    async with running(services, make_app(services)) as client:
+        reply = await client.get(path, headers=BROWSER)
+        assert (reply.status, (await reply.json())["error"]["code"]) == (404, "not_found")
+
+
 async def test_a_client_that_forgot_v1_is_told_so_instead_of_shown_a_page(dist: Path) -> None:
     build(dist)
     services = make_services()

@@ -71,7 +71,7 @@ export interface Figures {
   failed: number;
   cancelled: number;
   success_rate: number | null;
-  tokens: number;
+  tokens: number | null;
   tokens_per_s: number | null;
   first_token_p50_ms: number | null;
   first_token_p95_ms: number | null;

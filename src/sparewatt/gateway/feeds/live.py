@@ -16,7 +16,16 @@ from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import FEED_MATCHES_KEPT, FEED_MATCHES_PER_FRAME
 from sparewatt.gateway.feeds.frames import Frame, Frames
 from sparewatt.gateway.feeds.places import public_region
-from sparewatt.gateway.feeds.public import STATES, Seen, code_of, describe_public, node_cells, vram_gb_of
+from sparewatt.gateway.feeds.public import (
+    STATES,
+    Seen,
+    code_of,
+    describe_public,
+    digits,
+    node_cells,
+    two_digits,
+    vram_gb_of,
+)
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.matcher.health import state_of
@@ -161,8 +170,8 @@ class LiveFeed:
             "gpus": sum(row.specs.gpu_count for row in there),
             "vram_gb": sum(map(vram_gb_of, there)),
             "jobs": self._dispatcher.running,
-            "tokens_per_s": round(self._tokens_per_s(), 1),
-            "first_token_ms": self._first_token_ms(),
+            "tokens_per_s": int(digits(round(self._tokens_per_s()), 2)),
+            "first_token_ms": two_digits(self._first_token_ms()),
         }
 
     def _tokens_per_s(self) -> float:

@@ -107,7 +107,6 @@ async def list_matches(request: web.Request) -> web.StreamResponse:
 
 
 def _in_short(record: MatchRecord, services: Services) -> dict[str, Any]:
-    attempts = [_describe_attempt(attempt, services) for attempt in record.attempts]
     return {
         "match_id": record.id,
         "created_at": record.created_unix_s,
@@ -116,7 +115,8 @@ def _in_short(record: MatchRecord, services: Services) -> dict[str, Any]:
         "key_id": record.key_id,
         "outcome": record.outcome.value,
         "candidates_total": record.decision.total,
-        "attempts": attempts,
+        "streamed": record.streamed,
+        "attempts": _describe_attempts(record, services),
     }
 
 
@@ -170,7 +170,8 @@ def describe_record(record: MatchRecord, services: Services) -> dict[str, Any]:
         "created_at": record.created_unix_s,
         "outcome": record.outcome.value,
         "chosen": record.attempts[-1].node_id if record.attempts else None,
-        "attempts": [_describe_attempt(attempt, services) for attempt in record.attempts],
+        "streamed": record.streamed,
+        "attempts": _describe_attempts(record, services),
     }
 
 
@@ -187,6 +188,12 @@ def _vram_needed(decision: Decision, rows: dict[NodeId, NodeRow]) -> int | None:
     row = rows.get(decision.best.node_id) if decision.best else None
     model = row.models.get(decision.job.model) if row else None
     return vram_needed_bytes(decision.job, model) if model else None
+
+
+def _describe_attempts(record: MatchRecord, services: Services) -> list[dict[str, Any]]:
+    """Of an answer in one piece nobody here saw the first token; when it came is when it ended."""
+    told = [_describe_attempt(attempt, services) for attempt in record.attempts]
+    return told if record.streamed else [attempt | {"first_token_ms": None} for attempt in told]
 
 
 def _describe_attempt(attempt: AttemptRecord, services: Services) -> dict[str, Any]:

@@ -11,12 +11,15 @@ from aiohttp import web
 
 from sparewatt.core.money import format_usd
 from sparewatt.gateway.feeds.places import public_region
-from sparewatt.gateway.feeds.public import class_of, vram_gb_of
+from sparewatt.gateway.feeds.public import class_of, digits, vram_gb_of
 from sparewatt.gateway.http import address_of, json_reply
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.node import ModelReport
+
+PRICE_DIGITS = 3
+"""Of a price. All nine would tell a node apart where few serve a model."""
 
 
 async def show_network(request: web.Request) -> web.StreamResponse:
@@ -60,7 +63,7 @@ def _classes(rows: Sequence[NodeRow]) -> list[dict[str, Any]]:
             "nodes": len(found),
             "gpus": sum(row.specs.gpu_count for row in found),
             "vram_gb": sum(map(vram_gb_of, found)),
-            "hourly_usd_median": format_usd(round(median(row.specs.hourly_price_nano for row in found))),
+            "hourly_usd_median": _usd(median(row.specs.hourly_price_nano for row in found)),
         }
         for name, found in sorted(by_class.items())
     ]
@@ -88,4 +91,8 @@ def _describe_model(name: str, reports: Sequence[ModelReport]) -> dict[str, Any]
 
 
 def _price(nanos: Sequence[int]) -> dict[str, str]:
-    return {"low": format_usd(min(nanos)), "median": format_usd(round(median(nanos))), "high": format_usd(max(nanos))}
+    return {"low": _usd(min(nanos)), "median": _usd(median(nanos)), "high": _usd(max(nanos))}
+
+
+def _usd(nano: float) -> str:
+    return format_usd(round(digits(nano, PRICE_DIGITS)))

@@ -97,12 +97,15 @@ def public_region(said: str) -> str:
     return place
 
 
-def spot_of(node_id: NodeId, said: str) -> tuple[float, float] | None:
-    """Longitude and latitude of a random spot in the region, the same for a node each time."""
+def spot_of(node_id: NodeId, said: str, *, secret: bytes) -> tuple[float, float] | None:
+    """Longitude and latitude of a random spot in the region, the same for a node each time in one network.
+
+    By the network's secret, as a handle is: else who knows an address could look which handle stands at its spot.
+    """
     region = region_of(said)
     if region is None:
         return None
-    chance = hashlib.blake2b(node_id.encode(), digest_size=8, person=b"sparewatt spot").digest()
+    chance = hashlib.blake2b(node_id.encode(), key=secret[:64], digest_size=8, person=b"sparewatt spot").digest()
     far = math.sqrt(int.from_bytes(chance[:4], "big") / 2**32) * region.radius_km / _KM_PER_DEGREE
     angle = int.from_bytes(chance[4:], "big") / 2**32 * math.tau
     lat = max(-_LATITUDE_MAX, min(_LATITUDE_MAX, region.lat + far * math.sin(angle)))

@@ -50,7 +50,7 @@ def vram_gb_of(row: NodeRow) -> int:
 def node_cells(row: NodeRow, *, number: int, secret: bytes, state: NodeState) -> list[Any]:
     """One node of a frame: number, handle, region, longitude, latitude, gigabytes, class, GPUs, state."""
     region = public_region(row.specs.region)
-    lon, lat = spot_of(row.id, row.specs.region) or (None, None)
+    lon, lat = spot_of(row.id, row.specs.region, secret=secret) or (None, None)
     handle = handle_of(row.id, secret=secret)
     return [number, handle, region, lon, lat, vram_gb_of(row), class_of(row), row.specs.gpu_count, code_of(state)]
 
@@ -87,4 +87,9 @@ def size_of(tokens: int) -> str:
 
 
 def two_digits(ms: float | None) -> int | None:
-    return None if ms is None else int(float(f"{ms:.1e}"))
+    return None if ms is None else int(digits(ms, 2))
+
+
+def digits(value: float, count: int) -> float:
+    """So many significant ones: what is exact may be told apart again."""
+    return float(f"{value:.{count}g}")

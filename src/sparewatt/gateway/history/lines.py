@@ -1,29 +1,42 @@
-"""A stored point as lines show it: rates and percentiles instead of counts. Pure."""
+"""A stored point as lines show it to everybody: rates and percentiles instead of counts, nothing of one job. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from sparewatt.gateway.feeds.public import digits
 from sparewatt.gateway.history.buckets import SPEED_UNIT, percentile
 from sparewatt.store.history import Figures, Point
+
+CROWD = 5
+"""Jobs that tokens are told of together: of fewer, the sum would say how long somebody's answer was."""
+
+FINEST = 50
+"""Tokens are told in such steps, or in two digits where that is coarser: two digits of a small sum are all of it."""
 
 
 def rounded(value: float | None) -> float | None:
     """To three digits: more would pretend."""
-    return None if value is None else float(f"{value:.3g}")
+    return None if value is None else digits(value, 3)
+
+
+def tokens_of(figures: Figures) -> int | None:
+    """Rounded, so that no job is found by what it added; None where too few jobs wrote them."""
+    return None if 0 < figures.jobs < CROWD else int(digits(round(figures.tokens / FINEST) * FINEST, 2))
 
 
 def describe_figures(figures: Figures, *, step_s: float) -> dict[str, Any]:
     """`step_s`: how much time they cover."""
+    tokens = tokens_of(figures)
     answered = figures.jobs - figures.cancelled
     return {
         "jobs": figures.jobs,
         "failed": figures.failed,
         "cancelled": figures.cancelled,
         "success_rate": round(1 - figures.failed / answered, 6) if answered > 0 else None,
-        "tokens": figures.tokens,
-        "tokens_per_s": rounded(figures.tokens / step_s) if step_s > 0 else None,
+        "tokens": tokens,
+        "tokens_per_s": digits(tokens / step_s, 2) if tokens is not None and step_s > 0 else None,
         "first_token_p50_ms": rounded(percentile(figures.first_token, 0.5)),
         "first_token_p95_ms": rounded(percentile(figures.first_token, 0.95)),
         "speed_p50_tps": _speed(figures, 0.5),

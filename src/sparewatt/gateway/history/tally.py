@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from statistics import median
 
+from sparewatt.core.errors import NoEligibleNode
 from sparewatt.core.limits import HISTORY_NAMES_MAX
+from sparewatt.gateway.feeds.public import BYTES_PER_GB, vram_gb_of
 from sparewatt.gateway.history.buckets import SPEED_UNIT, bucket_of, empty
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.model import NodeRow
@@ -127,13 +129,18 @@ class Tally:
 def _count_in(network: Figures, row: NodeRow) -> None:
     network.nodes += 1
     network.gpus += row.specs.gpu_count
-    network.vram_bytes += row.specs.vram_bytes
+    network.vram_bytes += vram_gb_of(row) * BYTES_PER_GB  # as strangers see it: these lines are public
 
 
 def is_our_failure(record: MatchRecord) -> bool:
-    """Not one where the request itself was at fault."""
+    """Not one where the request itself was at fault, or its own policy let nobody through."""
     at_fault = record.error_status is not None and record.error_status < HTTPStatus.INTERNAL_SERVER_ERROR
-    return record.outcome in _FAILURES and not at_fault
+    return record.outcome in _FAILURES and not at_fault and not _is_ruled_out(record)
+
+
+def _is_ruled_out(record: MatchRecord) -> bool:
+    """There were nodes, and the asker would have none of them. Where none has the memory, it is the network's lack."""
+    return record.error_code == NoEligibleNode.code and any(record.decision.barred.values())
 
 
 def _note_times(figures: Figures, record: MatchRecord) -> None:

@@ -82,11 +82,17 @@ TABLE: dict[str, Said] = {
     "GET /v1/generation": Said(query=("id",)),
     "GET /v1/earnings": Said(query=(*_PAGE, "by", "node")),
     "GET /v1/earnings/summary": Said(query=_SPAN),
+    "GET /v1/payouts/batches": Said(query=("limit", "after"), is_open=True, summary="Payout batches and their roots."),
+    "GET /v1/payouts/batches/{epoch}": Said(
+        query=("limit", "after"), is_open=True, summary="One payout batch, with a page of its leaves."
+    ),
     "GET /v1/payouts/batches/{epoch}/proof": Said(query=("address",)),
     "POST /v1/treasury/fund": Said(AmountBody),
     "GET /": Said(is_open=True, summary="The dashboard."),
     "GET /{page}": Said(is_open=True, summary="A page of the dashboard, to browsers."),
     "GET /assets/{name}": Said(is_open=True, summary="A file of the dashboard."),
+    "GET /dl": Said(is_open=True, summary="What this gateway hands out: its own wheel."),
+    "GET /dl/{name}": Said(is_open=True, summary="A file that this gateway hands out."),
     "GET /healthz": Said(is_open=True),
     "GET /readyz": Said(is_open=True),
     "GET /version": Said(is_open=True),

@@ -7,16 +7,18 @@ to the browser, whatever a prompt or a model's answer holds.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 
 from aiohttp import web
 
 from sparewatt.core.errors import NotFound
 from sparewatt.gateway.feeds.status import render_status
+from sparewatt.gateway.http import Handler
 from sparewatt.gateway.services import services_of
 from sparewatt.gateway.web.bundle import Bundle
 
 PAGES = "(?:matching|models|nodes|earnings|playground|keys|usage|join|status|login|signup|account)(?:/[^?#]*)?"
-"""What the dashboard shows by itself; anything else is not there."""
+"""What the dashboard shows by itself; anything else is not there, and the dashboard says so."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -31,6 +33,7 @@ _SAFE = {
     "x-frame-options": "DENY",
 }
 _PLAIN_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+_API = "/v1/"
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 BUNDLE = web.AppKey("bundle", Bundle)
@@ -42,12 +45,27 @@ def find_bundle() -> Bundle:
 
 async def show_page(request: web.Request) -> web.StreamResponse:
     """To browsers: a client that forgot `/v1` in its base URL is better told so than shown a page."""
-    if "text/html" not in request.headers.get("accept", ""):
+    if not _is_browser(request):
         raise web.HTTPNotFound
     return await show_home(request)
 
 
-async def show_home(request: web.Request) -> web.StreamResponse:
+@web.middleware
+async def show_missing(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """An address that is no route: a browser gets the dashboard, which says so, and a program the error object."""
+    is_missing = isinstance(request.match_info.http_exception, web.HTTPNotFound)
+    if not is_missing or f"{request.path}/".startswith(_API) or not _is_browser(request):
+        return await handler(request)
+    page = await show_home(request)
+    page.set_status(HTTPStatus.NOT_FOUND)
+    return page
+
+
+def _is_browser(request: web.Request) -> bool:
+    return request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+
+
+async def show_home(request: web.Request) -> web.Response:
     """The dashboard, or the plain status page while it is not built."""
     index = await asyncio.to_thread(request.app[BUNDLE].index)
     if index is None:

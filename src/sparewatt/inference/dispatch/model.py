@@ -154,10 +154,16 @@ class MatchRecord:
     attempts: list[AttemptRecord] = field(default_factory=list)
     error_status: int | None = None
     """The HTTP status of the error that the client got instead of a reply."""
+    error_code: str | None = None
+    """And its code."""
     broke: str | None = None
     """The code of the error in which a reply ended that had begun."""
+    streamed: bool = True
+    """Else the answer came in one piece, and nobody here saw when its first token was written."""
 
     @property
     def first_token_ms(self) -> float | None:
         """As its client saw it; a node that went on with the answer later wrote another first one."""
+        if not self.streamed:
+            return None
         return next((a.first_token_ms for a in self.attempts if a.first_token_ms is not None), None)

@@ -92,7 +92,8 @@ class JobRun:
         self._passed_bytes = 0
         self._stale_bytes = 0
         """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
-        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), self._finder.decide(job))
+        decision = self._finder.decide(job)
+        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), decision, streamed=job.stream)
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
@@ -404,7 +405,7 @@ class JobRun:
             self.record.broke = error.code
         else:
             self._sink.fail(error, self._headers())
-            self.record.error_status = error.status
+            self.record.error_status, self.record.error_code = error.status, error.code
         self._end(Outcome.FAILED)
 
     def _succeed(self) -> None:

@@ -1,0 +1,76 @@
+"""The front end on a real socket: what every reply says of who serves, and what broken bodies leave in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparewatt.gateway.addresses import listen
+from sparewatt.gateway.front import listening
+from sparewatt.gateway.routes import make_app
+from sparewatt.gateway.services import Services
+from tests.unit.gateway.small_gateway import USER, make_services
+
+
+@asynccontextmanager
+async def served(services: Services) -> AsyncIterator[int]:
+    listener = listen("127.0.0.1", 0)
+    async with listening(make_app(services), listener):
+        yield listener.getsockname()[1]
+
+
+async def exchange(port: int, sent: bytes) -> bytes:
+    """All that comes back until the other side closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    async with asyncio.timeout(60):
+        received = await reader.read()
+    writer.close()
+    return received.lower()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200),
+        (b"GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /link/v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400),
+        (b"OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\nConnection: close\r\n\r\n", 405),
+        (b"this is no HTTP\r\n\r\n", 400),
+    ],
+)
+async def test_no_reply_tells_what_the_gateway_is_made_of(sent: bytes, status: int) -> None:
+    async with served(make_services()) as port:
+        received = await exchange(port, sent)
+    assert received.startswith((b"http/1.1 %d " % status, b"http/1.0 %d " % status))
+    assert b"\r\nserver: sparewatt\r\n" in received
+    assert b"aiohttp" not in received
+    assert b"python" not in received
+    assert b"strict-transport-security" not in received
+
+
+async def test_who_serves_by_tls_says_that_nothing_else_is_to_be_used() -> None:
+    services = make_services()
+    services.settings = replace(services.settings, tls_cert=Path("a.crt"), tls_key=Path("a.key"))
+    async with served(services) as port:
+        received = await exchange(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert b"\r\nstrict-transport-security: max-age=31536000\r\n" in received
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/login", "/healthz", "/v1/nowhere"])
+async def test_a_body_in_a_broken_encoding_is_no_crash(
+    caplog: pytest.LogCaptureFixture, encoding: str, path: str
+) -> None:
+    body = b"this is not compressed"
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {USER}\r\nContent-Encoding: {encoding}\r\n"
+    async with served(make_services()) as port:
+        received = await exchange(port, head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert received.startswith(b"http/1.1 4")
+    assert [(record.name, record.message) for record in caplog.records if record.levelname == "ERROR"] == []
+    assert not any(record.exc_info for record in caplog.records)
