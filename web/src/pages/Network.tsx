@@ -45,12 +45,21 @@ export function Network() {
       <div className="relative border-b border-line">
         <WorldMap names={names} />
         <Headline totals={totals} />
-        <ul aria-label="Nodes by state" className="small absolute right-3 bottom-3 flex flex-wrap justify-end gap-3 rounded-md bg-ink/70 px-2 py-1 text-muted">
+        <ul
+          aria-label="Nodes by state"
+          className="small flex flex-wrap gap-x-3 gap-y-1 px-4 py-3 text-muted lg:absolute lg:right-3 lg:bottom-3 lg:justify-end lg:rounded-md lg:bg-ink/70 lg:px-2 lg:py-1"
+        >
           {STATES.map((state) => (
             <li key={state}>
               <StateMark state={state} count={totals?.nodes[state] ?? 0} />
             </li>
           ))}
+          <li className="flex items-center gap-1.5 whitespace-nowrap" title="Drawn at sea, wherever it is">
+            <span aria-hidden className="num text-volt">
+              ◆
+            </span>
+            the gateway
+          </li>
         </ul>
       </div>
       <div className="mx-auto max-w-[1280px] space-y-6 px-4 pb-6 md:px-6">
