@@ -2,8 +2,8 @@ import { useMemo } from "react";
 import { useHistory, useNetwork } from "@/api/queries";
 import type { NetworkModel, Point } from "@/api/types";
 import { count, digits, ms, percent, usd } from "@/lib/format";
-import { CopyLine } from "@/parts/CopyLine";
 import { DataTable, type Column } from "@/parts/DataTable";
+import { JoinHint } from "@/parts/JoinHint";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page } from "@/parts/Page";
 import { Spark } from "@/parts/Spark";
@@ -48,8 +48,7 @@ export default function Models() {
           plain={({ up: _, ...row }) => ({ ...row })}
           empty={
             <Empty title="No node serves a model">
-              <p className="text-muted">Join a machine that has one:</p>
-              <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+              <JoinHint />
             </Empty>
           }
         />

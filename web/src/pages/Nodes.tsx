@@ -4,8 +4,8 @@ import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { List, Node } from "@/api/types";
 import { count, digits, gb, usd } from "@/lib/format";
-import { CopyLine } from "@/parts/CopyLine";
 import { DataTable, type Column } from "@/parts/DataTable";
+import { JoinHint } from "@/parts/JoinHint";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page } from "@/parts/Page";
 import { StateMark } from "@/parts/StateMark";
@@ -58,7 +58,7 @@ export default function Nodes() {
           onOpen={(row) => go(`/nodes/${row.id}`)}
           empty={
             <Empty title={asked ? "No node is like that" : "No node has joined yet"}>
-              <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+              {!asked && <JoinHint />}
             </Empty>
           }
         />
