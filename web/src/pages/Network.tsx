@@ -70,7 +70,7 @@ export function Network() {
             <Stat name="GPUs online">
               <RollingNumber value={totals.gpus} format={count} />
             </Stat>
-            <Stat name="VRAM" unit="GB" hint="On a machine without a GPU: the memory that its model server may use">
+            <Stat name={totals.gpus ? "VRAM" : "Memory"} unit="GB" hint="Of a machine without a GPU: the memory that its model server may use">
               <RollingNumber value={totals.vram_gb} format={short} />
             </Stat>
             <Stat name="Tokens" unit="/s">
@@ -121,8 +121,8 @@ function Classes({ classes }: { classes: GpuClass[] }) {
         { name: "Class", cell: (row) => row.class, by: (row) => row.class },
         { name: "Nodes", cell: (row) => count(row.nodes), by: (row) => row.nodes, isNumber: true },
         { name: "GPUs", cell: (row) => count(row.gpus), by: (row) => row.gpus, isNumber: true },
-        { name: "VRAM", cell: (row) => `${count(row.vram_gb)} GB`, by: (row) => row.vram_gb, isNumber: true },
-        { name: "Median price", cell: (row) => `${usd(row.hourly_usd_median)}/h`, by: (row) => Number(row.hourly_usd_median), isNumber: true },
+        { name: "Memory", cell: (row) => `${count(row.vram_gb)} GB`, by: (row) => row.vram_gb, isNumber: true },
+        { name: "Median price", cell: (row) => (row.hourly_usd_median === null ? "by the token" : `${usd(row.hourly_usd_median)}/h`), by: (row) => Number(row.hourly_usd_median ?? -1), isNumber: true },
       ]}
     />
   );
