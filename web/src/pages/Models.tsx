@@ -105,7 +105,7 @@ const COLUMNS: Column<Line>[] = [
     cell: (row) => {
       const hours = row.up.filter((up) => up !== null);
       const mean = hours.length ? hours.reduce((sum, up) => sum + up, 0) / hours.length : null;
-      if (hours.length < 2) return <span className="num small text-muted">{mean === null ? "no hour yet" : `${percent(mean)} of the first hour`}</span>;
+      if (hours.length < 2) return <span className="num text-muted">{mean === null ? "–" : `${percent(mean)} so far`}</span>;
       return (
         <span className="text-online">
           <Spark values={row.up} max={1} label={`Up ${percent(mean)} of the hours known`} />

@@ -33,10 +33,11 @@ function clock(unixS: number, spanS: number): string {
 export default function Chart({ title, unit, times, spanMinS, lines, height = 130 }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
-  const isEmpty = lines.every((line) => line.values.every((value) => value === null));
+  const known = Math.max(0, ...lines.map((line) => line.values.filter((value) => value !== null).length));
+  const isLine = known > 1;
   useEffect(() => {
     const element = box.current;
-    if (!element || isEmpty) return;
+    if (!element || !isLine) return;
     const spanS = Math.max(spanMinS, (times.at(-1) ?? 0) - (times[0] ?? 0));
     const axis = { stroke: token("muted"), grid: { stroke: token("line"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot(
@@ -59,7 +60,7 @@ export default function Chart({ title, unit, times, spanMinS, lines, height = 13
       seen.disconnect();
       plot.destroy();
     };
-  }, [times, spanMinS, lines, isEmpty, height, theme]);
+  }, [times, spanMinS, lines, isLine, height, theme]);
   const last = lines.map((line) => `${line.name} ${short(line.values.findLast((value) => value !== null) ?? 0)} ${unit}`);
   return (
     <figure className="card min-w-0 p-3">
@@ -77,12 +78,12 @@ export default function Chart({ title, unit, times, spanMinS, lines, height = 13
             ))}
         </span>
       </figcaption>
-      {isEmpty ? (
-        <p className="small mt-2 grid place-items-center text-muted" style={{ height }}>
-          No data yet
-        </p>
-      ) : (
+      {isLine ? (
         <div ref={box} role="img" aria-label={`${title}: ${last.join(", ")}`} className="mt-2 w-full" style={{ height }} />
+      ) : (
+        <p className="small mt-2 grid place-items-center text-muted" style={{ height }}>
+          {known ? `So far: ${last.join(", ")}` : "No data yet"}
+        </p>
       )}
     </figure>
   );
