@@ -21,24 +21,62 @@ function rings(): Ring[] {
     .filter((ring) => ring.some(([, lat]) => lat > ANTARCTICA_BELOW));
 }
 
+/** Walked over the date line, not back around the world; its middle within ±180 degrees. */
+function unwrapped(ring: Ring): Ring {
+  const [first] = ring;
+  if (!first) return [];
+  const walked: Ring = [first];
+  let last = first[0];
+  for (const [lon, lat] of ring.slice(1)) {
+    last = lon + 360 * Math.round((last - lon) / 360);
+    walked.push([last, lat]);
+  }
+  const lons = walked.map(([lon]) => lon);
+  const shift = 360 * Math.round((Math.min(...lons) + Math.max(...lons)) / 720);
+  return walked.map(([lon, lat]) => [lon - shift, lat]);
+}
+
+/** What of a ring lies on this side of a meridian: `side` 1 keeps the east of it, -1 the west. */
+function cut(ring: Ring, meridian: number, side: 1 | -1): Ring {
+  const kept: Ring = [];
+  ring.forEach(([lon, lat], at) => {
+    const [lastLon, lastLat] = ring.at(at - 1) as [number, number];
+    const [isIn, wasIn] = [(lon - meridian) * side >= 0, (lastLon - meridian) * side >= 0];
+    if (isIn !== wasIn) kept.push([meridian, lastLat + ((lat - lastLat) * (meridian - lastLon)) / (lon - lastLon)]);
+    if (isIn) kept.push([lon, lat]);
+  });
+  return kept;
+}
+
+/** A ring over the date line becomes one ring at each edge of the map. */
+function onMap(ring: Ring): Ring[] {
+  const whole = unwrapped(ring);
+  return [-360, 0, 360]
+    .map((shift) => whole.map(([lon, lat]): [number, number] => [lon + shift, lat]))
+    .map((moved) => cut(cut(moved, -180, 1), 180, -1))
+    .filter((part) => new Set(part.map(([lon]) => lon)).size > 1);
+}
+
 function packed(ring: Ring): number[] {
   const steps: number[] = [];
-  let [lastLon, lastLat] = [0, 0];
+  let [lastX, lastY] = [0, 0];
   for (const [lon, lat] of ring) {
-    let x = Math.round(lon * 10);
-    if (steps.length && Math.abs(x - lastLon) > 1_800) x += x < lastLon ? 3_600 : -3_600; // over the date line, not back
-    const y = Math.round(lat * 10);
-    if (steps.length && x === lastLon && y === lastLat) continue;
-    steps.push(x - lastLon, y - lastLat);
-    [lastLon, lastLat] = [x, y];
+    const [x, y] = [Math.round(lon * 10), Math.round(lat * 10)];
+    if (steps.length && x === lastX && y === lastY) continue;
+    steps.push(x - lastX, y - lastY);
+    [lastX, lastY] = [x, y];
   }
   return steps;
+}
+
+export function packedLand(): number[][] {
+  return rings().flatMap(onMap).map(packed);
 }
 
 export function land(): Plugin {
   return {
     name: "land",
     resolveId: (id) => (id === ID ? `\0${ID}` : undefined),
-    load: (id) => (id === `\0${ID}` ? `export default ${JSON.stringify(rings().map(packed))};` : undefined),
+    load: (id) => (id === `\0${ID}` ? `export default ${JSON.stringify(packedLand())};` : undefined),
   };
 }

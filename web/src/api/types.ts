@@ -53,7 +53,8 @@ export interface GpuClass {
   nodes: number;
   gpus: number;
   vram_gb: number;
-  hourly_usd_median: string;
+  /** Null where all of them ask by the token. */
+  hourly_usd_median: string | null;
 }
 
 export interface Network {

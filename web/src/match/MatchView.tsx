@@ -3,6 +3,7 @@ import { count, exact, gb } from "@/lib/format";
 import { Section } from "@/parts/Page";
 import { Funnel } from "./Funnel";
 import { Outcome } from "./Outcome";
+import { readable } from "./relaxation";
 import { Reweigh } from "./Reweigh";
 import { Timeline } from "./Timeline";
 
@@ -18,7 +19,7 @@ export function MatchView({ match }: { match: Explanation }) {
         <Fact name="Model">{match.model}</Fact>
         <Fact name="Tier">{match.policy}</Fact>
         <Fact name="When">{exact(match.created_at)}</Fact>
-        <Fact name="Prompt">{count(job.prompt_tokens)} tokens</Fact>
+        <Fact name="Prompt, estimated">{count(job.prompt_tokens)} tokens</Fact>
         <Fact name="Answer, expected">{count(job.output_tokens)} tokens</Fact>
         <Fact name="Memory needed">{job.vram_needed_bytes === null ? "–" : gb(job.vram_needed_bytes)}</Fact>
         <Fact name="Nodes looked at">{count(match.candidates_total)}</Fact>
@@ -29,7 +30,7 @@ export function MatchView({ match }: { match: Explanation }) {
         {match.nearest_relaxations.length > 0 && (
           <ul className="small list-disc pl-5 text-muted">
             {match.nearest_relaxations.map((line) => (
-              <li key={line}>{line}</li>
+              <li key={line}>{readable(line)}</li>
             ))}
           </ul>
         )}

@@ -25,7 +25,7 @@ export default function Door({ kind }: { kind: "login" | "signup" }) {
     <Page title={isSignup ? "Sign up" : "Log in"} lead={isSignup ? "An e-mail and a password. No wallet, no card." : undefined}>
       <div className="grid gap-6 lg:grid-cols-2">
         {isSignup && mode === "closed" ? <p>This network takes no new accounts. Ask its operator.</p> : <Form key={kind} isSignup={isSignup} needsInvite={mode === "invite"} />}
-        <div className="space-y-3 text-muted">
+        <div className="min-w-0 space-y-3 text-muted">
           <p>The same from a terminal; it keeps a key for this machine:</p>
           <CopyLine label={isSignup ? "sign up from a terminal" : "log in from a terminal"} text={`sparewatt ${kind} --base-url ${location.origin}/v1`} />
           <p>
@@ -63,7 +63,7 @@ function Form({ isSignup, needsInvite }: { isSignup: boolean; needsInvite: boole
     }
   };
   return (
-    <form onSubmit={submit} className="card max-w-md space-y-4 p-4">
+    <form onSubmit={submit} className="card w-full max-w-md min-w-0 space-y-4 p-4">
       <label className="block space-y-1">
         <span>E-mail</span>
         <input className="field" type="email" name="email" autoComplete="email" required />

@@ -16,6 +16,8 @@ interface Token {
   join_line?: string | null;
 }
 
+const ENVIRONMENT = "python3 -m venv ~/sparewatt && . ~/sparewatt/bin/activate";
+
 export default function Join() {
   const nodes = useNodes(true, 1_500);
   const [known, setKnown] = useState<Set<string> | null>(null);
@@ -29,15 +31,21 @@ export default function Join() {
   return (
     <Page
       title="Lend a GPU"
-      lead="One line on the machine that has the GPU. It dials out, so no port has to be open; it finds the model server that runs there, is measured, and gets its first job."
+      lead="Two lines on the machine that has the GPU. It dials out, so no port has to be open; it finds the model server that runs there, is measured, and gets its first job."
     >
-      <Section title="1. Copy the line">
+      <Section title="1. Make room for the agent">
+        <CopyLine label="make a Python environment" text={ENVIRONMENT} />
+        <p className="small text-muted">
+          A Python environment of its own, on that machine, with Python 3.11 or newer. Debian and Ubuntu want the package python3-venv for it.
+        </p>
+      </Section>
+      <Section title="2. Run the line there, in the same terminal">
         {line ? (
           <div className="space-y-2">
             <CopyLine label="the join line" text={line} testId="join-line" />
             <p className="small text-muted">
               The token joins one machine to your account, until {exact(token.data?.expires_at ?? 0)}.
-              {token.data?.join_line ? " The line installs the agent as well." : " The agent has to be installed there."}
+              {token.data?.join_line ? " The line installs the agent as well." : " This gateway hands out no agent: install Sparewatt in that environment first."}
             </p>
           </div>
         ) : (
@@ -47,7 +55,7 @@ export default function Join() {
         )}
         <ErrorNote error={token.error ?? nodes.error} />
       </Section>
-      <Section title="2. Watch it arrive">
+      <Section title="3. Watch it arrive">
         {fresh.length ? (
           fresh.map((node) => <Progress key={node.id} node={node} />)
         ) : (

@@ -2,8 +2,8 @@ import { useMemo } from "react";
 import { useHistory, useNetwork } from "@/api/queries";
 import type { NetworkModel, Point } from "@/api/types";
 import { count, digits, ms, percent, usd } from "@/lib/format";
-import { CopyLine } from "@/parts/CopyLine";
 import { DataTable, type Column } from "@/parts/DataTable";
+import { JoinHint } from "@/parts/JoinHint";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page } from "@/parts/Page";
 import { Spark } from "@/parts/Spark";
@@ -48,8 +48,7 @@ export default function Models() {
           plain={({ up: _, ...row }) => ({ ...row })}
           empty={
             <Empty title="No node serves a model">
-              <p className="text-muted">Join a machine that has one:</p>
-              <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+              <JoinHint />
             </Empty>
           }
         />
@@ -106,6 +105,7 @@ const COLUMNS: Column<Line>[] = [
     cell: (row) => {
       const hours = row.up.filter((up) => up !== null);
       const mean = hours.length ? hours.reduce((sum, up) => sum + up, 0) / hours.length : null;
+      if (hours.length < 2) return <span className="num text-muted">{mean === null ? "–" : `${percent(mean)} so far`}</span>;
       return (
         <span className="text-online">
           <Spark values={row.up} max={1} label={`Up ${percent(mean)} of the hours known`} />

@@ -45,12 +45,21 @@ export function Network() {
       <div className="relative border-b border-line">
         <WorldMap names={names} />
         <Headline totals={totals} />
-        <ul aria-label="Nodes by state" className="small absolute right-3 bottom-3 flex flex-wrap justify-end gap-3 rounded-md bg-ink/70 px-2 py-1 text-muted">
+        <ul
+          aria-label="Nodes by state"
+          className="small flex flex-wrap gap-x-3 gap-y-1 px-4 py-3 text-muted lg:absolute lg:right-3 lg:bottom-3 lg:justify-end lg:rounded-md lg:bg-ink/70 lg:px-2 lg:py-1"
+        >
           {STATES.map((state) => (
             <li key={state}>
               <StateMark state={state} count={totals?.nodes[state] ?? 0} />
             </li>
           ))}
+          <li className="flex items-center gap-1.5 whitespace-nowrap" title="Drawn at sea, wherever it is">
+            <span aria-hidden className="num text-volt">
+              ◆
+            </span>
+            the gateway
+          </li>
         </ul>
       </div>
       <div className="mx-auto max-w-[1280px] space-y-6 px-4 pb-6 md:px-6">
@@ -61,7 +70,7 @@ export function Network() {
             <Stat name="GPUs online">
               <RollingNumber value={totals.gpus} format={count} />
             </Stat>
-            <Stat name="VRAM" unit="GB" hint="On a machine without a GPU: the memory that its model server may use">
+            <Stat name={totals.gpus ? "VRAM" : "Memory"} unit="GB" hint="Of a machine without a GPU: the memory that its model server may use">
               <RollingNumber value={totals.vram_gb} format={short} />
             </Stat>
             <Stat name="Tokens" unit="/s">
@@ -112,8 +121,8 @@ function Classes({ classes }: { classes: GpuClass[] }) {
         { name: "Class", cell: (row) => row.class, by: (row) => row.class },
         { name: "Nodes", cell: (row) => count(row.nodes), by: (row) => row.nodes, isNumber: true },
         { name: "GPUs", cell: (row) => count(row.gpus), by: (row) => row.gpus, isNumber: true },
-        { name: "VRAM", cell: (row) => `${count(row.vram_gb)} GB`, by: (row) => row.vram_gb, isNumber: true },
-        { name: "Median price", cell: (row) => `${usd(row.hourly_usd_median)}/h`, by: (row) => Number(row.hourly_usd_median), isNumber: true },
+        { name: "Memory", cell: (row) => `${count(row.vram_gb)} GB`, by: (row) => row.vram_gb, isNumber: true },
+        { name: "Median price", cell: (row) => (row.hourly_usd_median === null ? "by the token" : `${usd(row.hourly_usd_median)}/h`), by: (row) => Number(row.hourly_usd_median ?? -1), isNumber: true },
       ]}
     />
   );

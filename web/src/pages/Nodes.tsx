@@ -4,8 +4,9 @@ import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { List, Node } from "@/api/types";
 import { count, digits, gb, usd } from "@/lib/format";
-import { CopyLine } from "@/parts/CopyLine";
+import { readable } from "@/match/relaxation";
 import { DataTable, type Column } from "@/parts/DataTable";
+import { JoinHint } from "@/parts/JoinHint";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page } from "@/parts/Page";
 import { StateMark } from "@/parts/StateMark";
@@ -45,7 +46,7 @@ export default function Nodes() {
         <p className="small text-muted">
           {count(nodes.data.data.length)} of {count(nodes.data.total ?? 0)}:{" "}
           {nodes.data.funnel.map((step) => `${step.filter} dropped ${step.dropped}`).join(", ") || "nothing dropped"}
-          {nodes.data.nearest_relaxations?.length ? `. Nearest: ${nodes.data.nearest_relaxations.join("; ")}` : ""}
+          {nodes.data.nearest_relaxations?.length ? `. Nearest: ${nodes.data.nearest_relaxations.map(readable).join("; ")}` : ""}
         </p>
       )}
       {nodes.data && (
@@ -58,7 +59,7 @@ export default function Nodes() {
           onOpen={(row) => go(`/nodes/${row.id}`)}
           empty={
             <Empty title={asked ? "No node is like that" : "No node has joined yet"}>
-              <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+              {!asked && <JoinHint />}
             </Empty>
           }
         />
@@ -91,7 +92,7 @@ const COLUMNS: Column<Node>[] = [
   { name: "Memory", cell: (row) => gb(row.claimed.vram_bytes), by: (row) => row.claimed.vram_bytes, isNumber: true },
   { name: "Models", cell: (row) => row.models.map((model) => model.id).join(", ") || "–" },
   { name: "Measured", cell: (row) => (fastest(row) ? `${digits(fastest(row))} tok/s` : "–"), by: fastest, isNumber: true },
-  { name: "Price", cell: (row) => (row.claimed.hourly_usd === null ? "by the token" : `${usd(row.claimed.hourly_usd)}/h`), by: (row) => Number(row.claimed.hourly_usd ?? 0), isNumber: true },
+  { name: "Price", cell: (row) => (row.claimed.hourly_usd === null ? "by the token" : `${usd(row.claimed.hourly_usd)}/h`), by: (row) => Number(row.claimed.hourly_usd ?? -1), isNumber: true },
   { name: "Jobs", cell: (row) => `${count(row.in_flight)} / ${count(row.slots)}`, by: (row) => row.in_flight, isNumber: true },
   { name: "Seen", cell: (row) => <Time at={row.last_seen_at} />, by: (row) => row.last_seen_at ?? 0 },
 ];

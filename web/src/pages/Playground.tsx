@@ -3,6 +3,7 @@ import { useRef, useState, type FormEvent } from "react";
 import { useNetwork } from "@/api/queries";
 import { Button } from "@/parts/Button";
 import { CopyLine } from "@/parts/CopyLine";
+import { JoinHint } from "@/parts/JoinHint";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page } from "@/parts/Page";
 import { Choice } from "@/parts/Tabs";
@@ -25,7 +26,7 @@ export default function Playground() {
     return (
       <Page title="Playground">
         <Empty title="No node serves a model right now">
-          <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
+          <JoinHint />
         </Empty>
       </Page>
     );

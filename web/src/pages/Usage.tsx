@@ -46,7 +46,7 @@ export default function Usage({ id }: { id: string | null }) {
           <Stat name="Free ones end">
             <Time at={credits.data.data.promo_expires_at} />
           </Stat>
-          <Stat name="Held for running jobs">{usd(credits.data.data.reserved_usd)}</Stat>
+          <Stat name="Reserved" hint="Set aside by a gateway for what runs or may be asked next. What it does not need comes back.">{usd(credits.data.data.reserved_usd)}</Stat>
           <Stat name="Spent, 30 d">{usd(spent)}</Stat>
           <Stat name="Requests, 30 d">{count(lines.reduce((sum, line) => sum + line.jobs, 0))}</Stat>
         </Stats>

@@ -14,6 +14,8 @@ interface Props {
   title: string;
   unit: string;
   times: number[];
+  /** A young line has this much room at its left, so that its axis does not say one minute six times. */
+  spanMinS: number;
   lines: Line[];
   height?: number;
 }
@@ -23,19 +25,20 @@ function token(name: string): string {
 }
 
 /** Hours and minutes within two days, else the day. */
-function clock(unixS: number, times: number[]): string {
-  const text = new Date(unixS * 1000).toTimeString().slice(0, 5);
-  const days = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / 86_400;
-  return days <= 2 ? text : new Date(unixS * 1000).toISOString().slice(5, 10);
+function clock(unixS: number, spanS: number): string {
+  return spanS <= 2 * 86_400 ? new Date(unixS * 1000).toTimeString().slice(0, 5) : new Date(unixS * 1000).toISOString().slice(5, 10);
 }
 
 /** Lines over time. The figures are in the table's download too; a screen reader hears the last ones. */
-export default function Chart({ title, unit, times, lines, height = 130 }: Props) {
+export default function Chart({ title, unit, times, spanMinS, lines, height = 130 }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
+  const known = Math.max(0, ...lines.map((line) => line.values.filter((value) => value !== null).length));
+  const isLine = known > 1;
   useEffect(() => {
     const element = box.current;
-    if (!element) return;
+    if (!element || !isLine) return;
+    const spanS = Math.max(spanMinS, (times.at(-1) ?? 0) - (times[0] ?? 0));
     const axis = { stroke: token("muted"), grid: { stroke: token("line"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot(
       {
@@ -44,8 +47,8 @@ export default function Chart({ title, unit, times, lines, height = 130 }: Props
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         padding: [8, 20, 0, 0],
-        axes: [{ ...axis, size: 28, values: (_, marks) => marks.map((mark) => clock(mark, times)) }, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
-        scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        axes: [{ ...axis, size: 28, values: (_, marks) => marks.map((mark) => clock(mark, spanS)) }, { ...axis, size: 48, values: (_, marks) => marks.map((mark) => short(mark)) }],
+        scales: { x: { range: (_, __, high) => [high - spanS, high] }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
         series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { size: 4 } }))],
       },
       [times, ...lines.map((line) => line.values)] as uPlot.AlignedData,
@@ -57,7 +60,7 @@ export default function Chart({ title, unit, times, lines, height = 130 }: Props
       seen.disconnect();
       plot.destroy();
     };
-  }, [times, lines, height, theme]);
+  }, [times, spanMinS, lines, isLine, height, theme]);
   const last = lines.map((line) => `${line.name} ${short(line.values.findLast((value) => value !== null) ?? 0)} ${unit}`);
   return (
     <figure className="card min-w-0 p-3">
@@ -75,7 +78,13 @@ export default function Chart({ title, unit, times, lines, height = 130 }: Props
             ))}
         </span>
       </figcaption>
-      <div ref={box} role="img" aria-label={`${title}: ${last.join(", ")}`} className="mt-2 w-full" style={{ height }} />
+      {isLine ? (
+        <div ref={box} role="img" aria-label={`${title}: ${last.join(", ")}`} className="mt-2 w-full" style={{ height }} />
+      ) : (
+        <p className="small mt-2 grid place-items-center text-muted" style={{ height }}>
+          {known ? `So far: ${last.join(", ")}` : "No data yet"}
+        </p>
+      )}
     </figure>
   );
 }

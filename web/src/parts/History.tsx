@@ -4,6 +4,8 @@ import type { Line } from "./Chart";
 
 const Chart = lazy(() => import("./Chart"));
 
+const STEPS_MIN = 12;
+
 export interface Drawn {
   title: string;
   unit: string;
@@ -13,9 +15,11 @@ export interface Drawn {
 /** A history as one chart: gaps where the network was not there. */
 export function HistoryChart({ history, drawn }: { history: History | undefined; drawn: Drawn }) {
   const { times, lines } = useMemo(() => aligned(history, drawn), [history, drawn]);
+  const blank = <div className="card h-[190px]" />;
+  if (!history) return blank;
   return (
-    <Suspense fallback={<div className="card h-[190px]" />}>
-      <Chart title={drawn.title} unit={drawn.unit} times={times} lines={lines} />
+    <Suspense fallback={blank}>
+      <Chart title={drawn.title} unit={drawn.unit} times={times} spanMinS={history.step_s * STEPS_MIN} lines={lines} />
     </Suspense>
   );
 }

@@ -23,7 +23,7 @@ export function BottomBar() {
         </ul>
       )}
       <ul className="grid grid-cols-5">
-        {PAGES.filter((page) => page.isMain).map(({ path, name, icon: Icon }) => (
+        {PAGES.filter((page) => page.isMain).map(({ path, name, shortName, icon: Icon }) => (
           <li key={path}>
             <Link
               href={path}
@@ -32,7 +32,7 @@ export function BottomBar() {
               className={`small flex min-h-14 flex-col items-center justify-center gap-1 ${isAt(path, place) ? "text-text" : "text-muted"}`}
             >
               <Icon size={18} aria-hidden />
-              {name.replace("Live ", "")}
+              {shortName ?? name}
             </Link>
           </li>
         ))}

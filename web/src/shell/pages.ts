@@ -3,6 +3,8 @@ import { Activity, Boxes, ChartLine, Coins, Cpu, Globe, KeyRound, MessageSquare,
 export interface PageLink {
   path: string;
   name: string;
+  /** In the bar of a phone, where a name has little room. */
+  shortName?: string;
   icon: LucideIcon;
   group: "The network" | "Use it" | "Lend a GPU";
   /** Stays in the bar of a phone. */
@@ -11,7 +13,7 @@ export interface PageLink {
 
 export const PAGES: PageLink[] = [
   { path: "/", name: "Network", icon: Globe, group: "The network", isMain: true },
-  { path: "/matching", name: "Live matching", icon: Activity, group: "The network", isMain: true },
+  { path: "/matching", name: "Live matching", shortName: "Matching", icon: Activity, group: "The network", isMain: true },
   { path: "/models", name: "Models", icon: Boxes, group: "The network" },
   { path: "/nodes", name: "Nodes", icon: Cpu, group: "The network" },
   { path: "/status", name: "Status", icon: ChartLine, group: "The network" },

@@ -12,7 +12,13 @@ export function BudgetBar({ id, budget, spent30d }: { id: string; budget: ApiKey
     enabled: budget !== null,
     refetchInterval: 10_000,
   });
-  if (!budget) return <span className="num">{usd(spent30d)} in 30 d</span>;
+  if (!budget)
+    return (
+      <span className="block">
+        no budget
+        <span className="num small block text-muted">{usd(spent30d)} spent in 30 d</span>
+      </span>
+    );
   const spent = (usage.data?.data ?? []).reduce((sum, line) => sum + Number(line.cost_usd), 0);
   const share = Math.min(1, spent / Math.max(1e-9, Number(budget.usd)));
   return (

@@ -1,8 +1,9 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { CopyLine } from "@/parts/CopyLine";
+import { JoinHint } from "@/parts/JoinHint";
 
-/** What to do here, each with the one line to copy. */
+/** What to do here first. */
 export function Doors({ isKnown, model = "MODEL" }: { isKnown: boolean; model?: string | undefined }) {
   const question = `{"model": "${model}", "stream": true, "messages": [{"role": "user", "content": "Say hello"}]}`;
   const curl = `curl -N ${location.origin}/v1/chat/completions -H "Authorization: Bearer $SPAREWATT_API_KEY" -H 'Content-Type: application/json' -d '${question}'`;
@@ -19,11 +20,8 @@ export function Doors({ isKnown, model = "MODEL" }: { isKnown: boolean; model?: 
           </Link>
         </p>
       </Door>
-      <Door title="Lend a GPU" lead="One line joins a machine. It finds its GPU and model server, is measured, and earns.">
-        <CopyLine label="the join command" text={`SPAREWATT_NODE_TOKEN=… sparewatt node join ${location.origin}`} />
-        <Link href="/join" className="link">
-          Get the line with your token
-        </Link>
+      <Door title="Lend a GPU" lead="A machine joins by one line. It finds its GPU and model server, is measured, and earns.">
+        <JoinHint />
       </Door>
     </div>
   );

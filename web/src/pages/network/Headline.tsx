@@ -2,12 +2,12 @@ import type { Totals } from "@/api/types";
 import { count, digits, ms } from "@/lib/format";
 import { RollingNumber } from "@/parts/RollingNumber";
 
-/** Three numbers over the map, for the first ten seconds. */
+/** Three numbers for the first ten seconds: over the sea at the left of a wide map, else below it. */
 export function Headline({ totals }: { totals: Totals | null }) {
   if (!totals) return null;
   const online = (totals.nodes.online ?? 0) + (totals.nodes.busy ?? 0) + (totals.nodes.suspect ?? 0);
   return (
-    <dl className="pointer-events-none absolute top-3 left-3 flex flex-wrap gap-x-8 gap-y-2 rounded-md bg-ink/70 px-3 py-2 md:left-5">
+    <dl className="flex flex-wrap gap-x-8 gap-y-2 px-4 pt-3 lg:pointer-events-none lg:absolute lg:top-3 lg:left-3 lg:flex-col lg:rounded-md lg:bg-ink/70 lg:px-3 lg:py-2">
       <Figure name={totals.gpus ? "GPUs online" : "nodes online"}>
         <RollingNumber value={totals.gpus || online} format={count} />
       </Figure>

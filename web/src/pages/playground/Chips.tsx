@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { Explanation } from "@/api/types";
 import { count } from "@/lib/format";
+import { readable } from "@/match/relaxation";
 import { CHIPS, toggled } from "./chips";
 
 interface Props {
@@ -45,7 +46,7 @@ export function Chips({ on, onChange, model, provider }: Props) {
         ) : (
           <>
             <span className="num">{count(left)}</span> of <span className="num">{count(dry.data?.candidates_total ?? 0)}</span> nodes may serve it
-            {left === 0 && dry.data?.nearest_relaxations[0] ? `. ${dry.data.nearest_relaxations[0]}` : ""}
+            {left === 0 && dry.data?.nearest_relaxations[0] ? `. ${readable(dry.data.nearest_relaxations[0])}` : ""}
           </>
         )}
       </p>
