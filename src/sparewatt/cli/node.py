@@ -42,7 +42,12 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
 @click.option("--backend", "backend_url", metavar="URL", help="The model server to front; else one is looked for.")
-@click.option("--serve", type=click.Path(path_type=Path), metavar="FILE", help="Serve this GGUF file with llama.cpp.")
+@click.option(
+    "--serve",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Serve this GGUF file (needs: pip install xllamacpp).",
+)
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
 @click.option("--serve-slots", type=int, help="Answers at once of a served file.")
 @click.option(

@@ -15,6 +15,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.finding import KNOWN_PORTS, find_local_servers, in_words
+from sparewatt.node.backends.llama_server import GET_LLAMA, NEEDS_LLAMA, has_llama
 from sparewatt.node.settings import NodeSettings
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.spawn import free_port
@@ -22,6 +23,11 @@ from sparewatt.supervisor.spawn import free_port
 _log = Log("sparewatt.node")
 LOAD_S = 600.0
 """A large model from a slow disk."""
+
+
+def how_to_serve() -> str:
+    """What to add to "serve a file" on this machine."""
+    return " with --serve MODEL.gguf" + ("" if has_llama() else f" (first: {GET_LLAMA})")
 
 
 @asynccontextmanager
@@ -45,7 +51,7 @@ async def model_server(
             ports = ", ".join(f"{name} on {port}" for name, port in KNOWN_PORTS.items())
             raise StartupError(
                 f"No model server answers on this machine (looked for {ports}). "
-                "Start one, name it with --backend URL, or serve a file with --serve MODEL.gguf."
+                f"Start one, name it with --backend URL, or serve a file{how_to_serve()}."
             )
         tell(f"found {in_words(found[:1])}" + (f"; not fronted: {in_words(found[1:])}" if len(found) > 1 else ""))
         yield found[0].url
@@ -57,6 +63,8 @@ async def _served(
 ) -> AsyncIterator[str]:
     if not await asyncio.to_thread(file.is_file):
         raise StartupError(f"There is no file {file} to serve.")
+    if not has_llama():  # the process that serves would only say so in its log
+        raise StartupError(NEEDS_LLAMA)
     url = f"http://127.0.0.1:{free_port()}"
     child = Child(
         name="llama.cpp",
