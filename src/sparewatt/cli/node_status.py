@@ -59,7 +59,7 @@ def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cel
             "Jobs",
             f"{found['running']} of {found['slots']} running, {found['queued']} waiting, {found['foreign']} of others",
         ),
-        ("Price", f"{output.format_usd(found['hourly_usd'])} an hour"),
+        ("Price", price_in_words(found)),
     ]
     if found["paused"]:
         facts.insert(2, ("Paused", f"{found['paused']}{_until(found)}"))
@@ -78,6 +78,18 @@ def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cel
     if found["measuring"]:
         facts.append(("Measuring", found["measuring"]))
     return facts
+
+
+def price_in_words(found: dict[str, Any]) -> str:
+    """What was set: prices per token stand before the price per hour, as they do when a job is charged."""
+    per_token = [
+        f"{output.format_usd(found[name])} per 1M {what}"
+        for name, what in (("prompt_usd_per_mtok", "read"), ("completion_usd_per_mtok", "written"))
+        if found.get(name) is not None
+    ]
+    if len(per_token) == 2:
+        return ", ".join(per_token)
+    return ", ".join([*per_token, f"{output.format_usd(found['hourly_usd'])} an hour"])
 
 
 def _since(found: dict[str, Any], now_s: float) -> str:

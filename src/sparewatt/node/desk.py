@@ -158,6 +158,8 @@ class Desk:
             "readings": [msgspec.to_builtins(told(reading)) for reading in readings],
             "power_watts": watts,
             "hourly_usd": format_usd(specs.hourly_price_nano),
+            "prompt_usd_per_mtok": self._inventory.settings.prompt_usd_per_mtok,
+            "completion_usd_per_mtok": self._inventory.settings.completion_usd_per_mtok,
             "wishes": msgspec.to_builtins(self._wishes),
             "hours": str(self._wishes.hours) if self._wishes.hours else None,
             "pause_ends_at": pause_ends(self._wishes),

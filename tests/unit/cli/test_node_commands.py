@@ -159,6 +159,9 @@ def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
         ("schedule", "--always", "--between", "1:00-2:00"),
         ("schedule", "--zone", "UTC"),
         ("price", "set"),
+        ("price", "set", "--prompt", "0.01"),
+        ("price", "set", "--completion", "0.01"),
+        ("price", "set", "--hourly", "0.1", "--prompt", "0.01", "--completion", "0.02"),
     ],
 )
 def test_mistakes_are_told_as_such(away: Node, words: tuple[str, ...]) -> None:
@@ -171,6 +174,14 @@ def test_prices_go_to_the_agent_or_are_kept(node: Node, tmp_path: Path) -> None:
     away = Node(tmp_path / "away")
     away.run("price", "set", "--prompt", "0.05", "--completion", "0.2")
     assert read_terms(away.folder).completion_usd_per_mtok == "0.2"
+
+
+def test_prices_per_token_are_shown_where_they_were_set(node: Node) -> None:
+    assert "$0.10 an hour" in node.run("status").stdout
+    node.answer = {"status": STATUS | {"prompt_usd_per_mtok": "0.5", "completion_usd_per_mtok": "1"}}
+    for shown in (node.run("status").stdout, node.run("price", "set", "--prompt", "0.5", "--completion", "1").stdout):
+        assert "$0.50 per 1M read, $1.00 per 1M written" in shown
+        assert "an hour" not in shown
 
 
 def test_what_the_agent_refuses_is_told(node: Node) -> None:
