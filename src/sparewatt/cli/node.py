@@ -41,7 +41,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @node.command("join")
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
-@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; else one is looked for.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; 'auto' looks for one.")
 @click.option(
     "--serve",
     type=click.Path(path_type=Path),
@@ -56,7 +56,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     type=click.Path(path_type=Path),
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
-@click.option("--name", help="How people call this node. Name, region and prices are kept for the next join.")
+@click.option("--name", help="How people call this node.")
 @click.option("--region", help="Where it stands, e.g. eu-west.")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
 @click.option("--vram-gb", type=float, help="Memory that the model server may use.")
@@ -73,7 +73,8 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
-    The node dials out: no port has to be open. Its key is made on first start.
+    The node dials out: no port has to be open. Its key is made on first start. Name, region, prices and what it serves
+    with are kept for the next join.
 
     \b
     Example:

@@ -14,12 +14,15 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from sparewatt.cli.node_logs import in_words
+from sparewatt.cli.node_service import with_whole_paths
 from sparewatt.core.rng import seeded
 from sparewatt.node.control import listening
-from sparewatt.node.kept_terms import read_terms
+from sparewatt.node.kept_terms import keep_terms, read_terms
 from sparewatt.node.log_file import FILE
 from sparewatt.node.wishes import UNTIL_TOLD, read_wishes
+from sparewatt.supervisor.data_dir import make_private_dir
 from tests.unit.cli.conftest import run_alone
+from tests.unit.node.rig import node_settings
 
 COMMANDS = [
     *(["node", name] for name in ("status", "pause", "resume", "drain", "schedule", "doctor", "logs", "service")),
@@ -231,6 +234,20 @@ def test_a_service_joins_with_the_options_given(kind: str) -> None:
     words = READ[kind](text)
     assert {"node", "join", "https://gateway.example", "--name", "attic"} <= set(words)
     assert "no de" in text
+
+
+def test_a_service_serves_with_what_its_node_was_joined_with(away: Node) -> None:
+    keep_terms(node_settings(make_private_dir(away.folder), serve=Path("/models/small.gguf")))
+    words = ("node", "service", "--data", str(away.folder), "https://gateway.example")
+    assert "/models/small.gguf" in run_alone(*words).stderr
+    assert json.loads(run_alone(*words[:2], "--json", *words[2:]).stdout)["kept_serving"] == "/models/small.gguf"
+
+
+def test_a_service_names_files_by_their_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("--serve", "model.gguf", "--config=node.toml", "--name", "model.gguf")
+    whole = ["--serve", f"{tmp_path}/model.gguf", f"--config={tmp_path}/node.toml", "--name", "model.gguf"]
+    assert with_whole_paths(given) == whole
 
 
 def test_a_token_does_not_belong_in_such_a_file() -> None:
