@@ -9,7 +9,8 @@ import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import Client
-from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.context import json_option
+from sparewatt.cli.node_agent import own_network_options
 from sparewatt.cli.statements import csv_option, lines_of, path_with, print_csv, span_options
 from sparewatt.core.money import NANO_PER_USD, format_usd
 
@@ -78,7 +79,7 @@ class Electricity(msgspec.Struct):
 @span_options
 @csv_option
 @json_option
-@network_options
+@own_network_options
 def earnings(
     client: Client,
     *,

@@ -15,6 +15,7 @@ from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.earnings import earnings
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.node_agent import own_network_options
 from sparewatt.cli.node_doctor import doctor
 from sparewatt.cli.node_logs import logs
 from sparewatt.cli.node_pausing import drain, pause, resume, schedule
@@ -153,7 +154,7 @@ class WhyAnswer(msgspec.Struct):
     help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
 )
 @json_option
-@network_options
+@own_network_options
 def why(client: Client, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
     """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
 
