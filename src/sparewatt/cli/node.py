@@ -22,6 +22,7 @@ from sparewatt.cli.node_pausing import drain, pause, resume, schedule
 from sparewatt.cli.node_price import price
 from sparewatt.cli.node_service import service
 from sparewatt.cli.node_status import status
+from sparewatt.cli.numbers import NUMBER
 
 
 @click.group()
@@ -60,14 +61,14 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.option("--name", help="How people call this node.")
 @click.option("--region", help="Where it stands, e.g. eu-west.")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
-@click.option("--vram-gb", type=float, help="Memory that the model server may use.")
-@click.option("--tflops", type=float, help="Compute, as the datasheet has it: a claim; speeds are measured.")
+@click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
+@click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
 @click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
 @click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
 @click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
-@click.option("--speed-limit-tps", type=float, help="The most tokens per second that one answer may use.")
+@click.option("--speed-limit-tps", type=NUMBER, help="The most tokens per second that one answer may use.")
 @click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
-@click.option("--drain-s", type=float, help="How long to wait for running answers when asked to stop.")
+@click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
 @json_option

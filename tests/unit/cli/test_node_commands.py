@@ -91,6 +91,8 @@ def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
         ("pause", "--for", "soon"),
         ("schedule", "--always", "--between", "1:00-2:00"),
         ("schedule", "--zone", "UTC"),
+        ("schedule", "--max-watts", "nan"),
+        ("schedule", "--max-temperature", "inf"),
         ("price", "set"),
         ("price", "set", "--prompt", "0.01"),
         ("price", "set", "--completion", "0.01"),
