@@ -88,7 +88,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     import asyncio
 
     from sparewatt.core.errors import JoinRefused, StartupError
-    from sparewatt.core.log import log_to_stderr
+    from sparewatt.core.log import log_to_nobody
     from sparewatt.core.settings import build_settings, given_settings
     from sparewatt.node.kept_terms import read_terms, with_kept
     from sparewatt.node.process import run_node
@@ -100,7 +100,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     given = given_settings(section="node", flags=flags, env=os.environ, file=config)
     kept = read_terms(build_settings(NodeSettings, given, section="node").data_dir)
     settings = build_settings(NodeSettings, with_kept(given, kept), section="node")
-    log_to_stderr(settings.log_level)
+    log_to_nobody(settings.log_level)  # until the data directory is ours; the terminal is for what is told in words
     try:
         asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))
     except JoinRefused as refused:

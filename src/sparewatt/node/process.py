@@ -28,7 +28,7 @@ from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.kept_terms import keep_terms
-from sparewatt.node.log_file import log_to_file
+from sparewatt.node.log_file import TOLD, log_to_file
 from sparewatt.node.measure_gpu import measure_gpu
 from sparewatt.node.measured_file import FILE, MeasuredFile
 from sparewatt.node.receipts import ReceiptBook
@@ -126,7 +126,7 @@ def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
     """What is told on the terminal also stands in the log file: an agent that runs as a service has no terminal."""
 
     def both(text: str) -> None:
-        _log.info("told", text=text)
+        _log.info(TOLD, text=text)
         tell(text)
 
     return both
