@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,24 +116,28 @@ def _teller(*, as_json: bool) -> Any:
 
 
 @node.command("token")
+@click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
 @json_option
 @network_options
-def token(client: Client, *, as_json: bool) -> None:
-    """Make a join token: good for one node, for 24 hours. Only the token goes to stdout.
+def token(client: Client, *, quiet: bool, as_json: bool) -> None:
+    """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
+
+    Only that line goes to stdout.
 
     \b
     Example:
-      sparewatt node join https://gateway.example --token $(sparewatt node token)
+      sparewatt node token
+      sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
     """
     made = client.post("/join-tokens", {}).json()
     if as_json:
         output.print_json(made)
         return
-    print(made["token"])
-    line = made.get("join_line")
-    if line is None or not sys.stdout.isatty():  # who captures the token does not want to see it
-        line = f"sparewatt node join {client.root_url} --token …"
-    output.note(f"Good for one node. On the machine that joins, in a Python environment of its own:\n\n  {line}\n")
+    if quiet:
+        output.print_lines([made["token"]])
+        return
+    output.print_lines([made.get("join_line") or f"sparewatt node join {client.root_url} --token {made['token']}"])
+    output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
 
 class WhyAnswer(msgspec.Struct):
