@@ -260,6 +260,7 @@ def test_a_pause_finishes_what_runs_takes_nothing_new_and_costs_nothing(network:
     [
         (("--serve=/nowhere/model.gguf",), "no file"),
         (("--colour=red",), "No such option"),
+        (("--backend=banana",), "http://127.0.0.1:8080"),
         (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "less than nothing"),
     ],
 )

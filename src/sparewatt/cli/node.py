@@ -58,7 +58,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
 @click.option("--name", help="How people call this node.")
-@click.option("--region", help="Where it stands, e.g. eu-west.")
+@click.option("--region", help="Where it stands: a country or a group of them (DE, de-berlin, eu-west).")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
 @click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
 @click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
@@ -99,11 +99,26 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     given = given_settings(section="node", flags=flags, env=os.environ, file=config)
     kept = read_terms(build_settings(NodeSettings, given, section="node").data_dir)
     settings = build_settings(NodeSettings, with_kept(given, kept), section="node")
+    if warning := region_warning(settings.region):
+        output.note(warning)
     log_to_nobody(settings.log_level)  # until the data directory is ours; the terminal is for what is told in words
     try:
         asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))
     except JoinRefused as refused:
         raise StartupError(f"The gateway refused this node: {refused.message}") from None
+
+
+def region_warning(region: str) -> str | None:
+    """A word that names no place is allowed, but no job that is bound to a region will come."""
+    from sparewatt.node.settings import REGION_DEFAULT
+    from sparewatt.policy.regions import GROUPS, place_of
+
+    if region == REGION_DEFAULT or place_of(region) is not None:
+        return None
+    return (
+        f"Region {region!r} names no place, so jobs that are bound to a region will not come here. Write a country "
+        f"(DE, de-berlin), or one of {', '.join(sorted(GROUPS))} (eu-west)."
+    )
 
 
 def _teller(*, as_json: bool) -> Any:

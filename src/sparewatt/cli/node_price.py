@@ -75,12 +75,12 @@ def _check(said: dict[str, str]) -> None:
 
 
 def _keep(folder: Path, said: dict[str, str]) -> None:
-    from sparewatt.node.kept_terms import FILE, PRICES, KeptTerms, read_terms
+    from sparewatt.node.kept_terms import FILE, PRICES, read_terms
     from sparewatt.supervisor.data_dir import make_private_dir, write_private
 
     make_private_dir(folder)
-    others = {name: value for name, value in msgspec.to_builtins(read_terms(folder)).items() if name not in PRICES}
-    write_private(folder / FILE, msgspec.json.encode(KeptTerms(**others, **said)))
+    terms = msgspec.structs.replace(read_terms(folder), **{**dict.fromkeys(PRICES), **said})
+    write_private(folder / FILE, msgspec.json.encode(terms))
 
 
 def _row(model: dict[str, Any]) -> list[str]:

@@ -52,7 +52,7 @@ def print_status(found: dict[str, Any], *, now_s: float) -> None:
 def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cell | str]]:
     facts: list[tuple[str, output.Cell | str]] = [
         ("Node", f"{found['name']} ({found['id']})"),
-        ("State", output.state_cell(found["state"])),
+        ("State", _state(found)),
         ("Gateway", f"{found['gateway']}{_since(found, now_s)}"),
         ("Server", _server(found)),
         (
@@ -78,6 +78,13 @@ def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cel
     if found["measuring"]:
         facts.append(("Measuring", found["measuring"]))
     return facts
+
+
+def _state(found: dict[str, Any]) -> output.Cell:
+    cell = output.state_cell(found["state"])
+    if found["state"] != "no_server":
+        return cell
+    return output.Cell("✕ joined, but its model server is gone: no job comes until it is back", cell.style)
 
 
 def price_in_words(found: dict[str, Any]) -> str:

@@ -170,4 +170,6 @@ class Desk:
             return "draining"
         if self._agent.joined_unix_s is None:
             return "offline"
-        return "paused" if self._jobs.paused is not None else "online"
+        if self._jobs.paused is not None:
+            return "paused"
+        return "online" if self._inventory.trouble is None else "no_server"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
@@ -23,6 +24,25 @@ from sparewatt.supervisor.spawn import free_port
 _log = Log("sparewatt.node")
 LOAD_S = 600.0
 """A large model from a slow disk."""
+
+
+def http_address(url: str) -> SplitResult | None:
+    """Its parts; None if it is no address that can be dialled."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return None
+    return parts if valid else None
+
+
+def check_backend_url(url: str) -> None:
+    """Raises StartupError."""
+    if http_address(url) is None:
+        raise StartupError(
+            f"{url!r} is no address of a model server. It looks like http://127.0.0.1:8080; without --backend, or with "
+            "--backend auto, the node looks for one."
+        )
 
 
 def how_to_serve() -> str:

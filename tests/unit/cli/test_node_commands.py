@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from sparewatt.cli.node import region_warning
 from sparewatt.cli.node_logs import in_words
 from sparewatt.cli.node_service import with_whole_paths
 from sparewatt.node.kept_terms import keep_terms, read_terms
@@ -117,6 +118,27 @@ def test_prices_per_token_are_shown_where_they_were_set(node: Node) -> None:
     for shown in (node.run("status").stdout, node.run("price", "set", "--prompt", "0.5", "--completion", "1").stdout):
         assert "$0.50 per 1M read, $1.00 per 1M written" in shown
         assert "an hour" not in shown
+
+
+def test_a_model_server_that_is_gone_is_shown(node: Node) -> None:
+    gone = {"state": "no_server", "server": {"kind": "ollama", "trouble": "/v1/models did not answer"}}
+    node.answer = {"status": STATUS | gone}
+    shown = node.run("status").stdout
+    assert "its model server is gone" in shown
+    assert "did not answer" in shown
+    assert "online" not in shown
+
+
+@pytest.mark.parametrize("region", ["local", "DE", "de-berlin", "eu-west", "UK", "us-east", "apac"])
+def test_a_region_that_names_a_place_needs_no_warning(region: str) -> None:
+    assert region_warning(region) is None
+
+
+@pytest.mark.parametrize("region", ["Atlantis", "attic", "eu-west-2"])
+def test_a_region_that_names_no_place_is_told_with_those_that_do(region: str) -> None:
+    warning = region_warning(region)
+    assert warning is not None
+    assert all(word in warning for word in (region, "DE", "EUROPE", "LATAM"))
 
 
 def test_what_the_agent_refuses_is_told(node: Node) -> None:

@@ -12,7 +12,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
 from sparewatt.node import serving
-from sparewatt.node.serving import how_to_serve, model_server
+from sparewatt.node.serving import check_backend_url, how_to_serve, model_server
 from tests.unit.node.rig import node_settings
 
 
@@ -44,3 +44,14 @@ def test_the_extra_for_serving_brings_no_more_than_a_node_and_llama_cpp() -> Non
     first, second = project["optional-dependencies"]["serve"]
     assert first == "sparewatt[node]"
     assert second.startswith("xllamacpp")
+
+
+@pytest.mark.parametrize("url", ["banana", "127.0.0.1:8080", "ftp://x", "http://", "http://a:99999", ""])
+def test_what_is_no_address_is_told_with_what_one_looks_like(url: str) -> None:
+    with pytest.raises(StartupError, match=r"It looks like http://127\.0\.0\.1:8080"):
+        check_backend_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://models.example/v1", "http://[::1]:1"])
+def test_an_address_is_one(url: str) -> None:
+    check_backend_url(url)
