@@ -40,8 +40,8 @@ def check_backend_url(url: str) -> None:
     """Raises StartupError."""
     if http_address(url) is None:
         raise StartupError(
-            f"{url!r} is no address of a model server. It looks like http://127.0.0.1:8080; with --backend auto the node "
-            "looks for one."
+            f"{url!r} is no address of a model server. It looks like http://127.0.0.1:8080; "
+            "with --backend auto the node looks for one."
         )
 
 
