@@ -86,8 +86,12 @@ def test_json_of_an_answer_tells_who_gave_it(shared_network: Network) -> None:
     assert told["attempts"] == 1
 
 
-def test_a_join_token_is_printed_alone(shared_network: Network) -> None:
+def test_a_join_line_is_printed_alone_and_so_is_a_token(shared_network: Network) -> None:
     ended = run(shared_network, "node", "token")
+    assert ended.returncode == 0, ended.stderr
+    [line] = ended.stdout.splitlines()
+    assert f"sparewatt node join {shared_network.root_url} --token join-sw-" in line
+    ended = run(shared_network, "node", "token", "--quiet")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip().startswith("join-sw-")
     assert len(ended.stdout.split()) == 1

@@ -183,6 +183,9 @@ def test_a_strangers_node_joins_is_measured_serves_and_drains(network: Network, 
         assert answer is not None
         assert answer.text == expected_text(render_chat([{"role": "user", "content": prompt}]), answer_length=60)
         assert home.process.wait(20) == 0
+        said = (tmp_path / "node.txt").read_text().splitlines()
+        assert len([line for line in said if "joined" in line]) == 1
+        assert not [line for line in said if line.startswith("{")], "the log belongs in its file"
         assert nodes(network)["home"]["state"] == "offline"
         reply = ask(network, "POST", "/v1/chat/completions", chat_body(network, "x", model="home"))
         assert (reply.status, reply.error()["code"]) == (503, "no_capacity")
@@ -257,6 +260,7 @@ def test_a_pause_finishes_what_runs_takes_nothing_new_and_costs_nothing(network:
     [
         (("--serve=/nowhere/model.gguf",), "no file"),
         (("--colour=red",), "No such option"),
+        (("--backend=banana",), "http://127.0.0.1:8080"),
         (("--hourly-usd=-1", "--backend=http://127.0.0.1:9"), "less than nothing"),
     ],
 )

@@ -14,6 +14,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import Client
 from sparewatt.cli.context import json_option, last_ready, network_options
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.numbers import NUMBER
 
 if TYPE_CHECKING:
     from sparewatt.chain.client import ChainClient
@@ -172,7 +173,7 @@ def sync(
 @database_option
 @data_option
 @click.option("--depth", type=int, help="Blocks after which a transaction is final.  [default: 6]")
-@click.option("--poll-s", type=float, help="Seconds between two looks at the chain.")
+@click.option("--poll-s", type=NUMBER, help="Seconds between two looks at the chain.")
 @click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
 @click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
 @click.option("--test-money", is_flag=True, default=None, help="The faucet gives what deposits and payouts lack.")

@@ -19,6 +19,7 @@ from sparewatt.cli.client import ANSWER_TIMEOUT_S, Client, ErrorObject, decode
 from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import POLICIES, json_option, network_options
 from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.numbers import Between
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 
 _PATH = "/chat/completions"
@@ -56,7 +57,7 @@ class Settings:
 @click.argument("prompt", required=False)
 @click.option("--system", metavar="TEXT", help="Instructions that come before the conversation.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Longest answer.")
-@click.option("--temperature", type=click.FloatRange(0, 2), metavar="T", help="0 for the likeliest words, up to 2.")
+@click.option("--temperature", type=Between(0, 2), metavar="T", help="0 for the likeliest words, up to 2.")
 @click.option("--policy", type=click.Choice(POLICIES), help="How the network picks a node.")
 @json_option
 @network_options

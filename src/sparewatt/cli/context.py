@@ -65,8 +65,8 @@ def _network_at(base_url: str, environ: Mapping[str, str]) -> Network:
         if network.base_url == base_url:
             return network
     raise CliError(
-        "There is no API key for this address.",
-        next_step="Log in with 'sparewatt login', or set SPAREWATT_API_KEY.",
+        f"There is no API key for {base_url}.",
+        next_step=f"Log in with 'sparewatt login --base-url {base_url}', or set SPAREWATT_API_KEY.",
         exit_code=ExitCode.AUTH,
     )
 

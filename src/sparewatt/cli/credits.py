@@ -12,6 +12,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import Client
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.numbers import NUMBER
 from sparewatt.cli.statements import NEGATIVE_IS_NO_OPTION, amount_body, path_with
 
 id_option = click.option(
@@ -73,7 +74,7 @@ def balance(client: Client, *, account: str | None, as_json: bool) -> None:
 @credits_.command("grant", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("account", metavar="ID_OR_EMAIL")
 @click.argument("usd", metavar="USD")
-@click.option("--days", type=float, help="How long they last.  [default: the network's setting]")
+@click.option("--days", type=NUMBER, help="How long they last.  [default: the network's setting]")
 @click.option("--memo", help="Why; kept with it.")
 @id_option
 @json_option

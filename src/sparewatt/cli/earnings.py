@@ -9,7 +9,9 @@ import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import Client
-from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.context import json_option
+from sparewatt.cli.node_agent import own_network_options
+from sparewatt.cli.numbers import Between
 from sparewatt.cli.statements import csv_option, lines_of, path_with, print_csv, span_options
 from sparewatt.core.money import NANO_PER_USD, format_usd
 
@@ -65,20 +67,20 @@ class Electricity(msgspec.Struct):
 @click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
 @click.option(
     "--kwh-usd",
-    type=click.FloatRange(0, 100),
+    type=Between(0, 100),
     envvar="SPAREWATT_KWH_USD",
     help="What a kWh costs you.  [env: SPAREWATT_KWH_USD]",
 )
 @click.option(
     "--watts",
-    type=click.FloatRange(0, 1e6),
+    type=Between(0, 1e6),
     envvar="SPAREWATT_WATTS",
     help="What a machine draws while it works, for those that do not measure it.  [env: SPAREWATT_WATTS]",
 )
 @span_options
 @csv_option
 @json_option
-@network_options
+@own_network_options
 def earnings(
     client: Client,
     *,

@@ -10,6 +10,7 @@ import click
 
 from sparewatt.cli.context import POLICIES
 from sparewatt.cli.gateway_service import service
+from sparewatt.cli.numbers import NUMBER
 
 
 @click.group()
@@ -38,11 +39,11 @@ gateway.add_command(service)
 @click.option("--behind-proxy", is_flag=True, default=None, help="A TLS proxy in front tells clients' addresses.")
 @click.option("--trusted-proxies", metavar="NETS", help="Where that proxy may be (this machine, private networks).")
 @click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the network's chain.  [env: CHAIN_URL]")
-@click.option("--heartbeat-s", type=float, help="Seconds between a node's reports.")
+@click.option("--heartbeat-s", type=NUMBER, help="Seconds between a node's reports.")
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
-@click.option("--first-token-floor-s", type=float, help="The least time a node gets for its first token.")
-@click.option("--idle-s", type=float, help="Silence in an answer that counts as a lost node.")
+@click.option("--first-token-floor-s", type=NUMBER, help="The least time a node gets for its first token.")
+@click.option("--idle-s", type=NUMBER, help="Silence in an answer that counts as a lost node.")
 @click.option("--policy", type=click.Choice(POLICIES), help="How nodes are chosen by default.")
 @click.option("--data", type=click.Path(path_type=Path), help="Where secret, journals and own Postgres are kept.")
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")

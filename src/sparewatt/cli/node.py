@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,14 @@ from sparewatt.cli.client import Client, path_of
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.earnings import earnings
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.node_agent import own_network_options
 from sparewatt.cli.node_doctor import doctor
 from sparewatt.cli.node_logs import logs
 from sparewatt.cli.node_pausing import drain, pause, resume, schedule
 from sparewatt.cli.node_price import price
 from sparewatt.cli.node_service import service
 from sparewatt.cli.node_status import status
+from sparewatt.cli.numbers import NUMBER
 
 
 @click.group()
@@ -41,8 +42,13 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @node.command("join")
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
-@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; else one is looked for.")
-@click.option("--serve", type=click.Path(path_type=Path), metavar="FILE", help="Serve this GGUF file with llama.cpp.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; 'auto' looks for one.")
+@click.option(
+    "--serve",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Serve this GGUF file (needs: pip install xllamacpp).",
+)
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
 @click.option("--serve-slots", type=int, help="Answers at once of a served file.")
 @click.option(
@@ -51,24 +57,25 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     type=click.Path(path_type=Path),
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
-@click.option("--name", help="How people call this node. Name, region and prices are kept for the next join.")
-@click.option("--region", help="Where it stands, e.g. eu-west.")
+@click.option("--name", help="How people call this node.")
+@click.option("--region", help="Where it stands: a country or a group of them (DE, de-berlin, eu-west).")
 @click.option("--gpu", help="The GPU's model, where it cannot be found out.")
-@click.option("--vram-gb", type=float, help="Memory that the model server may use.")
-@click.option("--tflops", type=float, help="Compute, as the datasheet has it: a claim; speeds are measured.")
+@click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
+@click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
 @click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
 @click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
 @click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
-@click.option("--speed-limit-tps", type=float, help="The most tokens per second that one answer may use.")
+@click.option("--speed-limit-tps", type=NUMBER, help="The most tokens per second that one answer may use.")
 @click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
-@click.option("--drain-s", type=float, help="How long to wait for running answers when asked to stop.")
+@click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
 @json_option
 def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
-    The node dials out: no port has to be open. Its key is made on first start.
+    The node dials out: no port has to be open. Its key is made on first start. Name, region, prices and what it serves
+    with are kept for the next join.
 
     \b
     Example:
@@ -80,7 +87,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     import asyncio
 
     from sparewatt.core.errors import JoinRefused, StartupError
-    from sparewatt.core.log import log_to_stderr
+    from sparewatt.core.log import log_to_nobody
     from sparewatt.core.settings import build_settings, given_settings
     from sparewatt.node.kept_terms import read_terms, with_kept
     from sparewatt.node.process import run_node
@@ -92,11 +99,26 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     given = given_settings(section="node", flags=flags, env=os.environ, file=config)
     kept = read_terms(build_settings(NodeSettings, given, section="node").data_dir)
     settings = build_settings(NodeSettings, with_kept(given, kept), section="node")
-    log_to_stderr(settings.log_level)
+    if warning := region_warning(settings.region):
+        output.note(warning)
+    log_to_nobody(settings.log_level)  # until the data directory is ours; the terminal is for what is told in words
     try:
         asyncio.run(run_node(settings, tell=_teller(as_json=as_json)))
     except JoinRefused as refused:
         raise StartupError(f"The gateway refused this node: {refused.message}") from None
+
+
+def region_warning(region: str) -> str | None:
+    """A word that names no place is allowed, but no job that is bound to a region will come."""
+    from sparewatt.node.settings import REGION_DEFAULT
+    from sparewatt.policy.regions import GROUPS, place_of
+
+    if region == REGION_DEFAULT or place_of(region) is not None:
+        return None
+    return (
+        f"Region {region!r} names no place, so jobs that are bound to a region will not come here. Write a country "
+        f"(DE, de-berlin), or one of {', '.join(sorted(GROUPS))} (eu-west)."
+    )
 
 
 def _teller(*, as_json: bool) -> Any:
@@ -109,24 +131,28 @@ def _teller(*, as_json: bool) -> Any:
 
 
 @node.command("token")
+@click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
 @json_option
 @network_options
-def token(client: Client, *, as_json: bool) -> None:
-    """Make a join token: good for one node, for 24 hours. Only the token goes to stdout.
+def token(client: Client, *, quiet: bool, as_json: bool) -> None:
+    """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
+
+    Only that line goes to stdout.
 
     \b
     Example:
-      sparewatt node join https://gateway.example --token $(sparewatt node token)
+      sparewatt node token
+      sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
     """
     made = client.post("/join-tokens", {}).json()
     if as_json:
         output.print_json(made)
         return
-    print(made["token"])
-    line = made.get("join_line")
-    if line is None or not sys.stdout.isatty():  # who captures the token does not want to see it
-        line = f"sparewatt node join {client.root_url} --token …"
-    output.note(f"Good for one node. On the machine that joins, in a Python environment of its own:\n\n  {line}\n")
+    if quiet:
+        output.print_lines([made["token"]])
+        return
+    output.print_lines([made.get("join_line") or f"sparewatt node join {client.root_url} --token {made['token']}"])
+    output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
 
 class WhyAnswer(msgspec.Struct):
@@ -147,7 +173,7 @@ class WhyAnswer(msgspec.Struct):
     help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
 )
 @json_option
-@network_options
+@own_network_options
 def why(client: Client, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
     """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
 

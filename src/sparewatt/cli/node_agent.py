@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
 
 R = TypeVar("R")
@@ -40,6 +43,24 @@ def ask_agent(data_dir: Path, question: dict[str, Any]) -> dict[str, Any] | None
         raise CliError(str(answer["error"]))
     status = answer.get("status")
     return status if isinstance(status, dict) else {}
+
+
+def own_network_options(command: Callable[..., R]) -> Callable[..., R]:
+    """As `network_options`; where no address is given, that of the gateway that this machine's node has joined."""
+    with_client = network_options(command)
+
+    @functools.wraps(with_client)
+    def with_gateway(*, base_url: str | None, **rest: Any) -> R:
+        said = base_url or os.environ.get("SPAREWATT_BASE_URL")
+        return with_client(base_url=said or _gateway_of_agent(rest.get("data_dir")), **rest)
+
+    return with_gateway
+
+
+def _gateway_of_agent(data_dir: Path | None) -> str | None:
+    status = ask_agent(node_dir(data_dir), {"do": "status"})
+    gateway = (status or {}).get("gateway")
+    return gateway if isinstance(gateway, str) else None
 
 
 def no_agent(data_dir: Path) -> CliError:

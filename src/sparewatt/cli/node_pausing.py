@@ -14,6 +14,7 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.node_agent import ask_agent, data_option, no_agent, node_dir
+from sparewatt.cli.numbers import Between
 
 if TYPE_CHECKING:
     from sparewatt.node.wishes import Wishes
@@ -72,10 +73,8 @@ def resume(*, data_dir: Path | None, as_json: bool) -> None:
 )
 @click.option("--zone", metavar="ZONE", help="Of those hours, e.g. Europe/Berlin.  [default: this machine's]")
 @click.option("--always", is_flag=True, help="Work at all hours again.")
-@click.option("--max-watts", type=click.FloatRange(0, 1e5), help="Rest while the machine draws more; 0 takes it away.")
-@click.option(
-    "--max-temperature", type=click.FloatRange(0, 150), help="Rest while a GPU is hotter (°C); 0 takes it away."
-)
+@click.option("--max-watts", type=Between(0, 1e5), help="Rest while the machine draws more; 0 takes it away.")
+@click.option("--max-temperature", type=Between(0, 150), help="Rest while a GPU is hotter (°C); 0 takes it away.")
 @data_option
 @json_option
 def schedule(

@@ -12,6 +12,7 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.node_agent import ask_agent, data_option, node_dir
+from sparewatt.cli.node_status import price_in_words
 
 
 @click.group("price")
@@ -26,8 +27,8 @@ def price() -> None:
 
 @price.command("set")
 @click.option("--hourly", metavar="USD", help="What an hour of this machine costs; prices per token follow from it.")
-@click.option("--prompt", metavar="USD", help="Per million tokens read, instead.")
-@click.option("--completion", metavar="USD", help="Per million tokens written, instead.")
+@click.option("--prompt", metavar="USD", help="Per million tokens read, instead; with --completion.")
+@click.option("--completion", metavar="USD", help="Per million tokens written, instead; with --prompt.")
 @data_option
 @json_option
 def set_price(
@@ -42,8 +43,10 @@ def set_price(
     """
     given = {"hourly_usd": hourly, "prompt_usd_per_mtok": prompt, "completion_usd_per_mtok": completion}
     said = {name: value for name, value in given.items() if value is not None}
-    if not said:
-        raise click.UsageError("Give --hourly, or --prompt and --completion.")
+    if hourly is not None and len(said) > 1:
+        raise click.UsageError("--prompt and --completion are set instead of --hourly: give the one or the others.")
+    if hourly is None and len(said) < 2:
+        raise click.UsageError("Give --hourly, or both --prompt and --completion.")
     _check(said)
     folder = node_dir(data_dir)
     status = ask_agent(folder, {"do": "price", **said})
@@ -55,7 +58,7 @@ def set_price(
     if status is None:
         output.note("Kept. No node runs here now; this counts from its next start.")
         return
-    output.print_facts([("Price", f"{output.format_usd(status['hourly_usd'])} an hour")])
+    output.print_facts([("Price", price_in_words(status))])
     columns = [*output.left("MODEL"), *output.right("$/1M READ", "$/1M WRITTEN")]
     output.print_table(columns, [_row(model) for model in status["models"]])
 
@@ -72,12 +75,12 @@ def _check(said: dict[str, str]) -> None:
 
 
 def _keep(folder: Path, said: dict[str, str]) -> None:
-    from sparewatt.node.kept_terms import FILE, PRICES, KeptTerms, read_terms
+    from sparewatt.node.kept_terms import FILE, PRICES, read_terms
     from sparewatt.supervisor.data_dir import make_private_dir, write_private
 
     make_private_dir(folder)
-    others = {name: value for name, value in msgspec.to_builtins(read_terms(folder)).items() if name not in PRICES}
-    write_private(folder / FILE, msgspec.json.encode(KeptTerms(**others, **said)))
+    terms = msgspec.structs.replace(read_terms(folder), **{**dict.fromkeys(PRICES), **said})
+    write_private(folder / FILE, msgspec.json.encode(terms))
 
 
 def _row(model: dict[str, Any]) -> list[str]:

@@ -17,6 +17,8 @@ from sparewatt.cli.node_agent import node_dir
 
 LABEL = "network.sparewatt.node"
 STOP_S = 60
+PATHS = ("--serve", "--config")
+"""Options of `node join` that name a file."""
 KINDS = {"linux": "systemd", "darwin": "launchd", "win32": "windows"}
 
 
@@ -31,7 +33,8 @@ def service(
 ) -> None:
     """Print a systemd unit, a launchd plist or a Windows task that keeps this node running. Nothing is installed.
 
-    Join once by hand first: a token is good for one node, and does not belong in such a file.
+    Join once by hand first: a token is good for one node, and does not belong in such a file. Name, region, prices and
+    what the node serves with are kept from that join; options given here are added.
 
     \b
     Example:
@@ -42,14 +45,17 @@ def service(
     _check(gateway_url, words)
     chosen = kind or KINDS.get(sys.platform, "systemd")
     folder = node_dir(data_dir)
-    argv = [str(_program()), "node", "join", gateway_url, "--data", str(folder), *words]
+    argv = [str(_program()), "node", "join", gateway_url, "--data", str(folder), *with_whole_paths(words)]
     text = {"systemd": systemd_unit, "launchd": launchd_plist, "windows": windows_task}[chosen](argv, folder)
     how = HOW[chosen]
+    kept = _kept_serving(folder)
     if as_json:
-        output.print_json({"kind": chosen, "text": text, "install": how})
+        output.print_json({"kind": chosen, "text": text, "install": how, "kept_serving": kept})
         return
     print(text)
     output.note(how)
+    if kept:
+        output.note(f"Without --serve or --backend it serves with {kept}, as at the last join from {folder}.")
 
 
 HOW = {
@@ -65,6 +71,27 @@ HOW = {
 def _program() -> Path:
     name = "sparewatt.exe" if sys.platform == "win32" else "sparewatt"
     return Path(sys.executable).with_name(name)
+
+
+def _kept_serving(folder: Path) -> str | None:
+    from sparewatt.node.kept_terms import read_terms
+
+    return read_terms(folder).serves()
+
+
+def with_whole_paths(words: tuple[str, ...]) -> list[str]:
+    """A service begins in another folder than this one."""
+    found, before = [], ""
+    for word in words:
+        name, is_one_word, path = word.partition("=")
+        if before in PATHS:
+            found.append(str(Path(word).expanduser().absolute()))
+        elif name in PATHS and is_one_word:
+            found.append(f"{name}={Path(path).expanduser().absolute()}")
+        else:
+            found.append(word)
+        before = word if before not in PATHS else ""
+    return found
 
 
 def _check(gateway_url: str, words: tuple[str, ...]) -> None:

@@ -52,14 +52,14 @@ def print_status(found: dict[str, Any], *, now_s: float) -> None:
 def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cell | str]]:
     facts: list[tuple[str, output.Cell | str]] = [
         ("Node", f"{found['name']} ({found['id']})"),
-        ("State", output.state_cell(found["state"])),
+        ("State", _state(found)),
         ("Gateway", f"{found['gateway']}{_since(found, now_s)}"),
         ("Server", _server(found)),
         (
             "Jobs",
             f"{found['running']} of {found['slots']} running, {found['queued']} waiting, {found['foreign']} of others",
         ),
-        ("Price", f"{output.format_usd(found['hourly_usd'])} an hour"),
+        ("Price", price_in_words(found)),
     ]
     if found["paused"]:
         facts.insert(2, ("Paused", f"{found['paused']}{_until(found)}"))
@@ -78,6 +78,25 @@ def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cel
     if found["measuring"]:
         facts.append(("Measuring", found["measuring"]))
     return facts
+
+
+def _state(found: dict[str, Any]) -> output.Cell:
+    cell = output.state_cell(found["state"])
+    if found["state"] != "no_server":
+        return cell
+    return output.Cell("✕ joined, but its model server is gone: no job comes until it is back", cell.style)
+
+
+def price_in_words(found: dict[str, Any]) -> str:
+    """What was set: prices per token stand before the price per hour, as they do when a job is charged."""
+    per_token = [
+        f"{output.format_usd(found[name])} per 1M {what}"
+        for name, what in (("prompt_usd_per_mtok", "read"), ("completion_usd_per_mtok", "written"))
+        if found.get(name) is not None
+    ]
+    if len(per_token) == 2:
+        return ", ".join(per_token)
+    return ", ".join([*per_token, f"{output.format_usd(found['hourly_usd'])} an hour"])
 
 
 def _since(found: dict[str, Any], now_s: float) -> str:

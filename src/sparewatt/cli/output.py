@@ -31,6 +31,7 @@ _STATES = {
     "busy": ("◐", "#60A5FA"),
     "suspect": ("◔", "#F59E0B"),
     "offline": ("✕", "#F87171"),
+    "no_server": ("✕", "#F87171"),
     "draining": ("‖", "#8B98A5"),
     "paused": ("‖", "#8B98A5"),
 }
@@ -209,7 +210,7 @@ def clean_text(text: str) -> str:
 def state_cell(state: str) -> Cell:
     """A node's state as shape and colour."""
     shape, colour = _STATES.get(state, ("?", ""))
-    return Cell(f"{shape} {state}", colour)
+    return Cell(f"{shape} {state.replace('_', ' ')}", colour)
 
 
 def short_node(node: str, name: str | None = None) -> str:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sparewatt.cli import output
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.numbers import Between
 
 if TYPE_CHECKING:
     from sparewatt.sim.spot import NetworkRow, SpotRow
     from sparewatt.sim.study import Answer, Case, Question, Run
     from sparewatt.sim.summary import Numbers
-
-
-class Between(click.FloatRange):
-    """click's range lets nan through: it is neither below nor above anything."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
 
 
 FRACTION = Between(0.0, 1.0)

@@ -69,7 +69,20 @@ class Log:
 
 
 def log_to_stderr(level: str = "INFO") -> None:
+    _log_with(stderr_handler(), level)
+
+
+def log_to_nobody(level: str = "INFO") -> None:
+    """For a process that adds a handler of its own: nothing goes to stderr, not even from libraries."""
+    _log_with(logging.NullHandler(), level)
+
+
+def stderr_handler() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    return handler
+
+
+def _log_with(handler: logging.Handler, level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -48,6 +48,13 @@ def is_offline(error: Exception) -> bool:
     return isinstance(cause, OSError) and cause.errno in OFFLINE
 
 
+def in_words(error: Exception) -> str:
+    """Why there is no link. Time that ran out says nothing of itself."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "the gateway did not answer in time; is this machine online?"
+    return str(error)[:200] or type(error).__name__
+
+
 class Agent:
     def __init__(
         self,
@@ -92,7 +99,7 @@ class Agent:
                 await self._join_once()
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
                 self._refuse_hopeless(error)
-                why, offline = str(error)[:200] or type(error).__name__, is_offline(error)
+                why, offline = in_words(error), is_offline(error)
                 self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1

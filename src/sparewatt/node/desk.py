@@ -158,6 +158,8 @@ class Desk:
             "readings": [msgspec.to_builtins(told(reading)) for reading in readings],
             "power_watts": watts,
             "hourly_usd": format_usd(specs.hourly_price_nano),
+            "prompt_usd_per_mtok": self._inventory.settings.prompt_usd_per_mtok,
+            "completion_usd_per_mtok": self._inventory.settings.completion_usd_per_mtok,
             "wishes": msgspec.to_builtins(self._wishes),
             "hours": str(self._wishes.hours) if self._wishes.hours else None,
             "pause_ends_at": pause_ends(self._wishes),
@@ -168,4 +170,6 @@ class Desk:
             return "draining"
         if self._agent.joined_unix_s is None:
             return "offline"
-        return "paused" if self._jobs.paused is not None else "online"
+        if self._jobs.paused is not None:
+            return "paused"
+        return "online" if self._inventory.trouble is None else "no_server"

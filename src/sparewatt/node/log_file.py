@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sparewatt.core.limits import MIB
-from sparewatt.core.log import JsonLines
+from sparewatt.core.log import JsonLines, stderr_handler
 
 FILE = "node.log"
 BYTES_MAX = 5 * MIB
@@ -22,14 +22,28 @@ class _Quiet(logging.handlers.RotatingFileHandler):
         """A full disk is no reason to write traces to the terminal."""
 
 
-def log_to_file(data_dir: Path) -> logging.Handler | None:
-    """Also write everything that is logged there. None if that cannot be: a full disk must not keep a node away."""
+TOLD = "told"
+"""The event of what also stands on the terminal, in words."""
+
+
+def log_to_file(data_dir: Path) -> logging.Handler:
+    """Write everything that is logged there. Where that cannot be, to stderr: a full disk must not keep a node away."""
     try:
         handler = _Quiet(data_dir / FILE, maxBytes=BYTES_MAX, backupCount=KEPT, encoding="utf-8", delay=False)
         (data_dir / FILE).chmod(0o600)
     except OSError:
-        return None
+        return _added(_on_stderr())
     handler.setFormatter(JsonLines())
+    return _added(handler)
+
+
+def _on_stderr() -> logging.Handler:
+    handler = stderr_handler()
+    handler.addFilter(lambda record: record.msg != TOLD)
+    return handler
+
+
+def _added(handler: logging.Handler) -> logging.Handler:
     logging.getLogger().addHandler(handler)
     return handler
 

@@ -101,11 +101,32 @@ CLEARLY = 1.05
 
 
 def faster_of(before: Speed, now: Speed) -> Speed:
-    """The measurement that is clearly the faster, by what writing takes alone; of equal ones the earlier."""
-    is_faster = now.decode_tps > CLEARLY * before.decode_tps or (
-        now.decode_tps * CLEARLY >= before.decode_tps and now.prefill_tps > CLEARLY * before.prefill_tps
+    """The better of each figure, where it is clearly better; else the earlier.
+
+    One run may read well and write badly, since whatever else the machine did meanwhile fell on one of its jobs. What
+    several at once showed belongs together and comes from one run.
+    """
+    company = now if _has_better_company(before, now) else before
+    return Speed(
+        prefill_tps=_higher(before.prefill_tps, now.prefill_tps),
+        decode_tps=_higher(before.decode_tps, now.decode_tps),
+        ttft_s=now.ttft_s if now.ttft_s * CLEARLY < before.ttft_s else before.ttft_s,
+        step_per_job_s=company.step_per_job_s,
+        batch=company.batch,
+        batch_decode_tps=company.batch_decode_tps,
+        batch_ttft_s=company.batch_ttft_s,
     )
-    return now if is_faster else before
+
+
+def _higher(before: float, now: float) -> float:
+    return now if now > CLEARLY * before else before
+
+
+def _has_better_company(before: Speed, now: Speed) -> bool:
+    """Another number at once is no better or worse: the server works on that many now."""
+    if now.batch_decode_tps is None or before.batch_decode_tps is None:
+        return before.batch_decode_tps is None
+    return now.batch != before.batch or now.batch_decode_tps > CLEARLY * before.batch_decode_tps
 
 
 def step_per_job_s(alone: _Run, company: Sequence[_Run]) -> float:

@@ -7,7 +7,6 @@ import ipaddress
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -28,11 +27,11 @@ from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
 from sparewatt.node.kept_terms import keep_terms
-from sparewatt.node.log_file import log_to_file
+from sparewatt.node.log_file import TOLD, log_to_file
 from sparewatt.node.measure_gpu import measure_gpu
 from sparewatt.node.measured_file import FILE, MeasuredFile
 from sparewatt.node.receipts import ReceiptBook
-from sparewatt.node.serving import model_server
+from sparewatt.node.serving import check_backend_url, http_address, model_server
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.wishes import read_wishes
 from sparewatt.protocol.node import Capability
@@ -47,6 +46,8 @@ TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
     """Serve until stopped. Raises StartupError or JoinRefused."""
     check_gateway_url(settings.gateway_url, insecure=settings.insecure)
+    if settings.backend_url is not None:
+        check_backend_url(settings.backend_url)
     os.environ.pop(TOKEN_ENV, None)  # read by now; the model server that we may start has no business with it
     with DataDir(settings.data_dir):  # two agents with one key would take the link from each other for ever
         await _run_in_data_dir(settings, tell=tell)
@@ -126,7 +127,7 @@ def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
     """What is told on the terminal also stands in the log file: an agent that runs as a service has no terminal."""
 
     def both(text: str) -> None:
-        _log.info("told", text=text)
+        _log.info(TOLD, text=text)
         tell(text)
 
     return both
@@ -171,12 +172,8 @@ async def _first_of(stop: asyncio.Event, joined: asyncio.Task[None]) -> None:
 
 def check_gateway_url(url: str, *, insecure: bool) -> None:
     """Plain HTTP only to this machine, unless the owner insists."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
-        valid = False
-    if not valid or parts.hostname is None:
+    parts = http_address(url)
+    if parts is None or parts.hostname is None:
         raise StartupError(
             f"{url!r} is no gateway address. It looks like https://gateway.example or http://127.0.0.1:8484."
         )

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
@@ -15,6 +16,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.finding import KNOWN_PORTS, find_local_servers, in_words
+from sparewatt.node.backends.llama_server import GET_LLAMA, NEEDS_LLAMA, has_llama
 from sparewatt.node.settings import NodeSettings
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.spawn import free_port
@@ -22,6 +24,30 @@ from sparewatt.supervisor.spawn import free_port
 _log = Log("sparewatt.node")
 LOAD_S = 600.0
 """A large model from a slow disk."""
+
+
+def http_address(url: str) -> SplitResult | None:
+    """Its parts; None if it is no address that can be dialled."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return None
+    return parts if valid else None
+
+
+def check_backend_url(url: str) -> None:
+    """Raises StartupError."""
+    if http_address(url) is None:
+        raise StartupError(
+            f"{url!r} is no address of a model server. It looks like http://127.0.0.1:8080; "
+            "with --backend auto the node looks for one."
+        )
+
+
+def how_to_serve() -> str:
+    """What to add to "serve a file" on this machine."""
+    return " with --serve MODEL.gguf" + ("" if has_llama() else f" (first: {GET_LLAMA})")
 
 
 @asynccontextmanager
@@ -45,7 +71,7 @@ async def model_server(
             ports = ", ".join(f"{name} on {port}" for name, port in KNOWN_PORTS.items())
             raise StartupError(
                 f"No model server answers on this machine (looked for {ports}). "
-                "Start one, name it with --backend URL, or serve a file with --serve MODEL.gguf."
+                f"Start one, name it with --backend URL, or serve a file{how_to_serve()}."
             )
         tell(f"found {in_words(found[:1])}" + (f"; not fronted: {in_words(found[1:])}" if len(found) > 1 else ""))
         yield found[0].url
@@ -57,6 +83,8 @@ async def _served(
 ) -> AsyncIterator[str]:
     if not await asyncio.to_thread(file.is_file):
         raise StartupError(f"There is no file {file} to serve.")
+    if not has_llama():  # the process that serves would only say so in its log
+        raise StartupError(NEEDS_LLAMA)
     url = f"http://127.0.0.1:{free_port()}"
     child = Child(
         name="llama.cpp",

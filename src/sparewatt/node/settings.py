@@ -11,6 +11,8 @@ from msgspec import Meta
 
 from sparewatt.core.limits import DRAIN_S
 
+REGION_DEFAULT = "local"
+"""Of an owner who does not say where the node stands."""
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
@@ -33,7 +35,7 @@ class NodeSettings:
     serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 4096
     """Tokens of context for each answer."""
     name: str | None = None
-    region: str = "local"
+    region: str = REGION_DEFAULT
     gpu: str | None = None
     vram_gb: _Positive | None = None
     tflops: _Positive | None = None

@@ -127,7 +127,7 @@ def test_options_win_over_environment_and_that_over_the_login() -> None:
 
 def test_a_login_s_key_goes_to_no_other_address() -> None:
     save_login(a_login("https://a.example/v1"))
-    with pytest.raises(CliError, match="no API key for this address"):
+    with pytest.raises(CliError, match="no API key for https"):
         resolve_network(base_url="https://c.example")
 
 

@@ -2,82 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import plistlib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from sparewatt.cli.node import region_warning
 from sparewatt.cli.node_logs import in_words
-from sparewatt.core.rng import seeded
-from sparewatt.node.control import listening
-from sparewatt.node.kept_terms import read_terms
+from sparewatt.cli.node_service import with_whole_paths
+from sparewatt.node.kept_terms import keep_terms, read_terms
 from sparewatt.node.log_file import FILE
 from sparewatt.node.wishes import UNTIL_TOLD, read_wishes
+from sparewatt.supervisor.data_dir import make_private_dir
 from tests.unit.cli.conftest import run_alone
+from tests.unit.cli.fake_agent import STATUS, Node, running_agent
+from tests.unit.node.rig import node_settings
 
 COMMANDS = [
     *(["node", name] for name in ("status", "pause", "resume", "drain", "schedule", "doctor", "logs", "service")),
     ["node", "price", "set"],
 ]
-STATUS: dict[str, Any] = {
-    "id": "0x" + "11" * 20,
-    "name": "attic",
-    "state": "online",
-    "gateway": "https://gateway.example",
-    "paused": None,
-    "joined_at": 1.0,
-    "last_trouble": None,
-    "server": {"kind": "ollama", "trouble": None},
-    "measuring": None,
-    "running": 1,
-    "queued": 0,
-    "foreign": 0,
-    "slots": 4,
-    "models": [
-        {
-            "id": "llama3",
-            "state": "on_disk",
-            "measured": {
-                "prefill_tps": 900.0,
-                "decode_tps": 50.0,
-                "ttft_s": 0.1,
-                "batch": 4,
-                "batch_decode_tps": 160.0,
-            },
-            "prompt_price_nano": 10**7,
-            "completion_price_nano": 10**8,
-        }
-    ],
-    "gpus": [{"model": "RTX 4090", "copy_bytes_s": 9e11, "fp16_tflops": 160.0}],
-    "readings": [{"vram_free_bytes": 10**10, "power_watts": 88.0}],
-    "power_watts": 88.0,
-    "hourly_usd": "0.1",
-    "wishes": {"watts_max": 300.0},
-    "hours": None,
-    "pause_ends_at": 0.0,
-}
-
-
-class Node:
-    """A node that runs in `folder`, or does not."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.asked: list[dict[str, Any]] = []
-        self.answer: dict[str, Any] = {"status": STATUS}
-
-    def on_asked(self, body: bytes) -> dict[str, Any]:
-        self.asked.append(json.loads(body))
-        return self.answer
-
-    def run(self, *words: str) -> Any:
-        return run_alone("node", *words, "--data", str(self.folder))
 
 
 @pytest.fixture
@@ -87,21 +34,8 @@ def away(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    found = Node(tmp_path / "n")
-    found.folder.mkdir(mode=0o700)
-    ready, stop = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with listening(found.folder, found.on_asked, rng=seeded(1)):
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    ready.wait()
-    yield found
-    stop.set()
-    thread.join()
+    with running_agent(tmp_path / "n") as found:
+        yield found
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -158,7 +92,12 @@ def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
         ("pause", "--for", "soon"),
         ("schedule", "--always", "--between", "1:00-2:00"),
         ("schedule", "--zone", "UTC"),
+        ("schedule", "--max-watts", "nan"),
+        ("schedule", "--max-temperature", "inf"),
         ("price", "set"),
+        ("price", "set", "--prompt", "0.01"),
+        ("price", "set", "--completion", "0.01"),
+        ("price", "set", "--hourly", "0.1", "--prompt", "0.01", "--completion", "0.02"),
     ],
 )
 def test_mistakes_are_told_as_such(away: Node, words: tuple[str, ...]) -> None:
@@ -171,6 +110,35 @@ def test_prices_go_to_the_agent_or_are_kept(node: Node, tmp_path: Path) -> None:
     away = Node(tmp_path / "away")
     away.run("price", "set", "--prompt", "0.05", "--completion", "0.2")
     assert read_terms(away.folder).completion_usd_per_mtok == "0.2"
+
+
+def test_prices_per_token_are_shown_where_they_were_set(node: Node) -> None:
+    assert "$0.10 an hour" in node.run("status").stdout
+    node.answer = {"status": STATUS | {"prompt_usd_per_mtok": "0.5", "completion_usd_per_mtok": "1"}}
+    for shown in (node.run("status").stdout, node.run("price", "set", "--prompt", "0.5", "--completion", "1").stdout):
+        assert "$0.50 per 1M read, $1.00 per 1M written" in shown
+        assert "an hour" not in shown
+
+
+def test_a_model_server_that_is_gone_is_shown(node: Node) -> None:
+    gone = {"state": "no_server", "server": {"kind": "ollama", "trouble": "/v1/models did not answer"}}
+    node.answer = {"status": STATUS | gone}
+    shown = node.run("status").stdout
+    assert "its model server is gone" in shown
+    assert "did not answer" in shown
+    assert "online" not in shown
+
+
+@pytest.mark.parametrize("region", ["local", "DE", "de-berlin", "eu-west", "UK", "us-east", "apac"])
+def test_a_region_that_names_a_place_needs_no_warning(region: str) -> None:
+    assert region_warning(region) is None
+
+
+@pytest.mark.parametrize("region", ["Atlantis", "attic", "eu-west-2"])
+def test_a_region_that_names_no_place_is_told_with_those_that_do(region: str) -> None:
+    warning = region_warning(region)
+    assert warning is not None
+    assert all(word in warning for word in (region, "DE", "EUROPE", "LATAM"))
 
 
 def test_what_the_agent_refuses_is_told(node: Node) -> None:
@@ -220,6 +188,20 @@ def test_a_service_joins_with_the_options_given(kind: str) -> None:
     words = READ[kind](text)
     assert {"node", "join", "https://gateway.example", "--name", "attic"} <= set(words)
     assert "no de" in text
+
+
+def test_a_service_serves_with_what_its_node_was_joined_with(away: Node) -> None:
+    keep_terms(node_settings(make_private_dir(away.folder), serve=Path("/models/small.gguf")))
+    words = ("node", "service", "--data", str(away.folder), "https://gateway.example")
+    assert "/models/small.gguf" in run_alone(*words).stderr
+    assert json.loads(run_alone(*words[:2], "--json", *words[2:]).stdout)["kept_serving"] == "/models/small.gguf"
+
+
+def test_a_service_names_files_by_their_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("--serve", "model.gguf", "--config=node.toml", "--name", "model.gguf")
+    whole = ["--serve", f"{tmp_path}/model.gguf", f"--config={tmp_path}/node.toml", "--name", "model.gguf"]
+    assert with_whole_paths(given) == whole
 
 
 def test_a_token_does_not_belong_in_such_a_file() -> None:

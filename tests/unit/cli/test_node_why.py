@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from sparewatt.core.rng import seeded
 from sparewatt.node.identity import load_or_create_key
 from tests.unit.cli.canned import BERLIN
-from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_network import FakeNetwork
+from tests.unit.cli.conftest import Run, run_alone
+from tests.unit.cli.fake_agent import STATUS, running_agent
+from tests.unit.cli.fake_network import KEY, FakeNetwork
 
 ANSWER = {"node": BERLIN, "name": "berlin", "matches": 3, "sentences": ["The node got no job.", "It was \x1b[1moff."]}
 
@@ -47,3 +49,32 @@ def test_without_a_name_and_without_a_node_here_it_asks_for_one(
 def test_an_unknown_node_is_not_found(network: FakeNetwork, run: Run) -> None:
     network.fail("GET /v1/nodes/nobody/why", 404, "not_found")
     assert run("node", "why", "nobody").exit_code == 4
+
+
+@pytest.fixture
+def owner(tmp_path: Path, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An owner's own machine: an agent that has joined the network, and no address in the environment."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with running_agent(tmp_path / "sparewatt" / "node") as agent:
+        agent.answer = {"status": STATUS | {"gateway": network.base_url.removesuffix("/v1")}}
+        yield load_or_create_key(agent.folder, rng=seeded(1)).address
+
+
+@pytest.mark.parametrize("words", [("node", "why"), ("node", "earnings")])
+def test_without_a_key_the_owner_is_told_where_to_log_in(
+    owner: str, network: FakeNetwork, words: tuple[str, ...]
+) -> None:
+    result = run_alone(*words)
+    assert result.exit_code == 3, owner
+    assert f"sparewatt login --base-url {network.base_url}" in result.stderr
+
+
+def test_the_network_asked_is_the_one_that_the_agent_has_joined(
+    owner: str, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network.on(f"GET /v1/nodes/{owner}/why", ANSWER)
+    monkeypatch.setenv("SPAREWATT_API_KEY", KEY)
+    assert "The node got no job." in run_alone("node", "why").stdout
+    elsewhere = run_alone("node", "why", "--base-url", "http://127.0.0.1:1/v1")
+    assert elsewhere.exit_code == 1
+    assert "127.0.0.1:1" in elsewhere.stderr

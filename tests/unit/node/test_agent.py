@@ -21,7 +21,7 @@ from sparewatt.core.rng import seeded
 from sparewatt.link.handshake import host_of, identify
 from sparewatt.link.sockets import AiohttpSocket, Socket
 from sparewatt.node import agent as agent_module
-from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s, is_offline
+from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s, in_words, is_offline
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.protocol.link import (
     Frame,
@@ -348,3 +348,9 @@ async def test_an_agent_that_is_stopped_while_its_gateway_is_away_does_not_wait_
         await node.agent.drain()
         await node.over()
         assert node.task.exception() is None
+
+
+def test_time_that_ran_out_is_told_in_words() -> None:
+    assert "did not answer in time" in in_words(TimeoutError())
+    assert in_words(OSError("cable pulled")) == "cable pulled"
+    assert in_words(ValueError()) == "ValueError"

@@ -49,7 +49,7 @@ class Office:
         self.rig = rig
         self.sensing = Sensing(self.probe, None, clock=self.clock)
         self.sensing.sample()
-        agent = Agent(
+        self.agent = Agent(
             rig.inventory.settings,
             key=KEY,
             inventory=rig.inventory,
@@ -64,7 +64,7 @@ class Office:
         self.desk = Desk(
             address=KEY.address,
             server_url=rig.url,
-            agent=agent,
+            agent=self.agent,
             inventory=rig.inventory,
             jobs=rig.jobs,
             sensing=self.sensing,
@@ -184,6 +184,22 @@ async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path)
         here.sensing.sample()
         here.desk.look()
         assert here.rig.jobs.load().paused is None
+
+
+async def test_a_joined_node_without_its_model_server_is_not_online(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        assert here.ask(do="status")["status"]["state"] == "offline"
+        here.agent.joined_unix_s = 1.0
+        assert here.ask(do="status")["status"]["state"] == "online"
+        here.rig.inventory.trouble = "/v1/models did not answer"
+        assert here.ask(do="status")["status"]["state"] == "no_server"
+
+
+async def test_prices_per_token_are_told_as_they_were_set(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        assert here.ask(do="status")["status"]["prompt_usd_per_mtok"] is None
+        status = here.ask(do="price", prompt_usd_per_mtok="0.5", completion_usd_per_mtok="1")["status"]
+        assert (status["prompt_usd_per_mtok"], status["completion_usd_per_mtok"]) == ("0.5", "1")
 
 
 async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> None:

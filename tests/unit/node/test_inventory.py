@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -92,10 +93,11 @@ async def test_an_idle_node_measures_again_and_keeps_the_better_figure(tmp_path:
         better = rig.inventory.specs.models[0].measured
         assert better is not None
         assert better.decode_tps > 1.0
-        rig.inventory._measured.put(key, Speed(prefill_tps=1e7, decode_tps=1e7))
+        best = msgspec.structs.replace(better, prefill_tps=1e7, decode_tps=1e7, ttft_s=0.0, batch_decode_tps=1e7)
+        rig.inventory._measured.put(key, best)
         clock.advance(601)
         await rig.inventory.refresh()
-        assert rig.inventory._measured.get(key) == Speed(prefill_tps=1e7, decode_tps=1e7)
+        assert rig.inventory._measured.get(key) == best
 
 
 @pytest.mark.parametrize("busy_with", ["mine", "strangers"])

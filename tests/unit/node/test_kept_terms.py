@@ -31,6 +31,26 @@ def test_a_new_price_takes_the_place_of_all_old_ones() -> None:
     assert with_kept({"hourly_usd": "0.20"}, KEPT) == {"name": "attic", "region": "DE", "hourly_usd": "0.20"}
 
 
+def test_what_a_node_serves_with_is_kept_as_a_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep_terms(node_settings(tmp_path, serve=Path("model.gguf"), serve_as="small", serve_slots=2))
+    kept = read_terms(tmp_path)
+    assert kept.serves() == str(tmp_path / "model.gguf")
+    assert with_kept({}, kept) == {"serve": str(tmp_path / "model.gguf"), "serve_as": "small", "serve_slots": 2}
+    assert with_kept({"serve_slots": 8}, kept)["serve_as"] == "small"
+
+
+@pytest.mark.parametrize("said", [{"backend_url": "http://127.0.0.1:8080"}, {"serve": "other.gguf"}])
+def test_a_new_way_of_serving_takes_the_place_of_all_of_the_old_one(said: dict[str, str]) -> None:
+    assert with_kept(said, KeptTerms(serve="/m.gguf", serve_as="small", serve_slots=2)) == said
+
+
+def test_an_owner_may_go_back_to_whatever_server_is_found() -> None:
+    assert with_kept({"backend_url": "auto"}, KeptTerms(backend_url="http://127.0.0.1:9", name="attic")) == {
+        "name": "attic"
+    }
+
+
 def test_an_owner_who_says_nothing_leaves_no_file(tmp_path: Path) -> None:
     keep_terms(node_settings(tmp_path))
     assert not (tmp_path / FILE).exists()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
@@ -258,9 +259,55 @@ def test_a_disk_that_cannot_be_written_costs_no_more_than_the_memory_of_it(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("decode", "prefill", "is_better"),
-    [(200, 1000, True), (100, 2000, True), (104, 1000, False), (50, 9000, False), (98, 1100, True), (100, 1000, False)],
+    ("decode", "prefill", "expected"),
+    [
+        (200, 1000, (200, 1000)),
+        (100, 2000, (100, 2000)),
+        (104, 1000, (100, 1000)),
+        (50, 9000, (100, 9000)),
+        (98, 1100, (100, 1100)),
+        (200, 500, (200, 1000)),
+        (100, 1000, (100, 1000)),
+    ],
 )
-def test_of_two_measurements_the_clearly_faster_one_counts(decode: float, prefill: float, *, is_better: bool) -> None:
+def test_of_two_measurements_each_figure_that_is_clearly_better_counts(
+    decode: float, prefill: float, expected: tuple[float, float]
+) -> None:
     before, now = Speed(prefill_tps=1000, decode_tps=100), Speed(prefill_tps=prefill, decode_tps=decode)
-    assert faster_of(before, now) is (now if is_better else before)
+    best = faster_of(before, now)
+    assert (best.decode_tps, best.prefill_tps) == expected
+
+
+def in_company(tps: float, *, batch: int = 4, decode: float = 30.0, prefill: float = 135.0) -> Speed:
+    return Speed(
+        prefill_tps=prefill,
+        decode_tps=decode,
+        ttft_s=0.3,
+        step_per_job_s=1 / tps,
+        batch=batch,
+        batch_decode_tps=tps,
+        batch_ttft_s=10 / tps,
+    )
+
+
+def test_a_run_that_writes_faster_alone_does_not_take_away_what_was_better_before() -> None:
+    before, now = in_company(84.0), in_company(14.0, decode=33.0, prefill=78.0)
+    assert faster_of(before, now) == in_company(84.0, decode=33.0)
+
+
+def test_what_several_at_once_showed_comes_from_one_run() -> None:
+    before = in_company(14.0)
+    assert faster_of(before, in_company(84.0, decode=10.0, prefill=10.0)) == in_company(84.0)
+    assert faster_of(before, in_company(14.5)) == before
+    assert faster_of(before, SPEED).batch_decode_tps == 14.0
+    assert faster_of(SPEED, before).batch_decode_tps == 14.0
+
+
+def test_a_server_that_now_works_on_another_number_at_once_is_told_by_the_later_run() -> None:
+    assert faster_of(in_company(84.0, batch=16), in_company(40.0, batch=4)) == in_company(40.0, batch=4)
+
+
+def test_the_first_token_time_that_is_clearly_shorter_counts() -> None:
+    slow, quick = msgspec.structs.replace(SPEED, ttft_s=0.5), SPEED
+    assert faster_of(slow, quick).ttft_s == 0.2
+    assert faster_of(quick, slow) == quick

@@ -6,6 +6,7 @@ Run as `python -m sparewatt.node.backends.llama_server …`. One thread: its spi
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import signal
 import threading
@@ -14,13 +15,21 @@ from pathlib import Path
 from sparewatt.core.errors import StartupError
 from sparewatt.supervisor.lifeline import die_with_parent
 
+GET_LLAMA = "pip install xllamacpp"
+NEEDS_LLAMA = f"Serving a file needs llama.cpp, which is not installed here. Install it and join again: {GET_LLAMA}"
+
+
+def has_llama() -> bool:
+    """Whether this machine can serve a file by itself."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
 
 def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> None:
     """Load the model, serve it on loopback, return on SIGTERM or SIGINT."""
     try:
         import xllamacpp  # noqa: PLC0415 (optional: only nodes that serve a file themselves need it)
     except ImportError:
-        raise StartupError("Serving a file needs llama.cpp: pip install 'sparewatt[up]'.") from None
+        raise StartupError(NEEDS_LLAMA) from None
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
     params.model_alias = {alias}

@@ -19,6 +19,7 @@ from sparewatt.node.doctor.model import Check, failure, ok, warning
 from sparewatt.node.hardware.gpu_bench import bench_in_process
 from sparewatt.node.hardware.machine import Machine, name_of
 from sparewatt.node.hardware.sensing import told
+from sparewatt.node.serving import how_to_serve
 
 
 async def examine(
@@ -81,7 +82,7 @@ def _check_servers(servers: list[Found], backend_url: str | None) -> Check:
         return failure(
             "model server",
             f"none answers at {where}",
-            "Start Ollama, LM Studio, vLLM, SGLang or llama.cpp, or join with --serve MODEL.gguf.",
+            f"Start Ollama, LM Studio, vLLM, SGLang or llama.cpp, or join{how_to_serve()}.",
         )
     loaded = sum(server.warm for server in servers)
     return ok("model server", f"{in_words(servers)}; {sum(s.models for s in servers)} models, {loaded} loaded")

@@ -1,0 +1,44 @@
+"""No option takes a number that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from sparewatt.cli.main import cli
+from sparewatt.cli.numbers import NUMBER, Between
+
+
+def options_of(command: click.Command, *, name: str) -> Iterator[tuple[str, click.Parameter]]:
+    for param in command.params:
+        yield f"{name} {param.name}", param
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            found = command.get_command(context, word)
+            if found is not None:
+                yield from options_of(found, name=f"{name} {word}")
+
+
+def test_every_option_that_takes_a_float_takes_finite_ones_only() -> None:
+    plain = [
+        name
+        for name, param in options_of(cli, name="sparewatt")
+        if isinstance(param.type, (click.types.FloatParamType, click.FloatRange))
+        and not isinstance(param.type, Between)
+    ]
+    assert plain == []
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "NaN", "1e999", "x"])
+@pytest.mark.parametrize("kind", [NUMBER, Between(0, 5)])
+def test_what_is_no_number_is_refused(kind: Between, text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        kind.convert(text, None, None)
+
+
+def test_a_number_is_taken() -> None:
+    assert NUMBER.convert("-1.5", None, None) == -1.5
+    assert Between(0, 5).convert("5", None, None) == 5.0

@@ -1,0 +1,57 @@
+"""A file is served only where llama.cpp is there to do it, and otherwise the owner is told what to run."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.errors import StartupError
+from sparewatt.core.rng import seeded
+from sparewatt.node import serving
+from sparewatt.node.serving import check_backend_url, how_to_serve, model_server
+from tests.unit.node.rig import node_settings
+
+
+async def test_without_llama_cpp_the_owner_is_told_what_to_run_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "has_llama", lambda: False)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    settings = node_settings(tmp_path, serve=file)
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(StartupError, match="pip install xllamacpp"):
+            async with model_server(settings, session, clock=SystemClock(), rng=seeded(1)):
+                pass
+    assert not (tmp_path / "llama.log").exists()
+
+
+@pytest.mark.parametrize(("has_llama", "is_told"), [(True, False), (False, True)])
+def test_advice_to_serve_a_file_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, *, has_llama: bool, is_told: bool
+) -> None:
+    monkeypatch.setattr(serving, "has_llama", lambda: has_llama)
+    assert ("pip install xllamacpp" in how_to_serve()) is is_told
+    assert "--serve" in how_to_serve()
+
+
+def test_the_extra_for_serving_brings_no_more_than_a_node_and_llama_cpp() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    first, second = project["optional-dependencies"]["serve"]
+    assert first == "sparewatt[node]"
+    assert second.startswith("xllamacpp")
+
+
+@pytest.mark.parametrize("url", ["banana", "127.0.0.1:8080", "ftp://x", "http://", "http://a:99999", ""])
+def test_what_is_no_address_is_told_with_what_one_looks_like(url: str) -> None:
+    with pytest.raises(StartupError, match=r"It looks like http://127\.0\.0\.1:8080"):
+        check_backend_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://models.example/v1", "http://[::1]:1"])
+def test_an_address_is_one(url: str) -> None:
+    check_backend_url(url)
