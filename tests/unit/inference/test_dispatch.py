@@ -15,6 +15,7 @@ from sparewatt.core.errors import (
     ModelNotFound,
     NoCapacity,
     ProtocolViolation,
+    ShuttingDown,
     Unprocessable,
     UnsupportedMediaType,
 )
@@ -1007,3 +1008,37 @@ def test_nodes_that_keep_nothing_are_not_remembered() -> None:
     stage = Stage(1)
     stage.turn(stage.dispatch(match=LONG, prefix=PREFIX)).answer(ANSWER)
     assert len(stage.dispatcher.prefixes) == 0
+
+
+# broken off from above
+
+
+def test_a_job_that_is_broken_off_ends_in_an_error_object_once_its_reply_has_begun() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).begin(ROLE, text_event("Hel"))
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert error_of(stage)["code"] == "shutting_down"
+    assert stage.sink.over
+    assert DONE not in stage.sink.body
+    assert stage.turn(run).cancelled == [1]
+    assert (run.record.outcome, run.record.broke) == (Outcome.FAILED, "shutting_down")
+    stage.assert_nothing_left()
+
+
+def test_a_job_that_is_broken_off_before_its_first_token_is_refused() -> None:
+    stage = Stage()
+    stage.dispatch()
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert stage.sink.calls == ["fail"]
+    assert isinstance(stage.sink.error, ShuttingDown)
+    stage.assert_nothing_left()
+
+
+def test_a_job_that_lacks_nothing_but_its_end_is_not_broken_off() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).begin(ROLE, text_event("Hel"), text_event("lo"), FINISH, USAGE, DONE)
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE
