@@ -11,8 +11,8 @@ from msgspec import Meta
 from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
-_TOKENS_MAX = 1 << 24
-_Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
+TOKENS_MAX = 1 << 24
+_Counted = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
 
 
 _NULL = msgspec.Raw(b"null")
