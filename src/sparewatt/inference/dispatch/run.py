@@ -28,7 +28,7 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.choosing import exhausted_error, no_match_error
 from sparewatt.inference.dispatch.finder import Finder
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Move, Outcome, Seen, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.resume import Able, Resume
 from sparewatt.inference.dispatch.seam import Seam, ending
@@ -278,6 +278,8 @@ class JobRun:
             record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
         if row is not None:
             self._note_price(record, row)
+        if self.record.attempts:
+            self.record.moves += (Move(len(self.record.attempts), self._finder.ranked),)
         self.record.attempts.append(record)
         self._attempt = Attempt(
             job,
