@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -135,8 +136,8 @@ def test_explain_shows_where_one_node_went_on_with_anothers_answer(network: Fake
 
 
 def test_explain_shows_among_whom_the_node_was_chosen_that_went_on(network: FakeNetwork, run: Run) -> None:
-    told = explanation(match_id="match_1", dry_run=False, outcome="done", chosen=OSLO)
-    berlin = next(each for each in told["ranked"] if each["node"] == BERLIN)
+    told: dict[str, Any] = explanation(match_id="match_1", dry_run=False, outcome="done", chosen=OSLO)
+    [berlin] = [each for each in told["ranked"] if each["node"] == BERLIN]
     told["attempts"] = [
         {"node": BERLIN, "name": "berlin", "outcome": "failed"},
         {"node": OSLO, "name": "oslo", "outcome": "done"},

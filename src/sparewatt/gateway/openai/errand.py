@@ -63,6 +63,12 @@ class Errand:
         if self.run is not None:
             self.run.consumed(n_bytes)
 
+    def server(self) -> str:
+        """The kind of model server that has it, once somebody has."""
+        attempts = self.run.record.attempts if self.run is not None else ()
+        row = self._services.table.get(attempts[-1].node_id) if attempts else None
+        return row.specs.backend if row is not None else ""
+
     def used_tokens(self) -> int:
         """Read and written for the client by now, as the books count it; also where there are none."""
         if self.run is None:

@@ -156,7 +156,9 @@ def heed(call: Call, routing: Routing) -> Routing:
         raise UnsupportedParameter(
             f"No node takes the field {name!r}. Leave it out, or leave 'provider.require_parameters' out.", param=name
         )
-    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored)) if call.ignored else routing
+    if not call.ignored and not call.unsure:
+        return routing
+    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored), unsure=call.unsure)
 
 
 def make_match(call: Call, routing: Routing, *, services: Services) -> MatchJob:
