@@ -27,7 +27,7 @@ from sparewatt.inference.dispatch.run import JobRun, Refused
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.protocol.link import End, Fail, Head, Open
 from sparewatt.protocol.node import NodeLoad, Speed
-from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import (
     BODY,
     COMPLETION,
@@ -479,6 +479,15 @@ def test_an_unknown_model_fails_at_once_with_a_record() -> None:
     assert stage.dispatcher.record(MatchId("match_test")) is run.record
     assert run.record.outcome is Outcome.FAILED
     stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("suffix", ["@zz", ":flor", ":floor@nowhere"])
+def test_a_wrong_suffix_is_told_from_a_wrong_model(suffix: str) -> None:
+    stage = Stage()
+    stage.dispatch(match=a_job(model=ModelId(f"{MODEL}{suffix}")))
+    assert isinstance(stage.sink.error, ModelNotFound)
+    assert f"'{MODEL}' is, but '{suffix}' is no suffix" in stage.sink.error.message
+    assert "':floor'" in stage.sink.error.message
 
 
 # failures after the first token
