@@ -135,6 +135,20 @@ class Denial(NamedTuple):
     retry_after_s: float
 
 
+class Charge(NamedTuple):
+    """What a request was charged at first, by a guess, and to whom."""
+
+    key: Meter
+    address: Meter
+    tokens: int
+
+    def settle(self, used: int) -> None:
+        """It is over, and so many were used."""
+        if used != self.tokens:
+            self.key.correct(used - self.tokens)
+            self.address.correct(used - self.tokens)
+
+
 class RateLimits:
     """Every key's and every address's meter. A request passes both or is charged to neither."""
 

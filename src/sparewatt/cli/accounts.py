@@ -106,7 +106,7 @@ def role(client: Client, *, account: str, role: str, as_json: bool) -> None:
 @accounts.command("close")
 @click.argument("account", metavar="[ID|EMAIL]", required=False)
 @click.option("--me", is_flag=True, help="Your own. Its password is asked for, or read from stdin.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed for others' accounts where there is no terminal.")
 @json_option
 @network_options
 def close(client: Client, *, account: str | None, me: bool, yes: bool, as_json: bool) -> None:
@@ -118,12 +118,15 @@ def close(client: Client, *, account: str | None, me: bool, yes: bool, as_json: 
     Example:
       sparewatt accounts close --me
       sparewatt accounts close acc_5k0wq2
+      sparewatt accounts close acc_5k0wq2 --yes
     """
     if me == (account is not None):
         raise click.UsageError("Name an account, or say --me for your own.")
     whose = account or "Your account"
     left = client.get(path_with("/credits", {"account": account})).parse(Shown).data.balance_usd
     output.note(f"{whose} has {output.format_usd(left)} left, which nobody can spend once it is closed.")
+    if not yes and account is not None and not sys.stdin.isatty():
+        raise click.UsageError(f"{account} would be closed for good. Nobody can be asked here: say --yes.")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Close {account or 'your account'} for good?", abort=True, err=True)
     if account is not None:

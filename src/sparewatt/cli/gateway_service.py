@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from sparewatt.gateway.settings import GatewaySettings
 
 ENV_FILE = Path("/etc/sparewatt/gateway.env")
 DATA = Path("/var/lib/sparewatt")
@@ -39,9 +43,7 @@ def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
       sparewatt gateway service --behind-proxy --public-url https://gateway.example \\
         | sudo tee /etc/systemd/system/sparewatt-gateway.service
     """
-    from sparewatt.core.limits import DRAIN_S
-
-    checked = _check(words)
+    settings = _check(words)
     print(
         unit(
             Service(
@@ -49,20 +51,27 @@ def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
                 user=user,
                 data=data.absolute(),
                 words=words,
-                drain_s=DRAIN_S,
-                low_port=0 < (checked["port"] or 0) < 1024,
-                reloads=checked["tls_cert"] is not None,
+                drain_s=settings.drain_s,
+                low_port=0 < settings.port < 1024,
+                reloads=settings.has_tls,
             )
         )
     )
 
 
-def _check(words: tuple[str, ...]) -> dict[str, Any]:
-    """As `gateway run` itself would read them: a mistake is told now, not at the next boot."""
+def _check(words: tuple[str, ...]) -> GatewaySettings:
+    """As `gateway run` itself would read them: a mistake is told now, not at the next boot. Raises StartupError."""
     from sparewatt.cli.gateway import run
+    from sparewatt.core.settings import load_settings
+    from sparewatt.gateway.addresses import refuse_unsafe
+    from sparewatt.gateway.settings import GatewaySettings
 
     with run.make_context("sparewatt gateway run", list(words)) as context:
-        return context.params
+        flags = dict(context.params)
+    file = flags.pop("config")
+    settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=file)
+    refuse_unsafe(settings)
+    return settings
 
 
 def _directory(data: Path) -> str:

@@ -81,6 +81,14 @@ class Attempt(msgspec.Struct):
     continued_from: Seam | None = None
 
 
+class Move(msgspec.Struct):
+    """A later choice, when the node before had failed."""
+
+    chosen: str
+    after_tokens: int = 0
+    candidates: list[Candidate] = []
+
+
 class Explanation(msgspec.Struct):
     model: str
     policy: str
@@ -95,6 +103,7 @@ class Explanation(msgspec.Struct):
     chosen: str | None = None
     outcome: str = "none"
     attempts: list[Attempt] = []
+    moves: list[Move] = []
     nearest_relaxations: list[str] = []
     why_nobody: str | None = None
 
@@ -179,7 +188,9 @@ def _print_explanation(told: Explanation) -> None:
     if told.rejected:
         _print_rejected(told.rejected)
     if told.ranked:
-        _print_ranked(told)
+        _print_ranked(told.ranked, chosen=told.attempts[0].node if told.moves and told.attempts else told.chosen)
+    for move in told.moves:
+        _print_move(move)
     if told.attempts:
         _print_attempts(told.attempts)
     _print_verdict(told)
@@ -226,13 +237,19 @@ def _print_rejected(rejected: Sequence[Rejected]) -> None:
         print(f"and {len(rejected) - _REJECTED_SHOWN} more; --json prints all")
 
 
-def _print_ranked(told: Explanation) -> None:
-    in_ms = told.ranked[0].cost_s is not None
-    shown, idle = _part_names(told.ranked)
-    output.print_title("Candidates, expected cost in ms, least first" if in_ms else "Candidates, score, best first")
+def _print_move(move: Move) -> None:
+    if move.candidates:
+        after = f"after {move.after_tokens} tokens" if move.after_tokens else "before the first token"
+        _print_ranked(move.candidates, chosen=move.chosen, who=f"Candidates to go on {after}")
+
+
+def _print_ranked(ranked: Sequence[Candidate], *, chosen: str | None, who: str = "Candidates") -> None:
+    in_ms = ranked[0].cost_s is not None
+    shown, idle = _part_names(ranked)
+    output.print_title(f"{who}, expected cost in ms, least first" if in_ms else f"{who}, score, best first")
     headers = [_PART_HEADERS.get(name, name.replace("_", " ").upper()) for name in shown]
     columns = [*output.left("", "NODE", "REGION"), *output.right("COST" if in_ms else "SCORE", *headers, "USD")]
-    rows = [_candidate_row(node, shown=shown, chosen=told.chosen) for node in told.ranked]
+    rows = [_candidate_row(node, shown=shown, chosen=chosen) for node in ranked]
     output.print_table(columns, rows, may_drop=["REGION", "USD", *reversed(headers)])
     output.print_lines(_part_notes(shown, idle))
 

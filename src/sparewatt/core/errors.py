@@ -199,8 +199,15 @@ class NotFound(SparewattError):
 class ModelNotFound(NotFound):
     code = "model_not_found"
 
-    def __init__(self, model: str, *, nearest: Sequence[str]) -> None:
-        hint = f" Did you mean {', '.join(nearest)}?" if nearest else " No node serves any model right now."
+    def __init__(self, model: str, *, nearest: Sequence[str], why: str = "") -> None:
+        """`why`: what is wrong with the name, where that is known."""
+        hint = (
+            f" {why}"
+            if why
+            else f" Did you mean {', '.join(nearest)}?"
+            if nearest
+            else " No node serves any model right now."
+        )
         super().__init__(f"The model {model[:100]!r} is not served by this network.{hint}", param="model")
         self.nearest = tuple(nearest)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from sparewatt.accounts.limits import Meter
+from sparewatt.accounts.limits import Charge, Meter
 from sparewatt.accounts.principal import Principal, Scope, by_key, by_session, require_operator, require_scope
 from sparewatt.accounts.sessions import CSRF_HEADER, refuse_foreign_origin, refuse_forgery
 from sparewatt.core.errors import (
@@ -169,7 +169,7 @@ async def authenticate_operator(request: web.Request) -> Principal:
     return who
 
 
-def admit_rate(request: web.Request, *, tokens: int = 0) -> None:
+def admit_rate(request: web.Request, *, tokens: int = 0) -> Charge:
     """Charge a request to its key and its address, or raise RateLimited."""
     services = services_of(request)
     limits, now_s = services.limits, services.clock.now_s()
@@ -181,6 +181,7 @@ def admit_rate(request: web.Request, *, tokens: int = 0) -> None:
             f"This {denial.who} has used up its {denial.what} per minute. Come back in {wait_s:.0f} s.",
             retry_after_s=wait_s,
         )
+    return Charge(request[METER], address, tokens)
 
 
 async def identify(request: web.Request) -> Principal:

@@ -163,7 +163,7 @@ async def once(
     digest: bytes,
     produce: Produce,
     *,
-    on_repeat: Callable[[], None],
+    on_repeat: Callable[[], object],
     now_s: Callable[[], float],
 ) -> web.StreamResponse:
     """Produce an answer, or give the one that there is. Raises IdempotencyConflict or IdempotencyMismatch."""

@@ -19,8 +19,8 @@ from sparewatt.accounts.people import People
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import StoreUnavailable
-from sparewatt.core.limits import DRAIN_S, JOB_TIMEOUT_S
+from sparewatt.core.errors import ShuttingDown, StoreUnavailable
+from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import Chore, chores, open_accounting
@@ -339,16 +339,20 @@ async def _tidy(services: Services) -> None:
 
 
 async def _drain(services: Services) -> None:
-    """Take nothing new, send away who waits, let running answers finish, tell the nodes."""
+    """Take nothing new, send away who waits, let running answers finish, tell the nodes.
+
+    What is not over in time ends in an error object: whoever asked us to stop may kill us soon after.
+    """
     services.stopping = True
     services.admission.close()
     services.live.close()
     try:
-        async with asyncio.timeout(DRAIN_S):
+        async with asyncio.timeout(services.settings.drain_s):
             while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
+        services.dispatcher.break_off(ShuttingDown("This gateway is stopping. What came before is incomplete."))
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await _once(lambda: _save_nodes(services), name="nodes_save")
     await _once(lambda: _save_power(services), name="power_save")

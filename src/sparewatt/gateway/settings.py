@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sparewatt.accounts.people import SignupMode
-from sparewatt.core.limits import REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
+from sparewatt.core.limits import DRAIN_S, REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -31,6 +31,8 @@ class GatewaySettings:
     """NeuralGrid pings every 30 s and gives a node up after 3."""
     first_token_floor_s: Seconds = 30.0
     idle_s: Seconds = 60.0
+    drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
+    """What running answers have left when it is asked to stop. Less than whoever asks will wait for it."""
     policy: Literal["fast", "balanced", "economy", "neuralgrid"] = "balanced"
     seed: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"

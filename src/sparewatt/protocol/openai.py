@@ -11,8 +11,8 @@ from msgspec import Meta
 from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX
 
-_TOKENS_MAX = 1 << 24
-_Counted = Annotated[int, Meta(ge=0, le=_TOKENS_MAX)]
+TOKENS_MAX = 1 << 24
+_Counted = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
 
 
 _NULL = msgspec.Raw(b"null")
@@ -147,6 +147,8 @@ def parse_chat(body: bytes) -> ChatRequest:
 def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
     """Raises InvalidJson or InvalidField (naming the field); never anything else."""
     try:
+        if not body.strip():
+            raise InvalidJson("The body is empty. Send a JSON object.")
         body.decode()  # much is passed on unread, and a model server would choke on it
         return decoder.decode(body)
     except msgspec.ValidationError as error:

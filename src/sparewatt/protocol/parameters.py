@@ -86,6 +86,11 @@ _AS_ASKED: Mapping[str, frozenset[bytes]] = {
 }
 """Values that ask for what happens anyway."""
 
+_SAYS_NOTHING = (b"null", b"false", b'""')
+
+_DEAF: Mapping[str, frozenset[str]] = {"llama.cpp": frozenset({"echo", "suffix"})}
+"""What a kind of server takes, and does not do."""
+
 _NAMED_MAX, _NAME_CHARS_MAX = 32, 64
 _UNFIT = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -98,6 +103,19 @@ def foreign_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[st
 def ignored_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
     """Of those, what a client must hear about: it asked for something that does not happen."""
     return tuple(name for name in foreign_fields(fields, path) if not _asks_nothing(name, bytes(fields[name])))
+
+
+def unsure_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
+    """What is passed on, and not done by every server."""
+    if path != "/v1/completions":
+        return ()
+    names = sorted(frozenset().union(*_DEAF.values()))
+    return tuple(name for name in names if bytes(fields.get(name, b"null")) not in _SAYS_NOTHING)
+
+
+def unheard(names: tuple[str, ...], server: str) -> tuple[str, ...]:
+    """Of those, what this kind of server does not do."""
+    return tuple(name for name in names if name in _DEAF.get(server, ()))
 
 
 def _asks_nothing(name: str, value: bytes) -> bool:

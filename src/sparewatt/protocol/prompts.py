@@ -45,6 +45,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     max_tokens: _Limit | None = None
     n: _Answers | None = None
     best_of: Annotated[int, Meta(ge=0, le=128)] | None = None
+    echo: bool | None = None
     logprobs: msgspec.Raw = _NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
 

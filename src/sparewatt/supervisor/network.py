@@ -56,6 +56,10 @@ OTHER_NODES_S = 20.0
 POLL_S = 0.1
 STOP_S = 5.0
 """What running answers get when the network is stopped by hand."""
+GATEWAY_DRAIN_S = 2.0
+"""It is asked last: its nodes have finished what they could, and nobody is left who could go on."""
+GATEWAY_STOP_S = GATEWAY_DRAIN_S + 15.0
+"""Then it still tells its clients and writes its books; killed before that, streams would end in nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,12 +321,13 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
             f"--port={settings.port}",
             f"--port-file={port_file}",
             f"--data={data / 'gateway'}",
+            f"--drain-s={GATEWAY_DRAIN_S}",
             "--development",
         ),
         env={"DATABASE_URL": dsn, "CHAIN_URL": chain_url or ""},
         log_path=data / "logs" / "gateway.log",
         is_ready=lambda: _is_ready(root_url, port_file),
-        drain_s=STOP_S,
+        drain_s=GATEWAY_STOP_S,
     )
 
 

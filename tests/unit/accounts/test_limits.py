@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.accounts.limits import Bucket, Buckets, Meter, RateLimits
+from sparewatt.accounts.limits import Bucket, Buckets, Charge, Meter, RateLimits
 from sparewatt.core.limits import RETRY_AFTER_S_MAX
 
 HEADERS = {f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")}
@@ -115,6 +115,16 @@ def test_what_was_really_used_corrects_the_first_guess() -> None:
     assert meter.tokens_left == 950
     meter.correct(-450)
     assert meter.tokens_left == 1000
+
+
+def test_a_charge_is_settled_with_key_and_address_alike() -> None:
+    key, address = Meter(60, 1_000, 0.0), Meter(60, 1_000, 0.0)
+    key.charge(500)
+    address.charge(500)
+    Charge(key, address, 500).settle(20)
+    assert (key.tokens_left, address.tokens_left) == (980, 980)
+    Charge(key, address, 20).settle(20)
+    assert key.tokens_left == 980
 
 
 def test_a_key_s_own_limits_count_and_a_change_keeps_what_was_used() -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparewatt.cli.gateway_service import Service, service, unit
+from sparewatt.core.errors import StartupError
 
 PROXIED = ("--behind-proxy", "--public-url", "https://gateway.example")
 OWN_TLS = ("--host", "0.0.0.0", "--port", "443", "--tls-cert", "c.pem", "--tls-key", "k.pem")  # noqa: S104
@@ -43,6 +44,32 @@ def test_a_low_port_and_a_certificate_bring_what_they_need() -> None:
     assert found["AmbientCapabilities"] == "CAP_NET_BIND_SERVICE"
     assert found["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert found["ReadWritePaths"] == "/srv/gateway"
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("--host", "0.0.0.0"), "--tls-cert"),  # noqa: S104
+        (("--host", "0.0.0.0", "--behind-proxy"), "--public-url"),  # noqa: S104
+        (("--public-url", "http://gateway.example"), "https://"),
+        (("--tls-cert", "c.pem"), "both"),
+    ],
+)
+def test_a_gateway_that_would_refuse_to_start_gets_no_unit(words: tuple[str, ...], advice: str) -> None:
+    told = run(*words)
+    assert isinstance(told.exception, StartupError)
+    assert advice in told.exception.message
+    assert told.output == ""
+
+
+def test_a_port_that_is_none_is_told_by_its_name() -> None:
+    told = run("--port", "99999")
+    assert told.exit_code == 2
+    assert "'--port': 99999 is not in the range 0<=x<=65535" in told.output
+
+
+def test_the_unit_waits_longer_than_the_gateway_drains() -> None:
+    assert read(run("--drain-s", "100").output)["TimeoutStopSec"] == "130"
 
 
 def test_a_mistyped_option_is_told_before_it_is_installed() -> None:

@@ -191,7 +191,10 @@ def test_an_operator_lists_shows_and_changes_accounts(network: FakeNetwork, run:
     assert run("accounts", "list", "-q", "--after", "acc_0").stdout == ""
     assert "acc_1" in run("accounts", "show", "ann@example.org").stdout
     assert "operator" in run("accounts", "role", "acc_1", "operator").stdout
-    closed = run("accounts", "close", "acc_1")
+    kept = run("accounts", "close", "acc_1")
+    assert (kept.exit_code, "--yes" in kept.stderr) == (2, True)
+    assert network.seen[-1].method == "GET"
+    closed = run("accounts", "close", "acc_1", "--yes")
     assert "closed" in closed.stdout
     assert "acc_1 has $3.00 left" in closed.stderr
     assert run("accounts", "reset-password", "acc_1").stdout == "reset-sw-1\n"

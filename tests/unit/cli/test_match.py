@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,22 @@ def test_explain_shows_where_one_node_went_on_with_anothers_answer(network: Fake
     shown = run("match", "explain", "match_1").stdout
     assert "\noslo went on after 12 tokens (55 characters)\n" in shown
     assert shown.count("went on") == 1
+
+
+def test_explain_shows_among_whom_the_node_was_chosen_that_went_on(network: FakeNetwork, run: Run) -> None:
+    told: dict[str, Any] = explanation(match_id="match_1", dry_run=False, outcome="done", chosen=OSLO)
+    [berlin] = [each for each in told["ranked"] if each["node"] == BERLIN]
+    told["attempts"] = [
+        {"node": BERLIN, "name": "berlin", "outcome": "failed"},
+        {"node": OSLO, "name": "oslo", "outcome": "done"},
+    ]
+    oslo = berlin | {"node": OSLO, "name": "oslo"}
+    told["moves"] = [{"attempt": 1, "after_tokens": 12, "chosen": OSLO, "candidates": [oslo]}]
+    network.on("GET /v1/matches/match_1", told)
+    shown = run("match", "explain", "match_1").stdout
+    first, later = shown[shown.index("Candidates, ") :].split("Candidates to go on after 12 tokens")
+    assert [line.split()[1] for line in first.splitlines() if line.startswith("→")] == ["berlin"]
+    assert [line.split()[1] for line in later.splitlines() if line.startswith("→")] == ["oslo"]
 
 
 @pytest.mark.parametrize(("tokens", "verdict"), [(0, "Nobody answered."), (7, "Nobody answered to the end.")])

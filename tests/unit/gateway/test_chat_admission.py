@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
+from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import NODE_AHEAD_PER_SLOT, WAITING_PER_KEY_MAX, WAITING_S_MAX
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
@@ -17,7 +18,7 @@ from sparewatt.inference.matcher.table import Reservation
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, node_id, some_specs
-from tests.unit.inference.scripted import BODY, COMPLETION, DONE, ScriptedNode, text_event
+from tests.unit.inference.scripted import BODY, COMPLETION, DONE, FINISH, USAGE, ScriptedNode, text_event
 from tests.waiting import until
 
 CHAT = "/v1/chat/completions"
@@ -212,3 +213,35 @@ async def test_high_priority_goes_before_those_who_came_first() -> None:
         assert (await urgent).status == 200
         full.clock.advance(0)
         assert (await first).status == 200  # in the place that the urgent one gave back
+
+
+async def test_what_was_really_used_counts_for_the_tokens_per_minute() -> None:
+    async with full_gateway() as (full, client):
+        full.make_room()
+        full.node.answer_when_asked(COMPLETION)
+        reply = await post(client)
+    limit, left = (int(reply.headers[f"x-ratelimit-{what}-tokens"]) for what in ("limit", "remaining"))
+    assert limit - left == 5 + 2  # as the node counted prompt and answer
+
+
+async def test_a_stream_is_corrected_too_and_who_leaves_early_has_used_what_came() -> None:
+    async with full_gateway() as (full, client):
+        full.make_room()
+        full.node.answer_when_asked(text_event("Hi"), text_event(" you"), FINISH, USAGE, DONE)
+        whole = await post(client, body=BODY[:-1] + b',"stream":true}')
+        await whole.read()
+        meter = full.services.limits.key_meter(KeyId("key_user"), now_s=full.clock.now_s())
+        await until(lambda: meter.tokens_per_min - meter.tokens_left == 5 + 2)
+        leaving = post(client, body=BODY[:-1] + b',"stream":true}')
+        await until(lambda: len(full.node.opened) == 2)
+        full.node.begin(text_event("Hi"))
+        (await leaving).close()
+        await until(lambda: not full.services.dispatcher.running)
+        await until(lambda: 5 + 2 < meter.tokens_per_min - meter.tokens_left < 40)
+
+
+async def test_a_request_that_nobody_could_serve_used_no_tokens() -> None:
+    async with full_gateway() as (_, client):
+        reply = await post(client, body=BODY.replace(b"llama-3-8b", b"nobody-has-this"))
+    assert reply.status == 404
+    assert reply.headers["x-ratelimit-remaining-tokens"] == reply.headers["x-ratelimit-limit-tokens"]

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sparewatt.gateway.openai import streaming
+from sparewatt.gateway.openai.echo import Echo
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import Client, bearer, make_services, running
@@ -66,6 +68,57 @@ async def test_a_prompt_is_passed_on_as_it_came(prompt: object) -> None:
     sent = json.loads(node.body)
     assert (sent["prompt"], sent["echo"], sent["suffix"], sent["logprobs"]) == (prompt, True, "!", 1)
     assert sent["max_tokens"] == 16  # OpenAI's default, said aloud: servers have others
+
+
+async def test_an_echo_is_ours_for_texts() -> None:
+    services = make_services()
+    node = node_of(services)
+    async with running(services) as client:
+        node.answer_when_asked(TEXT)
+        status, reply, headers = await ask(client, "/v1/completions", prompt="Go", echo=True)
+    assert (status, reply["choices"][0]["text"]) == (200, "Go on")
+    assert reply["usage"]["completion_tokens"] == 1
+    assert "echo" not in json.loads(node.body)
+    assert "x-sparewatt-ignored-params" not in headers
+
+
+async def test_what_a_kind_of_server_does_not_do_is_named() -> None:
+    services = make_services()
+    report = a_model(capabilities=EVERYTHING)
+    node = node_of(services)
+    services.table.connect(node.id, replace(some_specs(report), backend="llama.cpp"), now_s=NOW_S)
+    async with running(services) as client:
+        node.answer_when_asked(TEXT)
+        _, _, some = await ask(client, "/v1/completions", prompt=[1, 2], echo=True, suffix="!")
+        node.answer_when_asked(TEXT)
+        _, _, none = await ask(client, "/v1/completions", prompt="Go", echo=True, suffix="")
+    assert some["x-sparewatt-ignored-params"] == "echo, suffix"
+    assert "x-sparewatt-ignored-params" not in none
+
+
+async def test_the_best_of_fewer_than_are_asked_for_is_refused() -> None:
+    services = make_services()
+    node_of(services)
+    async with running(services) as client:
+        status, reply, _ = await ask(client, "/v1/completions", prompt="Go", n=3, best_of=2)
+    assert (status, reply["error"]["param"]) == (400, "best_of")
+
+
+def test_every_choice_of_a_stream_gets_its_prompt_once_however_the_bytes_come() -> None:
+    def event(index: int, text: str) -> bytes:
+        return b'data: {"id":"c1","choices":[{"index":%d,"text":%b}]}\n\n' % (index, json.dumps(text).encode())
+
+    wire = event(2, "c") + event(0, "a") + b": hm\n\n" + event(2, "d") + event(1, "b") + event(3, "e") + DONE
+    for size in (7, 40, len(wire)):
+        echo = Echo(["x", "y"], answers=2)
+        got = b"".join(echo.feed(wire[at : at + size]) for at in range(0, len(wire), size)) + echo.rest()
+        wanted = event(2, "yc") + event(0, "xa") + b": hm\n\n" + event(2, "d") + event(1, "xb") + event(3, "ye") + DONE
+        assert got.replace(b" ", b"") == wanted.replace(b" ", b"")
+
+
+@pytest.mark.parametrize("odd", [b"{}", b'{"choices":[{"index":[],"text":"a"}]}', b'{"choices":[{"text":7}]}', b"{"])
+def test_an_odd_event_is_passed_on_as_it_is(odd: bytes) -> None:
+    assert Echo(["x"], answers=1).feed(b"data: " + odd + b"\n\n") == b"data: " + odd + b"\n\n"
 
 
 async def test_a_text_streams() -> None:

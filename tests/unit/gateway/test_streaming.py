@@ -147,3 +147,7 @@ async def test_the_explanation_shows_where_the_seam_is() -> None:
         first, second = found["attempts"]
         assert (first["tokens"], first["chars"], first["continued_from"]) == (1, 3, None)
         assert (second["tokens"], second["continued_from"]) == (1, {"tokens": 1, "chars": 3})
+        [move] = found["moves"]
+        assert (move["attempt"], move["after_tokens"], move["chosen"]) == (1, 1, second["node"])
+        assert [each["node"] for each in move["candidates"]] == [second["node"]]
+        assert move["candidates"][0]["cost_s"] == pytest.approx(sum(move["candidates"][0]["parts"].values()), abs=1e-4)

@@ -15,6 +15,7 @@ from sparewatt.core.errors import (
     ModelNotFound,
     NoCapacity,
     ProtocolViolation,
+    ShuttingDown,
     Unprocessable,
     UnsupportedMediaType,
 )
@@ -26,7 +27,7 @@ from sparewatt.inference.dispatch.run import JobRun, Refused
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.protocol.link import End, Fail, Head, Open
 from sparewatt.protocol.node import NodeLoad, Speed
-from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import (
     BODY,
     COMPLETION,
@@ -478,6 +479,15 @@ def test_an_unknown_model_fails_at_once_with_a_record() -> None:
     assert stage.dispatcher.record(MatchId("match_test")) is run.record
     assert run.record.outcome is Outcome.FAILED
     stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("suffix", ["@zz", ":flor", ":floor@nowhere"])
+def test_a_wrong_suffix_is_told_from_a_wrong_model(suffix: str) -> None:
+    stage = Stage()
+    stage.dispatch(match=a_job(model=ModelId(f"{MODEL}{suffix}")))
+    assert isinstance(stage.sink.error, ModelNotFound)
+    assert f"'{MODEL}' is, but '{suffix}' is no suffix" in stage.sink.error.message
+    assert "':floor'" in stage.sink.error.message
 
 
 # failures after the first token
@@ -1007,3 +1017,37 @@ def test_nodes_that_keep_nothing_are_not_remembered() -> None:
     stage = Stage(1)
     stage.turn(stage.dispatch(match=LONG, prefix=PREFIX)).answer(ANSWER)
     assert len(stage.dispatcher.prefixes) == 0
+
+
+# broken off from above
+
+
+def test_a_job_that_is_broken_off_ends_in_an_error_object_once_its_reply_has_begun() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).begin(ROLE, text_event("Hel"))
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert error_of(stage)["code"] == "shutting_down"
+    assert stage.sink.over
+    assert DONE not in stage.sink.body
+    assert stage.turn(run).cancelled == [1]
+    assert (run.record.outcome, run.record.broke) == (Outcome.FAILED, "shutting_down")
+    stage.assert_nothing_left()
+
+
+def test_a_job_that_is_broken_off_before_its_first_token_is_refused() -> None:
+    stage = Stage()
+    stage.dispatch()
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert stage.sink.calls == ["fail"]
+    assert isinstance(stage.sink.error, ShuttingDown)
+    stage.assert_nothing_left()
+
+
+def test_a_job_that_lacks_nothing_but_its_end_is_not_broken_off() -> None:
+    stage = Stage()
+    run = stage.dispatch()
+    stage.turn(run).begin(ROLE, text_event("Hel"), text_event("lo"), FINISH, USAGE, DONE)
+    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    assert stage.sink.body == ANSWER
+    assert run.record.outcome is Outcome.DONE

@@ -121,6 +121,9 @@ def test_an_answer_goes_on_as_often_as_nodes_are_lost() -> None:
     stage.turn(run).answer(text_event("c"), FINISH, DONE)
     assert text(stage) == "abc"
     assert [attempt.outcome for attempt in run.record.attempts] == [Outcome.FAILED, Outcome.FAILED, Outcome.DONE]
+    nodes = [attempt.node_id for attempt in run.record.attempts]
+    assert [(move.attempt, move.ranked[0].node_id) for move in run.record.moves] == [(1, nodes[1]), (2, nodes[2])]
+    assert nodes[0] not in {each.node_id for move in run.record.moves for each in move.ranked}
 
 
 def test_seams_are_bounded() -> None:

@@ -297,3 +297,9 @@ def test_an_error_has_all_four_keys_of_openais() -> None:
     body = error_body(ModelNotFound("x", nearest=["y"]), hint="h")
     assert set(body["error"]) == {"message", "type", "param", "code", "hint"}
     assert body["error"]["param"] == "model"
+
+
+@pytest.mark.parametrize("body", [b"", b" \n"])
+def test_an_empty_body_is_called_empty(body: bytes) -> None:
+    with pytest.raises(InvalidJson, match="The body is empty"):
+        parse_chat(body)

@@ -27,8 +27,8 @@ from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.capabilities import Needs
 from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.dispatch.keeping import ONE_IN
-from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
-from sparewatt.inference.matcher.explain import describe
+from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Move
+from sparewatt.inference.matcher.explain import describe, describe_ranked
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.policy.words import to_object
@@ -73,7 +73,13 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
     gate = gate_for(routing, model, price=price, payer=payer, services=services, needs=needs)
     policy = policy_named(asked.policy or services.settings.policy)
     decision = services.dispatcher.dry_run(job, policy=policy, gate=gate)
-    answer = _explain(decision, services) | {"match_id": None, "dry_run": True, "outcome": "none", "attempts": []}
+    answer = _explain(decision, services) | {
+        "match_id": None,
+        "dry_run": True,
+        "outcome": "none",
+        "attempts": [],
+        "moves": [],
+    }
     if decision.best is None:
         answer["nearest_relaxations"] += gate.relaxations() if gate is not None else []
         answer["why_nobody"] = no_match_error(decision, services.table, gate).message
@@ -172,6 +178,19 @@ def describe_record(record: MatchRecord, services: Services) -> dict[str, Any]:
         "chosen": record.attempts[-1].node_id if record.attempts else None,
         "streamed": record.streamed,
         "attempts": _describe_attempts(record, services),
+        "moves": [_describe_move(move, record, services) for move in record.moves],
+    }
+
+
+def _describe_move(move: Move, record: MatchRecord, services: Services) -> dict[str, Any]:
+    """Why this node was next, when the one before it had failed."""
+    attempt = record.attempts[move.attempt]
+    rows = {item.node_id: row for item in move.ranked if (row := services.table.get(item.node_id)) is not None}
+    return {
+        "attempt": move.attempt,
+        "after_tokens": attempt.carried_tokens,
+        "chosen": attempt.node_id,
+        "candidates": describe_ranked(move.ranked, record.decision.policy, rows),
     }
 
 

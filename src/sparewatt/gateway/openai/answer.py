@@ -22,13 +22,13 @@ async def answer(request: web.Request, errand: Errand, call: Call) -> web.Stream
         await errand.sink.begun()
     elif not await has_begun(errand.sink):
         early = {"x-sparewatt-match-id": errand.job.match.id, **reply_headers(errand)}
-        return await write_stream(request, errand.sink, early, consumed=errand.consumed)
+        return await write_stream(request, errand.sink, early, consumed=errand.consumed, echo=call.echo)
     refused = refusal(errand)
     if refused is not None:
         return refused
     headers = reply_headers(errand)
     if call.stream:
-        return await write_stream(request, errand.sink, headers, consumed=errand.consumed)
+        return await write_stream(request, errand.sink, headers, consumed=errand.consumed, echo=call.echo)
     body = await errand.sink.take_all()
     try:
         return web.Response(body=body if call.reshape is None else call.reshape(body), headers=headers)
@@ -53,7 +53,12 @@ def reply_headers(errand: Errand) -> dict[str, str]:
 
 
 def _own_headers(errand: Errand) -> dict[str, str]:
-    return {**errand.sink.headers, **_queue_headers(errand.ticket), **errand.routing.headers()}
+    return {**errand.sink.headers, **_queue_headers(errand.ticket), **_routing_headers(errand)}
+
+
+def _routing_headers(errand: Errand) -> dict[str, str]:
+    routing = errand.routing
+    return routing.headers(server=errand.server()) if routing.unsure else routing.headers()
 
 
 def _refused(error: SparewattError, ticket: Ticket, headers: Mapping[str, str]) -> web.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sparewatt.gateway.openai.echo import Echo
 from sparewatt.inference.admission.sizing import PromptSize
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.node import Capability
@@ -36,5 +37,9 @@ class Call:
     """Fields of the body that no server would take: left out of it."""
     ignored: tuple[str, ...] = ()
     """Those of them that ask for something: named in the reply."""
+    unsure: tuple[str, ...] = ()
+    """Fields of the body that some servers take without doing what they say."""
+    echo: Echo | None = None
+    """What puts the prompt before the text of a completion."""
     reshape: Callable[[bytes], bytes] | None = None
     """What turns a whole reply into what the client asked for, where the node's server says it otherwise."""

@@ -14,7 +14,9 @@ from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, Rejection
 from sparewatt.inference.matcher.policies import Policy
+from sparewatt.inference.metering.rules import deliveries_of
 from sparewatt.inference.metering.service import RunningTab
+from sparewatt.protocol.openai import TOKENS_MAX
 
 _WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
 """Reasons that pass by themselves, within seconds, on a node that is there."""
@@ -60,6 +62,22 @@ class Errand:
         """So much was taken from the sink and is gone: the node may send on."""
         if self.run is not None:
             self.run.consumed(n_bytes)
+
+    def server(self) -> str:
+        """The kind of model server that has it, once somebody has."""
+        attempts = self.run.record.attempts if self.run is not None else ()
+        row = self._services.table.get(attempts[-1].node_id) if attempts else None
+        return row.specs.backend if row is not None else ""
+
+    def used_tokens(self) -> int:
+        """Read and written for the client by now, as the books count it; also where there are none."""
+        if self.run is None:
+            return 0
+        match = self.job.match
+        bound = TOKENS_MAX if match.output_tokens else 0
+        found = deliveries_of(self.run.record.attempts, prompt_estimate=match.prompt_tokens, output_bound=bound)
+        prompt = max((delivery.prompt_tokens for delivery in found), default=0)  # one, however many nodes read it
+        return prompt + sum(delivery.completion_tokens for delivery in found)
 
     def _can_come_true(self) -> bool:
         """Whether some node could have the job, if only it had room."""

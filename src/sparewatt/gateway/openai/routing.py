@@ -15,6 +15,7 @@ from sparewatt.inference.matcher.model import Preference
 from sparewatt.policy.carriers import BODY_FIELD, read_line, read_object, read_request, split_model
 from sparewatt.policy.compose import Level, narrow
 from sparewatt.policy.model import ANY, Policy
+from sparewatt.protocol.parameters import unheard
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
 UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "explain")
@@ -25,16 +26,18 @@ class Routing(NamedTuple):
     model: str
     policy: Policy
     ignored: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    """Fields of the body that the server of some nodes does not heed."""
 
     @property
     def preference(self) -> Preference:
         sort = self.policy.sort
         return Preference(None if sort == "score" else sort, preferred_weights(self.policy))
 
-    def headers(self) -> dict[str, str]:
-        """Says what was understood but could not be heeded."""
+    def headers(self, *, server: str = "") -> dict[str, str]:
+        """Says what was understood but could not be heeded, by the kind of server that has it."""
         unheeded = [f"provider.{name}" for name in UNHEEDED if getattr(self.policy, name) not in (None, False)]
-        names = [*self.ignored, *unheeded]
+        names = [*self.ignored, *unheard(self.unsure, server), *unheeded]
         return {IGNORED_HEADER: ", ".join(names)[:1000]} if names else {}
 
 

@@ -103,24 +103,29 @@ async def errand_for(request: web.Request, caller: Caller, call: Call) -> AsyncI
     services, who = services_of(request), caller.who
     routing = heed(call, route_of(call.model, call.provider, request=request, who=who, services=services))
     match = make_match(call, routing, services=services)
-    admit_rate(request, tokens=match.prompt_tokens + match.output_tokens)
-    price = price_of(routing.policy, match.model, services)
+    charge, errand = admit_rate(request, tokens=match.prompt_tokens + match.output_tokens), None
+    try:
+        errand = await _send_off(call, match, routing, caller=caller, services=services)
+        yield errand
+    finally:
+        if errand is not None:
+            errand.cancel()
+        charge.settle(errand.used_tokens() if errand is not None else 0)
+
+
+async def _send_off(call: Call, match: MatchJob, routing: Routing, *, caller: Caller, services: Services) -> Errand:
+    """Paid for as far as it may cost, and started or in line. Raises what a client should hear."""
+    who, price = caller.who, price_of(routing.policy, match.model, services)
     tab = await open_tab(match, call, price, who=who, services=services)
     try:
         payer = who.account_id if tab is not None and tab.spends_promo else None
         needs = Needs(call.needs, declared=bool(routing.policy.require_parameters))
         gate = gate_for(routing, match.model, price=price, payer=payer, services=services, needs=needs)
         job = make_job(call, match, routing, who=who, tab=tab, gate=gate, services=services)
-        errand = Errand(
-            job, routing=routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services
-        )
+        return Errand(job, routing=routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services)
     except BaseException:
         drop_tab(tab)
         raise
-    try:
-        yield errand
-    finally:
-        errand.cancel()
 
 
 def policy_named(name: str) -> Policy:
@@ -151,7 +156,9 @@ def heed(call: Call, routing: Routing) -> Routing:
         raise UnsupportedParameter(
             f"No node takes the field {name!r}. Leave it out, or leave 'provider.require_parameters' out.", param=name
         )
-    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored)) if call.ignored else routing
+    if not call.ignored and not call.unsure:
+        return routing
+    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored), unsure=call.unsure)
 
 
 def make_match(call: Call, routing: Routing, *, services: Services) -> MatchJob:

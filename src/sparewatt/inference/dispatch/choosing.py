@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sparewatt.core.errors import (
@@ -22,6 +22,7 @@ from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.policy.carriers import SUFFIX_SORTS
 
 RETRY_AFTER_S = 2.0
 _MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
@@ -50,7 +51,8 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
     if not reasons and decision.barred:
         return unable_error(decision.barred, model) or _barred_error(decision, gate)
     if not reasons:
-        return ModelNotFound(model, nearest=nearest_models(model, table.model_ids()))
+        known = table.model_ids()
+        return ModelNotFound(model, nearest=nearest_models(model, known), why=wrong_suffix(model, known))
     if reasons & _MAY_PASS:
         said = ", ".join(sorted(reason.value for reason in reasons & _MAY_PASS))
         return NoCapacity(
@@ -61,6 +63,16 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
         longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
         return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
+
+
+def wrong_suffix(model: str, known: Collection[str]) -> str:
+    """What to tell who asked for a model that is served, with something behind its name that nobody knows."""
+    ends = [at for at, sign in enumerate(model) if sign in ":@" and model[:at] in known]
+    if not ends:
+        return ""
+    name, suffix = model[: ends[-1]], model[ends[-1] :]
+    sorts = ", ".join(f"':{sort}'" for sort in SUFFIX_SORTS)
+    return f"{name!r} is, but {suffix[:40]!r} is no suffix: there are {sorts}, and '@' with a region, as in '@eu'."
 
 
 def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from sparewatt.core.clock import Clock
+from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.inference.dispatch.choosing import match_through
@@ -79,6 +80,11 @@ class Dispatcher:
         if run in self._running:
             self.watch(run.record)
         return run
+
+    def break_off(self, error: SparewattError) -> None:
+        """End every job that still runs. Each client is told, also in the middle of an answer."""
+        for run in list(self._running):
+            run.break_off(error)
 
     def dry_run(self, job: MatchJob, *, policy: Policy, gate: Gate | None = None) -> Decision:
         """Who would serve it, without sending anything."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
@@ -35,6 +37,8 @@ class Finder:
         self._clock = clock
         self._prefixes = prefixes
         self.tried: set[NodeId] = set()
+        self.ranked: Sequence[Candidate] = ()
+        """Among whom it looked last."""
         self.late: set[NodeId] = set()
         """Nodes that would not have kept what was promised; they may have the job if nobody else can."""
 
@@ -68,4 +72,6 @@ class Finder:
         now_s = self._clock.now_s()
         held = self._prefixes.held(job.prefix, now_s=now_s) if job.prefix else None
         at = Situation(now_s=now_s, rules=self._health, tried=self.tried, held=held)
-        return match_through(gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
+        decision = match_through(gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
+        self.ranked = decision.ranked
+        return decision

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
-from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob
+from sparewatt.inference.matcher.model import Allowed, Candidate, Decision, MatchJob
 from sparewatt.protocol.link import JobPath
 
 
@@ -142,6 +142,14 @@ class AttemptRecord:
     """What the client had from the nodes before, and this one went on from: where the seam is."""
 
 
+class Move(NamedTuple):
+    """A later choice for the same job: among whom the attempt of this number was chosen."""
+
+    attempt: int
+    ranked: Sequence[Candidate]
+    """The best of those who were left, as few as a decision keeps."""
+
+
 @dataclass(slots=True)
 class MatchRecord:
     """What is kept of a match: numbers and ids, never content."""
@@ -152,6 +160,8 @@ class MatchRecord:
     decision: Decision
     outcome: Outcome = Outcome.RUNNING
     attempts: list[AttemptRecord] = field(default_factory=list)
+    moves: tuple[Move, ...] = ()
+    """Empty unless something broke; as many as there are attempts after the first, which are bounded."""
     error_status: int | None = None
     """The HTTP status of the error that the client got instead of a reply."""
     error_code: str | None = None

@@ -28,7 +28,7 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.choosing import exhausted_error, no_match_error
 from sparewatt.inference.dispatch.finder import Finder
 from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Outcome, Seen, Sink
+from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, MatchRecord, Move, Outcome, Seen, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.resume import Able, Resume
 from sparewatt.inference.dispatch.seam import Seam, ending
@@ -107,6 +107,12 @@ class JobRun:
         if not self._over:
             self._stop_attempt(Outcome.CANCELLED, "the client disconnected")
             self._end(Outcome.CANCELLED)
+
+    def break_off(self, error: SparewattError) -> None:
+        """Nothing more can be done for it here: end it now, and tell the client why."""
+        if not self._ends_complete():
+            self._stop_attempt(Outcome.CANCELLED, error.code)
+            self._fail(error)
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much: credit for the node that sent it, if it is still at it."""
@@ -273,6 +279,8 @@ class JobRun:
             record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
         if row is not None:
             self._note_price(record, row)
+        if self.record.attempts:
+            self.record.moves += (Move(len(self.record.attempts), self._finder.ranked),)
         self.record.attempts.append(record)
         self._attempt = Attempt(
             job,
@@ -381,11 +389,7 @@ class JobRun:
         return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
 
     def _run_out_of_time(self) -> None:
-        if self._over:
-            return
-        if self._attempt is not None and self._attempt.complete:
-            self._attempt.cancel()
-            self.on_done(b"")
+        if self._ends_complete():
             return
         reason = f"the job took longer than {self._rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
@@ -396,6 +400,13 @@ class JobRun:
             self._break_reply(reason)
         else:
             self._fail(FirstTokenTimeout(f"No answer: {reason}."))
+
+    def _ends_complete(self) -> bool:
+        """Whether it is over, or is now because the client has all of it."""
+        if not self._over and self._attempt is not None and self._attempt.complete:
+            self._attempt.cancel()
+            self.on_done(b"")
+        return self._over
 
     def _fail(self, error: SparewattError) -> None:
         """Once a reply has begun, its last event says what is wrong, and no [DONE] follows."""

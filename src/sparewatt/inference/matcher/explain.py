@@ -35,7 +35,6 @@ def nearest_models(wanted: str, known: Iterable[str]) -> list[str]:
 
 def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
     """The part of an explanation that the matcher knows; attempts are added by who dispatched."""
-    policy = POLICIES[decision.policy]
     return {
         "policy": decision.policy,
         "model": decision.job.model,
@@ -44,10 +43,14 @@ def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, An
         "candidates_total": decision.total,
         "funnel": _funnel(decision),
         "rejected": [_describe_rejected(item, rows) for item in decision.rejected],
-        "ranked": [_describe_candidate(item, policy, rows) for item in decision.ranked],
+        "ranked": describe_ranked(decision.ranked, decision.policy, rows),
         "chosen": decision.best.node_id if decision.best else None,
         "nearest_relaxations": [] if decision.ranked else _relaxations(decision),
     }
+
+
+def describe_ranked(ranked: Iterable[Candidate], policy: str, rows: Mapping[NodeId, NodeRow]) -> list[dict[str, Any]]:
+    return [_describe_candidate(item, POLICIES[policy], rows) for item in ranked]
 
 
 def _preference(preference: Preference) -> dict[str, Any] | None:

@@ -75,10 +75,20 @@ class LiveResponses:
     async def close(self, *, within_s: float) -> None:
         """Let end what is about to, cancel the rest, and keep what was written of it."""
         await self._settled(within_s)
+        await self._written(within_s)
         for live in list(self._live.values()):
             live.cancel()
         for task in await self._settled(within_s):
             task.cancel()
+
+    async def _written(self, within_s: float) -> None:
+        """Until clients have the ends of what is over: one that is slow gets less, and hears that."""
+        try:
+            async with asyncio.timeout(within_s):
+                for live in list(self._live.values()):
+                    await live.over.wait()
+        except TimeoutError:
+            return
 
     async def _settled(self, within_s: float) -> set[asyncio.Task[None]]:
         """Tasks that are not over by then."""

@@ -1,0 +1,72 @@
+"""`echo` of a text completion: the prompt before its text. Done here, since not every server does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+_DATA, _END = b"data: ", b"\n\n"
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    index: int = 0
+    text: str | None = None
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    choices: list[_Choice] = []
+
+
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_reply_decoder = msgspec.json.Decoder(_Reply)
+_choices_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Echo:
+    """Of one request. A choice gets its prompt once: in the whole reply, or in its first piece of a stream."""
+
+    def __init__(self, prompts: Sequence[str], *, answers: int) -> None:
+        self._left = dict(enumerate(prompt for prompt in prompts for _ in range(answers)))
+        self._held = b""
+
+    def whole(self, body: bytes) -> bytes:
+        """Raises ValueError for what is no reply."""
+        return self._with_prompts(body)
+
+    def feed(self, data: bytes) -> bytes:
+        """Events as they come. Once every choice has its prompt, they are not looked at any more."""
+        if not self._left:
+            return self.rest() + data
+        *events, self._held = (self._held + data).split(_END)
+        return b"".join(self._event(event) + _END for event in events)
+
+    def rest(self) -> bytes:
+        """What was no whole event."""
+        held, self._held = self._held, b""
+        return held
+
+    def _event(self, event: bytes) -> bytes:
+        if not event.startswith(_DATA + b"{"):
+            return event
+        try:
+            return _DATA + self._with_prompts(event.removeprefix(_DATA))
+        except ValueError:
+            return event
+
+    def _with_prompts(self, reply: bytes) -> bytes:
+        try:
+            choices = _reply_decoder.decode(reply).choices
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+        if not any(choice.text is not None and choice.index in self._left for choice in choices):
+            return reply
+        fields = _fields_decoder.decode(reply)
+        pairs = zip(_choices_decoder.decode(fields["choices"]), choices, strict=True)
+        written = [self._with_prompt(raw, choice) for raw, choice in pairs]
+        return msgspec.json.encode({**fields, "choices": written})
+
+    def _with_prompt(self, raw: msgspec.Raw, choice: _Choice) -> dict[str, object] | msgspec.Raw:
+        if choice.text is None or choice.index not in self._left:
+            return raw
+        return {**_fields_decoder.decode(raw), "text": self._left.pop(choice.index) + choice.text}
