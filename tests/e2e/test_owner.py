@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.e2e.conftest import Window
 from tests.e2e.people import sign_up
 from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network
-from tests.processes import end_process, start_process
+from tests.processes import end_process, start_process, wait_until
 
 RED_WITHIN_S = 15.0
 
@@ -27,7 +28,8 @@ RED_WITHIN_S = 15.0
 def an_engine(folder: Path, model: str) -> Iterator[str]:
     """A model server beside the node."""
     port = free_port()
-    argv = [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--model={model}", "--decode-tps=120"]
+    argv = [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--model={model}"]
+    argv += ["--decode-tps=120", "--answer-tokens=3000"]
     process = start_process(argv, output=folder / "engine.txt", env=dict(os.environ))
     try:
         yield f"http://127.0.0.1:{port}"
@@ -68,6 +70,10 @@ def copied_line(page: Page) -> str:
     return copied
 
 
+def has_job(network: Network, node_id: str) -> bool:
+    return bool(ask_api(network, "GET", f"/v1/nodes/{node_id}").json()["in_flight"])
+
+
 def test_join_by_the_copied_line_turn_green_earn_die_and_turn_red(
     network: Network, window: Window, tmp_path: Path
 ) -> None:
@@ -93,7 +99,13 @@ def test_join_by_the_copied_line_turn_green_earn_die_and_turn_red(
         page.goto(f"{network.root_url}/nodes/{node_id}")
         expect(page.locator("header [data-state=online]")).to_be_visible()
         expect(page.get_by_test_id("why")).to_contain_text("The node got 1 job")
-        node.kill()
-        expect(page.locator("header [data-state=offline]")).to_be_visible(timeout=RED_WITHIN_S * 1000)
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(ask_api, network, "POST", "/v1/chat/completions", body | {"max_tokens": 3_000})
+            wait_until(lambda: has_job(network, str(node_id)), "the job is not under way")
+            node.kill()
+            expect(page.locator("header [data-state=offline]")).to_be_visible(timeout=RED_WITHIN_S * 1000)
+            assert lost.result().status >= 500
+        expect(page.locator("[data-testid=reputation] [data-cause=link_lost]")).to_be_visible(timeout=40_000)
+        expect(page.get_by_test_id("reputation")).to_contain_text("The node went away while it had a job.")
     window.open(network, "/")
     expect(page.get_by_label("Nodes by state")).to_contain_text("1offline", use_inner_text=False)

@@ -62,6 +62,7 @@ MATRIX = {
     "GET /v1/nodes/{node_id}": known(),
     "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
     "GET /v1/nodes/{node_id}/history": known(),
+    "GET /v1/nodes/{node_id}/reputation": known(),
     "GET /v1/feed": everybody(),
     "GET /v1/network": everybody(),
     "GET /v1/history": everybody(),

@@ -319,6 +319,13 @@ def test_twenty_streams_survive_a_node_killed_before_their_first_token(network: 
     check_texts(done, prompt=prompt, max_tokens=20)
     assert done.broken == 0
     assert done.moved > 0
+    wait_until(lambda: "link_lost" in causes_of(network, "node-1"), "the killed node shows no cause", ceiling_s=60)
+
+
+def causes_of(network: Network, name: str) -> dict[str, int]:
+    told = ask(network, "GET", f"/v1/nodes/{nodes(network)[name]['id']}/reputation").json()
+    assert 0 < told["lower"] < told["score"] < 1
+    return {cause["cause"]: cause["count"] for cause in told["causes"]}
 
 
 def join(network: Network, folder: Path, *flags: str, url: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -102,6 +102,19 @@ class Node(msgspec.Struct):
         return f"{self.gpu_count} x {gpu}" if (self.gpu_count or 0) > 1 else gpu
 
 
+class Cause(msgspec.Struct):
+    cause: str
+    count: int
+
+
+class Reputation(msgspec.Struct):
+    score: float
+    lower: float
+    jobs: int | None = None
+    failures: int | None = None
+    causes: list[Cause] = []
+
+
 class FilterStep(msgspec.Struct):
     filter: str
     dropped: int
@@ -189,7 +202,8 @@ def show_node(client: Client, *, node_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(reply.json())
     else:
-        _print_node(reply.parse(Node))
+        node = reply.parse(Node)
+        _print_node(node, client.get(path_of("nodes", node.id, "reputation")).parse(Reputation))
 
 
 def _get_node(client: Client, wanted: str) -> Reply:
@@ -238,8 +252,8 @@ def _node_row(node: Node, *, now_s: float) -> output.Row:
     ]
 
 
-def _print_node(node: Node) -> None:
-    output.print_facts(_node_facts(node))
+def _print_node(node: Node, reputation: Reputation) -> None:
+    output.print_facts([*_node_facts(node), ("Reputation", _describe_reputation(reputation))])
     output.print_title("Claimed and measured")
     rows = _hardware_rows(node) + [row for model in node.models for row in _speed_rows(model)]
     output.print_table([*output.left("OF", "WHAT"), *output.right("CLAIMED", "MEASURED")], rows)
@@ -270,6 +284,15 @@ def _node_facts(node: Node) -> list[tuple[str, output.Cell | str]]:
         ("Round trip", output.format_ms(node.rtt_ms)),
         ("Seen", output.ago(node.last_seen_at, now_s=time.time())),
     ]
+
+
+def _describe_reputation(found: Reputation) -> str:
+    said = f"{found.score:.0%}, at least {found.lower:.0%}"
+    if found.jobs is None:  # another owner's node
+        return said
+    causes = ", ".join(f"{output.format_count(each.count)} {each.cause}" for each in found.causes)
+    failed = f"{output.format_count(found.failures)} of {output.format_count(found.jobs)} jobs failed"
+    return f"{said}; {failed}{f': {causes}' if causes else ''}"
 
 
 def _hardware_rows(node: Node) -> list[output.Row]:

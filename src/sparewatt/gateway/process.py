@@ -331,6 +331,7 @@ async def _tidy(services: Services) -> None:
     await database.history.forget_old()
     await database.forget_old_tokens()
     await database.power.forget_old()
+    await database.records.forget_old()
     await database.people.forget_old()
     if months:
         since = kept_since(services.clock.unix_s(), months)

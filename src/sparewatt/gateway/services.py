@@ -80,7 +80,7 @@ class Services:
     live: LiveFeed = field(init=False)
 
     def __post_init__(self) -> None:
-        self.history = HistoryKeeper(self.table, self.database.history, clock=self.clock)
+        self.history = HistoryKeeper(self.table, self.database.history, self.database.records, clock=self.clock)
         self.live = LiveFeed(
             table=self.table,
             dispatcher=self.dispatcher,

@@ -1,6 +1,7 @@
 """What the table knows of a node, as a policy sees it. One entry per model; a node without models has one all the same.
 
-Uptime, reputation, compliance and tiers are not kept yet: they stay unknown, and what is unknown satisfies no bound.
+Uptime, compliance and tiers are not kept yet, and the reputation that is kept is not asked here yet: they stay unknown,
+and what is unknown satisfies no bound.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from sparewatt.store.people import PeopleStore, Role
 from sparewatt.store.pool import Pool
 from sparewatt.store.power import PowerStore
 from sparewatt.store.queries import sql
+from sparewatt.store.records import RecordStore
 from sparewatt.store.requests import RequestStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import Statements
@@ -94,6 +95,7 @@ class Database:
         self.people = PeopleStore(pool)
         self.history = HistoryStore(pool)
         self.power = PowerStore(pool)
+        self.records = RecordStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:

@@ -53,9 +53,14 @@ def test_no_nodes_says_what_to_do(network: FakeNetwork, run: Run) -> None:
 
 def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: Run) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
+    causes = [{"cause": "link_lost", "count": 2, "last_unix_s": 1}]
+    known = {"score": 0.85, "lower": 0.71, "jobs": 20, "failures": 2, "causes": causes}
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", known)
     result = run("nodes", "show", BERLIN)
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()]
+    said = "85%, at least 71%; 2 of 20 jobs failed: 2 link_lost"
+    assert ["Reputation", *said.split()] in rows
     assert ["OF", "WHAT", "CLAIMED", "MEASURED"] in rows
     assert ["hardware", "memory", "24.0", "GiB", "-"] in rows
     assert ["hardware", "TFLOPS", "82.6", "71.2"] in rows
@@ -68,8 +73,10 @@ def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: R
 
 def test_show_keeps_the_digits_of_a_small_number(network: FakeNetwork, run: Run) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin", measured={"tflops": 0.024}))
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", {"score": 0.9, "lower": 0.7})
     rows = [line.split() for line in run("nodes", "show", BERLIN).stdout.splitlines()]
     assert ["hardware", "TFLOPS", "82.6", "0.024"] in rows
+    assert ["Reputation", "90%,", "at", "least", "70%"] in rows
 
 
 @pytest.mark.parametrize(
@@ -99,6 +106,7 @@ def test_a_narrow_terminal_gets_fewer_columns_in_whole_rows(
 def test_show_of_a_node_that_was_never_measured(network: FakeNetwork, run: Run) -> None:
     bare = {"id": BERLIN, "name": "berlin", "state": "offline", "measured": {"tflops": None}, "models": []}
     network.on(f"GET /v1/nodes/{BERLIN}", bare)
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", {"score": 0.5, "lower": 0.1, "jobs": 0, "failures": 0})
     result = run("nodes", "show", BERLIN)
     assert result.exit_code == 0
     assert result.stdout.endswith("Models\nnone\n")

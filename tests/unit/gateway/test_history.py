@@ -21,6 +21,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.store.history import Figures, HistoryStore, Kind, Point
 from sparewatt.testing.clock import ManualClock
+from tests.unit.gateway.remembering import Remembering
 from tests.unit.gateway.small_gateway import NoPool, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation, some_specs
 
@@ -216,7 +217,7 @@ class Stubborn(HistoryStore):
 
 async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
     store, clock = Stubborn(), ManualClock()
-    keeper = HistoryKeeper(a_table(1), store, clock=clock)
+    keeper = HistoryKeeper(a_table(1), store, Remembering(), clock=clock)
     keeper.on_match(a_record(Outcome.RUNNING))
     keeper.on_match(a_record())
     clock.advance(10)

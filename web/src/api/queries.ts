@@ -42,6 +42,8 @@ export const useNodes = (isKnown: boolean, everyMs = SLOWLY) =>
   useGet<t.List<t.Node>>(isKnown ? "/v1/nodes" : null, everyMs);
 export const useNode = (id: string) => useGet<t.Node>(`/v1/nodes/${encodeURIComponent(id)}`, 3_000);
 export const useCalendar = (id: string) => useGet<t.List<t.Day>>(`/v1/nodes/${encodeURIComponent(id)}/history`, 60_000);
+export const useReputation = (id: string) =>
+  useGet<t.Reputation>(`/v1/nodes/${encodeURIComponent(id)}/reputation`, SLOWLY);
 export const useWhy = (id: string | null) => useGet<t.Why>(id && `/v1/nodes/${encodeURIComponent(id)}/why`, SLOWLY);
 export const useMatches = (isKnown: boolean) => useGet<t.List<t.MatchLine>>(isKnown ? "/v1/matches" : null, 3_000);
 export const useMatch = (id: string | null) =>

@@ -156,6 +156,16 @@ export interface Day {
   tokens: number;
 }
 
+export interface Reputation {
+  score: number;
+  lower: number;
+  half_life_days: number;
+  /** These for its owner and for operators. */
+  jobs?: number;
+  failures?: number;
+  causes?: { cause: string; count: number; last_unix_s: number }[];
+}
+
 export interface Why {
   node: string;
   name: string;

@@ -1,4 +1,4 @@
-import { useCalendar, useMe, useNode, useWhy } from "@/api/queries";
+import { useCalendar, useMe, useNode, useReputation, useWhy } from "@/api/queries";
 import type { Node as NodeShape, NodeModel } from "@/api/types";
 import { count, digits, gb, ms, percent, usd } from "@/lib/format";
 import { CopyLine } from "@/parts/CopyLine";
@@ -12,10 +12,11 @@ import { Bullet } from "./node/Bullet";
 import { Calendar } from "./node/Calendar";
 import { Gauges } from "./node/Gauges";
 import { Jobs } from "./node/Jobs";
+import { Reputation } from "./node/Reputation";
 import { WhyNot } from "./node/WhyNot";
 
 export default function Node({ id }: { id: string }) {
-  const [node, calendar, me] = [useNode(id), useCalendar(id), useMe()];
+  const [node, calendar, me, reputation] = [useNode(id), useCalendar(id), useMe(), useReputation(id)];
   const maySeeWhy = Boolean(node.data && (node.data.yours || me.data?.role === "operator"));
   const why = useWhy(maySeeWhy ? id : null);
   if (!node.data)
@@ -63,6 +64,10 @@ export default function Node({ id }: { id: string }) {
         <div className="card overflow-x-auto p-4">
           <Calendar days={calendar.data?.data ?? []} />
         </div>
+      </Section>
+      <Section title="Reputation">
+        <ErrorNote error={reputation.error} />
+        {reputation.data && <Reputation reputation={reputation.data} />}
       </Section>
       {data.yours && (
         <Section title="Jobs">

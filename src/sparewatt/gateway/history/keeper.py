@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from sparewatt.core.clock import Clock
+from sparewatt.gateway.history.records import RecordBoard
 from sparewatt.gateway.history.tally import Tally
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.store.history import HistoryStore, Kind
+from sparewatt.store.records import RecordStore
 
 STORE_S = 10.0
 NODES_EVERY = 6
@@ -16,17 +18,20 @@ _ALL: tuple[Kind, ...] = (*_OFTEN, "node")
 
 
 class HistoryKeeper:
-    def __init__(self, table: NodeTable, store: HistoryStore, *, clock: Clock) -> None:
+    def __init__(self, table: NodeTable, store: HistoryStore, records: RecordStore, *, clock: Clock) -> None:
         self._table = table
         self._store = store
+        self._records = records
         self._clock = clock
         self._looked_s = clock.now_s()
         self._round = 0
         self.tally = Tally()
+        self.board = RecordBoard()
 
     def on_match(self, record: MatchRecord) -> None:
         if record.outcome is not Outcome.RUNNING:
             self.tally.note_job(record, now_s=self._clock.now_s())
+            self.board.note(record, unix_s=self._clock.unix_s())
 
     def first_token_ms(self) -> float | None:
         return self.tally.first_token_ms(now_s=self._clock.now_s())
@@ -36,10 +41,12 @@ class HistoryKeeper:
         self._look()
         self._round += 1
         await self._store_kinds(_ALL if self._round % NODES_EVERY == 0 else _OFTEN)
+        await self._store_records()
 
     async def close(self) -> None:
         self._look()
         await self._store_kinds(_ALL)
+        await self._store_records()
 
     def _look(self) -> None:
         now_s = self._clock.now_s()
@@ -52,4 +59,14 @@ class HistoryKeeper:
             await self._store.add(taken, unix_s=self._clock.unix_s())
         except BaseException:
             self.tally.give_back(taken)
+            raise
+
+    async def _store_records(self) -> None:
+        """Only of nodes that had jobs: few enough for every round."""
+        taken = self.board.take()
+        try:
+            if taken:
+                await self._records.add(taken)
+        except BaseException:
+            self.board.give_back(taken)
             raise

@@ -57,6 +57,7 @@ TABLE: dict[str, Said] = {
     "GET /v1/nodes/{node_id}": Said(summary="One node."),
     "GET /v1/nodes/{node_id}/why": Said(query=("last",), summary="Why a node gets jobs, or does not."),
     "GET /v1/nodes/{node_id}/history": Said(summary="A node's days: how long it was up, its jobs."),
+    "GET /v1/nodes/{node_id}/reputation": Said(summary="How far a node can be relied on; to its owner, why."),
     "GET /v1/feed": Said(streams=True, is_open=True, summary="The network as it changes, as server-sent events."),
     "GET /v1/network": Said(is_open=True, summary="The network in numbers: totals, regions, classes of GPU, models."),
     "GET /v1/history": Said(

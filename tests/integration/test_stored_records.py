@@ -1,0 +1,37 @@
+"""What nodes made of their jobs, in a real Postgres: gateways add to the same days, and old days go."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+
+from sparewatt.core.ids import NodeId
+from sparewatt.store.database import Database
+from sparewatt.store.records import KEPT_DAYS, DayRecord
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.integration.databases import fresh_database, running_postgres
+
+NODE, OTHER = NodeId("0xa"), NodeId("0xb")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    with running_postgres(tmp_path_factory.mktemp("records")) as server:
+        yield server
+
+
+async def test_gateways_add_to_the_same_days_and_old_ones_are_forgotten(server: EmbeddedPostgres) -> None:
+    today = dt.datetime.now(tz=dt.UTC).date()
+    old = today - dt.timedelta(days=KEPT_DAYS + 1)
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        store = database.records
+        await store.add([DayRecord(NODE, today, "done", 3, 100.0), DayRecord(OTHER, today, "done", 1, 1.0)])
+        await store.add([DayRecord(NODE, today, "done", 2, 90.0), DayRecord(NODE, old, "link_lost", 1, 10.0)])
+        known = await store.of(NODE)
+        assert known == [DayRecord(NODE, old, "link_lost", 1, 10.0), DayRecord(NODE, today, "done", 5, 100.0)]
+        await store.forget_old()
+        assert await store.of(NODE) == [DayRecord(NODE, today, "done", 5, 100.0)]
+        await database.close()

@@ -1,0 +1,25 @@
+"""What nodes made of their jobs, kept in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparewatt.core.errors import StoreUnavailable
+from sparewatt.core.ids import NodeId
+from sparewatt.store.records import DayRecord, RecordStore
+from tests.unit.gateway.small_gateway import NoPool
+
+
+class Remembering(RecordStore):
+    def __init__(self) -> None:
+        super().__init__(NoPool())
+        self.is_away = False
+        self.kept: list[DayRecord] = []
+
+    async def add(self, days: Sequence[DayRecord]) -> None:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        self.kept += days
+
+    async def of(self, node_id: NodeId) -> list[DayRecord]:
+        return [day for day in self.kept if day.node_id == node_id]
