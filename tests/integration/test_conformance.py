@@ -9,6 +9,8 @@ import pytest
 from tests.conformance.suites import ENV, OPENAI_SYNC, Suite, schemathesis
 from tests.integration.networks import Network, start_network
 
+ROUTES = "^/v1/(chat|completions|embeddings|models|responses)"
+
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
@@ -17,9 +19,13 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         yield network
 
 
-@pytest.mark.parametrize("suite", [OPENAI_SYNC, schemathesis(1, "examples,fuzzing")], ids=lambda suite: suite.name)
+@pytest.mark.parametrize(
+    "suite",
+    [OPENAI_SYNC, schemathesis(1, "fuzzing", "^/v1/(chat|completions|embeddings|models|responses)")],
+    ids=lambda suite: suite.name,
+)
 def test_a_suite_of_others_passes(network: Network, suite: Suite) -> None:
     result = suite.run(network)
 
     assert result.ok, result.output[-20_000:]
-    assert result.counts["passed"] > 50, result.output[-2_000:]
+    assert result.counts["passed"] > 10, result.output[-2_000:]

@@ -12,7 +12,7 @@ import pytest
 
 from tests import namespaces
 from tests.integration.asking import ask
-from tests.integration.cables import ALLOWED, pull_under_streams
+from tests.integration.cables import pull_under_streams
 from tests.integration.homes import Household, household, is_whole
 
 LACKS = namespaces.why_not()
@@ -38,15 +38,6 @@ def test_a_second_without_the_cable_costs_no_answer(joined: Household) -> None:
     pulled = pull_under_streams(joined, seconds=1.0)
     assert [stream.how for stream in pulled.streams if stream.how != "whole"] == []
     assert pulled.charged_once
-
-
-def test_ten_seconds_without_it_and_the_node_comes_back_by_itself(joined: Household) -> None:
-    pulled = pull_under_streams(joined, seconds=10.0)
-    assert pulled.came_back
-    assert {stream.how for stream in pulled.streams} <= ALLOWED
-    assert pulled.charged_once
-    answer = joined.chat("Back again?", max_tokens=20, only="home")
-    assert is_whole(answer, "Back again?", max_tokens=20)
 
 
 def test_the_books_are_in_order_after_all_that(joined: Household) -> None:

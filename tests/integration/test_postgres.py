@@ -217,8 +217,8 @@ async def test_two_servers_run_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a path with spaces", 'quo\'ted, "and" listed', "é%20#?&=", "x" * 120],
-    ids=["spaces", "quotes", "url", "long"],
+    ['a path with spaces, quo\'ted, "and" listed é%20#?&=', "x" * 120],
+    ids=["odd", "long"],
 )
 async def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     home = tmp_path / name / "pg"
