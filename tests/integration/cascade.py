@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,7 @@ class Round:
 
     killed: str
     answers: tuple[Answer, ...]
-
-    @property
-    def moved(self) -> int:
-        return sum(answer.attempts > 1 for answer in self.answers)
+    moved: int
 
     @property
     def broken(self) -> int:
@@ -49,8 +47,9 @@ def all_serving(network: Network) -> bool:
 def pid_of(network: Network, name: str) -> int:
     """The agent's process, not that of its model server."""
     for pid, _ in network.descendants():
-        if f"--name={name}" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
-            return pid
+        with suppress(OSError):  # it has ended by itself
+            if f"--name={name}" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
+                return pid
     raise AssertionError(f"no process of {name}")
 
 
@@ -64,7 +63,14 @@ def kill_under_streams(network: Network, victim: str, *, prompt: str, max_tokens
 
     calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=max_tokens) for i in range(STREAMS)]
     *answers, _ = at_once([*calls, kill_when_busy])
-    return Round(victim, tuple(answer for answer in answers if answer is not None))
+    told = tuple(answer for answer in answers if answer is not None)
+    return Round(victim, told, moved=sum(_attempts(network, answer) > 1 for answer in told))
+
+
+def _attempts(network: Network, answer: Answer) -> int:
+    """By the match itself: the head of a reply that was long in coming went out before they were known."""
+    match_id = answer.headers["x-sparewatt-match-id"]
+    return len(ask(network, "GET", f"/v1/matches/{match_id}").json()["attempts"])
 
 
 def check_texts(done: Round, *, prompt: str, max_tokens: int) -> None:
