@@ -53,15 +53,15 @@ def pid_of(network: Network, name: str) -> int:
     raise AssertionError(f"no process of {name}")
 
 
-def kill_under_streams(network: Network, victim: str, *, prompt: str, max_tokens: int) -> Round:
-    """Kill -9 a node while STREAMS requests are under way, none of which has had a token yet."""
+def kill_under_streams(network: Network, victim: str, *, prompt: str, max_tokens: int, streams: int = STREAMS) -> Round:
+    """Kill -9 a node while so many requests are under way, none of which has had a token yet."""
     pid = pid_of(network, victim)
 
     def kill_when_busy() -> None:
-        wait_until(lambda: sum(node["in_flight"] for node in nodes(network).values()) >= STREAMS, "not all under way")
+        wait_until(lambda: sum(node["in_flight"] for node in nodes(network).values()) >= streams, "not all under way")
         os.kill(pid, signal.SIGKILL)
 
-    calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=max_tokens) for i in range(STREAMS)]
+    calls = [partial(stream_chat, network, f"{i} {prompt}", max_tokens=max_tokens) for i in range(streams)]
     *answers, _ = at_once([*calls, kill_when_busy])
     told = tuple(answer for answer in answers if answer is not None)
     return Round(victim, told, moved=sum(_attempts(network, answer) > 1 for answer in told))

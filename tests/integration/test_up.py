@@ -52,11 +52,12 @@ def test_a_real_model_answers_and_a_restart_keeps_keys_and_nodes(tmp_path: Path)
         assert {node["id"] for node in ask(again, "GET", "/v1/nodes").json()["data"]} == nodes
 
 
-def test_a_node_killed_under_20_streams_that_have_not_begun_fails_none(tmp_path: Path) -> None:
+def test_a_node_killed_under_streams_that_have_not_begun_fails_none(tmp_path: Path) -> None:
     with start_network(tmp_path) as network:
         best = ask(network, "POST", "/v1/match", {"model": network.model}).json()["ranked"][0]["name"]
-        done = kill_under_streams(network, best, prompt="Count the words. " + "word " * 150, max_tokens=8)
-        assert [answer.error for answer in done.answers] == [None] * 20
+        prompt = "Count the words. " + "word " * 150
+        done = kill_under_streams(network, best, prompt=prompt, max_tokens=8, streams=8)
+        assert [answer.error for answer in done.answers] == [None] * 8
         assert all(answer.done and answer.text for answer in done.answers)
         assert done.moved > 0
 
