@@ -61,6 +61,6 @@ async def live_through(setting: Setting, anvil: Anvil, *, seed: int, steps: int)
     assert await setting.index_rows() == before
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1])
 async def test_after_any_mix_of_mishaps_every_decision_is_there_once(setting: Setting, anvil: Anvil, seed: int) -> None:
     await live_through(setting, anvil, seed=seed, steps=STEPS)
