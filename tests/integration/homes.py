@@ -144,5 +144,6 @@ def _copied(found: Household, wheels: Path, *, quick: bool) -> list[str]:
     quiet = f"PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} PIP_CERT={found.ca}"
     quiet += " PIP_NO_COMPILE=1" if quick else ""
     node = f"SPAREWATT_NODE_NAME=home SPAREWATT_NODE_REGION=eu-west SPAREWATT_NODE_DATA_DIR={found.folder}/node-home"
+    line = line.replace("&& sparewatt", "&& exec sparewatt")  # so that what ends the shell ends the node
     script = f"{sys.executable} -m venv {venv} && . {venv}/bin/activate && export {quiet} {node} && {line}"
     return ["sh", "-c", script]
