@@ -234,11 +234,15 @@ class MethodNotAllowed(SparewattError):
     kind = "invalid_request_error"
 
 
-class BodyTooSlow(SparewattError):
-    code = "body_too_slow"
+class RequestTooSlow(SparewattError):
+    code = "request_too_slow"
     status = 408
     kind = "invalid_request_error"
     retryable = True
+
+
+class BodyTooSlow(RequestTooSlow):
+    code = "body_too_slow"
 
 
 class EmailTaken(SparewattError):
@@ -268,6 +272,12 @@ class IdempotencyMismatch(SparewattError):
 class BodyTooLarge(SparewattError):
     code = "body_too_large"
     status = 413
+    kind = "invalid_request_error"
+
+
+class HeadTooLarge(SparewattError):
+    code = "head_too_large"
+    status = 431
     kind = "invalid_request_error"
 
 

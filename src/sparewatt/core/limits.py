@@ -152,6 +152,33 @@ REJECTIONS_KEPT = 64
 CLIENT_BODY_S = 120.0
 """The whole body must be here by then: 20 MiB at 1.4 Mbit/s. Who is slower holds memory for nothing."""
 
+CLIENT_HEAD_S = 20.0
+"""A request's head is a few hundred bytes; who takes longer holds a connection for nothing."""
+
+CLIENT_IDLE_S = 75.0
+"""Between two requests: a little more than what clients and proxies keep a connection for."""
+
+HEAD_BYTES_MAX = 32 * KIB
+"""A request's head: a policy of 8 KiB, cookies of as much, and room."""
+
+HEAD_FIELDS_MAX = 100
+"""Header fields of one request; clients and proxies together send thirty."""
+
+TARGET_BYTES_MAX = 8 * KIB
+"""What stands between a request's method and its version."""
+
+PIPELINED_MAX = 16
+"""Requests that wait on a connection for the one ahead of them; who sends more is not read for a while."""
+
+PIPELINED_BYTES_MAX = 256 * KIB
+"""What their bodies may take; a body that waits is in memory for longer than one that is read in its turn."""
+
+LINGER_S = 2.0
+"""How long a client that was refused may go on sending, so that it hears why."""
+
+LINGER_BYTES_MAX = 64 * MIB
+"""What of that is read and forgotten."""
+
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
 

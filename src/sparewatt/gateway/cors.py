@@ -7,6 +7,7 @@ routes that give or take cookies say nothing here, and pages of other sites cann
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -88,9 +89,9 @@ def allowed_headers(asked: str) -> str:
     return ", ".join(dict.fromkeys((*USUAL_HEADERS, *fit)))
 
 
-def cors_headers(request: web.BaseRequest) -> dict[str, str]:
+def cors_headers(path: str, headers: Mapping[str, str]) -> dict[str, str]:
     """For a reply to a page; nothing where no page asks, or where a cookie came along."""
-    if "origin" not in request.headers or "cookie" in request.headers or not is_open(request.path):
+    if "origin" not in headers or "cookie" in headers or not is_open(path):
         return {}
     return {
         "access-control-allow-origin": "*",

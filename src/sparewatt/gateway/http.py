@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from sparewatt.accounts.limits import Charge, Meter
-from sparewatt.accounts.principal import Principal, Scope, by_key, by_session, require_operator, require_scope
-from sparewatt.accounts.sessions import CSRF_HEADER, refuse_foreign_origin, refuse_forgery
+from sparewatt.accounts.limits import Charge
+from sparewatt.accounts.principal import Principal, Scope
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
@@ -23,7 +22,6 @@ from sparewatt.core.errors import (
     InvalidJson,
     MethodNotAllowed,
     NotFound,
-    RateLimited,
     SparewattError,
     Unprocessable,
 )
@@ -31,21 +29,15 @@ from sparewatt.core.ids import new_id
 from sparewatt.core.limits import CLIENT_BODY_S, RETRY_AFTER_S_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.cookies import cookie_name
-from sparewatt.gateway.cors import cors_headers, is_open, is_preflight, preflight
-from sparewatt.gateway.proxies import client_address
-from sparewatt.gateway.services import Services, services_of
+from sparewatt.gateway import asking
+from sparewatt.gateway.asking import Asked
+from sparewatt.gateway.cors import is_open, is_preflight, preflight
+from sparewatt.gateway.services import services_of
 from sparewatt.protocol.openai import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-REQUEST_ID = web.RequestKey("request_id", str)
-BEGAN_S = web.RequestKey("began_s", float)
-METER = web.RequestKey("meter", Meter)
+ASKED = web.RequestKey("asked", Asked)
 ERROR_CODE = web.ResponseKey("error_code", str)
-SERVER = "sparewatt"
-"""What serves, and not which releases of what it is made of."""
-_HTTPS_ONLY = "max-age=31536000"
-"""Where we hold the certificate ourselves; behind a proxy that is the proxy's to say. For a year."""
 _ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
 """How the routes begin at which models answer."""
 _log = Log("sparewatt.gateway")
@@ -80,8 +72,14 @@ def error_headers(error: SparewattError) -> dict[str, str]:
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error into OpenAI's error object, and every reply into one that carries a request id."""
-    request[REQUEST_ID] = new_id("req", rng=_rng)
-    request[BEGAN_S] = services_of(request).clock.now_s()
+    request[ASKED] = Asked(
+        services_of(request),
+        id_=new_id("req", rng=_rng),
+        method=request.method,
+        path=request.path,
+        headers=request.headers,
+        peer=request.remote or "unknown",
+    )
     if is_preflight(request) and is_open(request.path):
         return preflight(request)
     try:
@@ -110,8 +108,8 @@ def _answer(request: web.Request, error: Exception) -> web.Response:
         case web.RequestPayloadError():
             return error_reply(BadRequest("The body cannot be read: its encoding is broken."))
         case _:
-            _log.crash("request_crashed", request=request[REQUEST_ID], route=_route(request))
-            return error_reply(Internal(f"Something broke here. Please report it with the id {request[REQUEST_ID]}."))
+            _log.crash("request_crashed", request=request[ASKED].id, route=_route(request))
+            return error_reply(Internal(f"Something broke here. Please report it with the id {request[ASKED].id}."))
 
 
 def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
@@ -140,82 +138,31 @@ def _route(request: web.Request) -> str:
 
 
 async def add_own_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see."""
-    services = services_of(request)
-    now_s = services.clock.now_s()
-    response.headers["server"] = SERVER
-    if services.settings.has_tls:
-        response.headers["strict-transport-security"] = _HTTPS_ONLY
-    response.headers["x-request-id"] = request.get(REQUEST_ID, "unknown")
-    response.headers["openai-processing-ms"] = f"{(now_s - request.get(BEGAN_S, now_s)) * 1000:.0f}"
-    response.headers.update(cors_headers(request))
-    meter = request.get(METER)
-    if meter is not None:
-        response.headers.update(meter.headers(now_s))
+    asked = request.get(ASKED)
+    if asked is not None:
+        response.headers.update(asking.own_headers(asked))
 
 
 async def authenticate(request: web.Request, scope: Scope) -> Principal:
     """Who is asking, by key or by cookie, and whether they may. Raises NotAuthenticated, NotAllowed or RateLimited."""
-    who = await identify(request)
-    require_scope(who, scope)
-    admit_rate(request)
-    return who
+    return await asking.authenticate(request[ASKED], scope)
 
 
 async def authenticate_operator(request: web.Request) -> Principal:
-    who = await identify(request)
-    require_operator(who)
-    admit_rate(request)
-    return who
+    return await asking.authenticate_operator(request[ASKED])
 
 
 def admit_rate(request: web.Request, *, tokens: int = 0) -> Charge:
     """Charge a request to its key and its address, or raise RateLimited."""
-    services = services_of(request)
-    limits, now_s = services.limits, services.clock.now_s()
-    address = limits.address_meter(address_of(request, services), now_s=now_s)
-    denial = limits.admit(request[METER], address, tokens=tokens, now_s=now_s)
-    if denial is not None:
-        wait_s = max(1.0, denial.retry_after_s)
-        raise RateLimited(
-            f"This {denial.who} has used up its {denial.what} per minute. Come back in {wait_s:.0f} s.",
-            retry_after_s=wait_s,
-        )
-    return Charge(request[METER], address, tokens)
+    return asking.admit_rate(request[ASKED], tokens=tokens)
 
 
 async def identify(request: web.Request) -> Principal:
-    """Who is asking. From here on the reply tells what is left of their limits, whatever else is wrong with it."""
-    who = await _find_principal(request)
-    services, key = services_of(request), who.key
-    request[METER] = services.limits.key_meter(
-        who.key_id,
-        now_s=services.clock.now_s(),
-        requests_per_min=key.requests_per_min if key is not None else None,
-        tokens_per_min=key.tokens_per_min if key is not None else None,
-    )
-    return who
+    return await asking.identify(request[ASKED])
 
 
-async def _find_principal(request: web.Request) -> Principal:
-    """A key needs no database; it comes first, also where a browser sends its cookie along."""
-    services = services_of(request)
-    authorization = request.headers.get("authorization")
-    token = None if authorization else request.cookies.get(cookie_name(services.settings))
-    if token is None:
-        return by_key(services.ring.authenticate(authorization, unix_s=services.clock.unix_s()))
-    session = await services.sessions.find(token)
-    refuse_foreign_origin(request.headers.get("origin"), ours=services.origins)
-    refuse_forgery(token=token, method=request.method, csrf=request.headers.get(CSRF_HEADER))
-    return by_session(session)
-
-
-def address_of(request: web.Request, services: Services) -> str:
-    """Where a request comes from: the other end of the socket, or what our own proxy says it was."""
-    peer, settings = request.remote or "unknown", services.settings
-    if not settings.behind_proxy:
-        return peer
-    return client_address(peer, request.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+def address_of(request: web.Request) -> str:
+    return request[ASKED].address
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:

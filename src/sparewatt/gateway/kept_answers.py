@@ -13,9 +13,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from aiohttp import web
+from typing import NamedTuple, TypeVar
 
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField
 from sparewatt.core.limits import (
@@ -31,7 +29,7 @@ REPLAYED = {"idempotency-replayed": "true"}
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _PER_REPLY = frozenset({"content-length", "date", "server", "transfer-encoding", "connection"})
 
-Produce = Callable[[], Awaitable[web.StreamResponse]]
+_T = TypeVar("_T")
 Which = tuple[str, str]
 """Whose it is (an API key's id), and what the client called it."""
 
@@ -46,8 +44,20 @@ class Kept(NamedTuple):
     def size_bytes(self) -> int:
         return len(self.body) + sum(len(name) + len(value) for name, value in self.headers.items())
 
-    def reply(self) -> web.Response:
-        return web.Response(body=self.body, headers={**self.headers, **REPLAYED})
+    def again(self) -> Mapping[str, str]:
+        """The headers of an answer that is given a second time."""
+        return {**self.headers, **REPLAYED}
+
+
+def kept(body: bytes, headers: Mapping[str, str]) -> Kept:
+    return Kept(body, {name: value for name, value in headers.items() if name.lower() not in _PER_REPLY})
+
+
+class Made(NamedTuple):
+    """What came of producing an answer: whether it is one, and what of it can be kept."""
+
+    is_answer: bool
+    kept: Kept | None = None
 
 
 @dataclass(slots=True)
@@ -158,24 +168,25 @@ def digest_of(secret: bytes, path: str, body: bytes, *others: str) -> bytes:
 
 
 async def once(
-    kept: KeptAnswers,
+    answers: KeptAnswers,
     which: Which,
     digest: bytes,
-    produce: Produce,
+    produce: Callable[[], Awaitable[_T]],
     *,
+    made: Callable[[_T], Made],
     on_repeat: Callable[[], object],
     now_s: Callable[[], float],
-) -> web.StreamResponse:
+) -> _T | Kept:
     """Produce an answer, or give the one that there is. Raises IdempotencyConflict or IdempotencyMismatch."""
     while True:
-        entry, is_new = kept.begin(which, digest, now_s=now_s())
+        entry, is_new = answers.begin(which, digest, now_s=now_s())
         if is_new:
-            return await _first(kept, which, entry, produce)
+            return await _first(answers, which, entry, produce, made)
         on_repeat()
         await entry.over.wait()
         if entry.answer is not None:
-            return entry.answer.reply()
-        if kept.has(which, entry):
+            return entry.answer
+        if answers.has(which, entry):
             raise IdempotencyConflict(
                 "This request was answered before, and its answer is not kept: it was streamed, or is too long. "
                 "Use another Idempotency-Key to have it answered, and charged, again.",
@@ -183,18 +194,17 @@ async def once(
             )
 
 
-async def _first(kept: KeptAnswers, which: Which, entry: Entry, produce: Produce) -> web.StreamResponse:
-    reply: web.StreamResponse | None = None
+async def _first(
+    answers: KeptAnswers,
+    which: Which,
+    entry: Entry,
+    produce: Callable[[], Awaitable[_T]],
+    made: Callable[[_T], Made],
+) -> _T:
+    came = Made(is_answer=False)
     try:
         reply = await produce()
+        came = made(reply)
         return reply
     finally:
-        is_answer = reply is not None and reply.status == 200
-        kept.end(which, entry, _kept(reply) if is_answer else None, keep=is_answer)
-
-
-def _kept(reply: web.StreamResponse | None) -> Kept | None:
-    if not isinstance(reply, web.Response) or not isinstance(reply.body, bytes):
-        return None
-    headers = {name: value for name, value in reply.headers.items() if name.lower() not in _PER_REPLY}
-    return Kept(reply.body, headers)
+        answers.end(which, entry, came.kept if came.is_answer else None, keep=came.is_answer)

@@ -7,6 +7,7 @@ gateway that stands behind a proxy, and what a client sent in the clear is refus
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from functools import lru_cache
 
 from aiohttp import web
@@ -60,20 +61,27 @@ def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return mapped or found
 
 
+def detour_error(peer: str, headers: Mapping[str, str], settings: GatewaySettings) -> NotAllowed | None:
+    """Why a request may not come this way, to a gateway behind a proxy."""
+    public_url = settings.public_url or "its public address"
+    if not is_trusted(peer, settings.trusted_proxies):
+        return NotAllowed(f"This gateway is reached through its proxy: use {public_url}.")
+    if headers.get("x-forwarded-proto", "https").lower() == "http":
+        return NotAllowed(f"This request came in the clear, and so did its key: use https, at {public_url}.")
+    return None
+
+
 def refuse_detours(settings: GatewaySettings) -> list[Middleware]:
     """The middleware of a gateway behind a proxy; none for others."""
     if not settings.behind_proxy:
         return []
-    trusted, public_url = settings.trusted_proxies, settings.public_url or "its public address"
-    read_networks(trusted)
+    read_networks(settings.trusted_proxies)
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in _OPEN_PATHS:
-            if not is_trusted(request.remote or "", trusted):
-                raise NotAllowed(f"This gateway is reached through its proxy: use {public_url}.")
-            if request.headers.get("x-forwarded-proto", "https").lower() == "http":
-                raise NotAllowed(f"This request came in the clear, and so did its key: use https, at {public_url}.")
+        error = detour_error(request.remote or "", request.headers, settings)
+        if error is not None and request.path not in _OPEN_PATHS:
+            raise error
         return await handler(request)
 
     return [guard]

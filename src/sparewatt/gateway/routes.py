@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
@@ -11,16 +12,35 @@ from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
 from sparewatt.gateway.history import reputation
 from sparewatt.gateway.history import routes as history
-from sparewatt.gateway.http import add_own_headers, answer_errors
+from sparewatt.gateway.http import Handler, add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
 from sparewatt.gateway.money import credits as credit
 from sparewatt.gateway.openai import chat, completions, embeddings, models
+from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.responses import compact, create, stored
 from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
+
+HOT: Mapping[str, Callable[[bytes], Call]] = {
+    chat.PATH: chat.read_chat,
+    completions.PATH: completions.read_completion_request,
+    embeddings.PATH: embeddings.read_embedding_request,
+}
+"""What models answer, and how each reads its bodies: `front/` serves these without a framework."""
+
+
+def _stand_in(path: str, read: Callable[[bytes], Call]) -> Handler:
+    """In the router for a path of `HOT`, so that it is documented and other methods are refused."""
+
+    async def stand_in(request: web.Request) -> web.StreamResponse:
+        raise RuntimeError(f"{request.path} is not answered by the framework")
+
+    stand_in.__module__, stand_in.__name__ = read.__module__, path.removeprefix("/v1/").replace("/", "_")
+    stand_in.__doc__ = None
+    return stand_in
 
 
 def make_app(services: Services) -> web.Application:
@@ -34,9 +54,7 @@ def make_app(services: Services) -> web.Application:
     app.on_response_prepare.append(add_own_headers)
     app.add_routes(
         [
-            web.post("/v1/chat/completions", chat.chat_completions),
-            web.post("/v1/completions", completions.completions),
-            web.post("/v1/embeddings", embeddings.embeddings),
+            *(web.post(path, _stand_in(path, read)) for path, read in HOT.items()),
             web.post("/v1/responses", create.create_response),
             web.post("/v1/responses/compact", compact.compact_response),
             web.post("/v1/responses/input_tokens", compact.count_input_tokens),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, replace
+from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from argon2 import PasswordHasher
+from yarl import URL
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.doors import Doors
@@ -22,6 +25,8 @@ from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.rng import seeded
+from sparewatt.gateway.addresses import listen
+from sparewatt.gateway.front import Patience, listening
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.routes import make_app
@@ -200,9 +205,29 @@ def make_services(table: NodeTable | None = None) -> Services:
     )
 
 
+class FrontServer(TestServer):
+    """aiohttp's test server, with our own front end on the socket."""
+
+    def __init__(self, app: Application, patience: Patience | None = None) -> None:
+        super().__init__(app)
+        self._patience = patience
+        self._open = AsyncExitStack()
+
+    async def start_server(self, loop: AbstractEventLoop | None = None, **_: Any) -> None:
+        listener = listen("127.0.0.1", 0)
+        self.doorkeeper = await self._open.enter_async_context(listening(self.app, listener, patience=self._patience))
+        self.port = listener.getsockname()[1]
+        self._root = URL(f"http://127.0.0.1:{self.port}")
+
+    async def close(self) -> None:
+        await self._open.aclose()
+
+
 @asynccontextmanager
-async def running(services: Services, app: Application | None = None) -> AsyncIterator[Client]:
-    async with TestClient(TestServer(app or make_app(services))) as client:
+async def running(
+    services: Services, app: Application | None = None, *, patience: Patience | None = None
+) -> AsyncIterator[Client]:
+    async with TestClient(FrontServer(app or make_app(services), patience)) as client:
         yield client
 
 

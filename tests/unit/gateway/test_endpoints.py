@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sparewatt.gateway.openai import streaming
+from sparewatt.gateway.front import Patience
 from sparewatt.gateway.openai.echo import Echo
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clock import ManualClock
@@ -350,11 +350,10 @@ async def test_a_request_that_is_sent_again_is_answered_without_a_node() -> None
 # silence
 
 
-async def test_a_silent_stream_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "KEEP_ALIVE_S", 0.01)
+async def test_a_silent_stream_shows_that_it_is_alive() -> None:
     services = make_services()
     node = node_of(services)
-    async with running(services) as client:
+    async with running(services, patience=Patience(keep_alive_s=0.01, look_s=0.005)) as client:
         body = BODY[:-1] + b',"stream":true}'
         asking = asyncio.ensure_future(client.post("/v1/chat/completions", headers=bearer(), data=body))
         await until(lambda: node.body)

@@ -16,6 +16,7 @@ from sparewatt.core.limits import (
     IDEMPOTENT_S,
 )
 from sparewatt.gateway.kept_answers import Kept, KeptAnswers, digest_of, key_of, once
+from sparewatt.gateway.openai.serving import made_of
 
 WHICH = ("key_ann", "first")
 DIGEST = b"the request"
@@ -36,7 +37,10 @@ class Desk:
         def repeat() -> None:
             self.repeats += 1
 
-        return await once(self.kept, which, digest, self._make, on_repeat=repeat, now_s=lambda: self.now_s)
+        found = await once(
+            self.kept, which, digest, self._make, made=made_of, on_repeat=repeat, now_s=lambda: self.now_s
+        )
+        return web.Response(body=found.body, headers=found.again()) if isinstance(found, Kept) else found
 
     async def _make(self) -> web.StreamResponse:
         self.made += 1

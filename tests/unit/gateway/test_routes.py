@@ -7,12 +7,13 @@ import pytest
 
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.gateway.feeds.status import render_status
+from sparewatt.gateway.front import Patience
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.testing.clock import ManualClock
-from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, bearer, make_services, running
+from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, FrontServer, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, ROLE, RecordingSink, ScriptedNode, text_event
 from tests.waiting import until
@@ -298,13 +299,12 @@ async def test_a_client_that_leaves_in_the_middle_stops_the_node_and_is_no_crash
 
 
 async def test_a_client_that_takes_nothing_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The job, its place on the node, the connection and what is queued on it are let go."""
-    monkeypatch.setattr("sparewatt.gateway.openai.streaming.CLIENT_WRITE_S", 0.01)
     services = make_services()
     node = one_node(services)
-    async with running(services) as client:
+    async with running(services, patience=Patience(write_s=0.05, look_s=0.01)) as client:
         _, writer = await asyncio.open_connection(client.host, client.port, limit=1)
         body = BODY[:-1] + b',"stream":true}'
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {USER}\r\n"
@@ -320,8 +320,8 @@ async def test_a_client_that_takes_nothing_is_given_up(
 
         await until(sends_all_it_may)
         assert services.dispatcher.running == 0
-        server = client.server.handler
-        assert server is not None
-        await until(lambda: not server.connections)
+        server = client.server
+        assert isinstance(server, FrontServer)
+        await until(lambda: not server.doorkeeper.connections)
         writer.transport.abort()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

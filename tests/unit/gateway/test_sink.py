@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from sparewatt.core.errors import NoCapacity
-from sparewatt.gateway.openai.sink import KEEP_ALIVE, BufferedSink
+from sparewatt.gateway.openai.sink import BufferedSink
 
 
 async def test_pieces_that_wait_are_taken_together_in_order() -> None:
@@ -67,37 +67,3 @@ async def test_a_failure_begins_and_ends_at_once() -> None:
     assert sink.error is error
     assert sink.headers == {"x": "y"}
     assert await sink.take() is None
-
-
-async def test_a_reply_that_does_not_begin_in_time_fails_as_an_event() -> None:
-    sink = BufferedSink()
-    assert not await sink.begun_within(0.001)
-    sink.fail(NoCapacity("full"), {})
-    assert sink.error is None
-    said = await sink.take()
-    assert said is not None
-    assert said.startswith(b'data: {"error":')
-    assert await sink.take() is None
-
-
-async def test_a_reply_that_begins_in_time_is_no_event() -> None:
-    sink = BufferedSink()
-    sink.fail(NoCapacity("full"), {})
-    assert await sink.begun_within(0.001)
-    assert sink.error is not None
-    assert await sink.take() is None
-
-
-async def test_silence_is_broken_by_a_comment_until_it_is_closed() -> None:
-    sink = BufferedSink()
-    sink.start({})
-    sink.keep_alive(0.005)
-    assert await sink.take() is KEEP_ALIVE
-    assert await sink.take() is KEEP_ALIVE
-    sink.data(b"text")
-    assert await sink.take() == b"text"
-    sink.close()
-    taking = asyncio.ensure_future(sink.take())
-    await asyncio.sleep(0.02)
-    assert not taking.done()
-    taking.cancel()

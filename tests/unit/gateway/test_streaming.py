@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
+from sparewatt.gateway.front import Patience
 from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clock import ManualClock
@@ -24,7 +25,9 @@ ABLE = some_specs(a_model(capabilities=("chat", "continue_raw")))
 
 
 @asynccontextmanager
-async def a_gateway(nodes: int = 1) -> AsyncIterator[tuple[Client, list[ScriptedNode], Services]]:
+async def a_gateway(
+    nodes: int = 1, *, patience: Patience | None = None
+) -> AsyncIterator[tuple[Client, list[ScriptedNode], Services]]:
     services = make_services()
     assert isinstance(services.clock, ManualClock)
     found = []
@@ -33,7 +36,7 @@ async def a_gateway(nodes: int = 1) -> AsyncIterator[tuple[Client, list[Scripted
         node = ScriptedNode(number, services.clock, services.table)
         services.desk.links[node.id] = node.link
         found.append(node)
-    async with running(services) as client:
+    async with running(services, patience=patience) as client:
         yield client, found, services
 
 
@@ -46,15 +49,12 @@ def post(client: Client, body: bytes = STREAM) -> asyncio.Task[ClientResponse]:
     return asyncio.ensure_future(awaited())
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silence is over before a test is."""
-    monkeypatch.setattr("sparewatt.gateway.openai.streaming.KEEP_ALIVE_S", 0.02)
+IMPATIENT = Patience(keep_alive_s=0.02, look_s=0.005)
+"""A silence is over before a test is."""
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_silent_stream_gets_comments_and_no_node_credit_for_them() -> None:
-    async with a_gateway() as (client, [node], _):
+    async with a_gateway(patience=IMPATIENT) as (client, [node], _):
         asking = post(client)
         await until(lambda: node.body)
         node.begin(ROLE, text_event("Hi"))
@@ -68,9 +68,8 @@ async def test_a_silent_stream_gets_comments_and_no_node_credit_for_them() -> No
         assert rest.replace(KEEP_ALIVE, b"") == FINISH + DONE
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_stream_that_begins_late_has_its_head_early() -> None:
-    async with a_gateway() as (client, [node], _):
+    async with a_gateway(patience=IMPATIENT) as (client, [node], _):
         asking = post(client)
         reply = await asking
         assert reply.status == 200
@@ -81,9 +80,8 @@ async def test_a_stream_that_begins_late_has_its_head_early() -> None:
         assert (await reply.read()).replace(KEEP_ALIVE, b"") == ROLE + text_event("Hi") + FINISH + DONE
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_what_goes_wrong_after_an_early_head_is_the_last_event() -> None:
-    async with a_gateway() as (client, [node], services):
+    async with a_gateway(patience=IMPATIENT) as (client, [node], services):
         reply = await post(client)
         assert reply.status == 200
         node.lost()
@@ -103,9 +101,8 @@ async def test_a_failure_before_that_is_an_error_reply() -> None:
         assert "error" in await reply.json()
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_client_that_leaves_in_the_silence_stops_the_node() -> None:
-    async with a_gateway() as (client, [node], services):
+    async with a_gateway(patience=IMPATIENT) as (client, [node], services):
         reply = await post(client)
         reply.close()
         await until(lambda: node.cancelled)

@@ -62,7 +62,7 @@ async def close_me(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "admin")
     wanted = await read_json(request, ClosingBody, limit=CONTROL_BODY_BYTES_MAX)
-    services.doors.login.knock(address=address_of(request, services), email=who.account_id)
+    services.doors.login.knock(address=address_of(request), email=who.account_id)
     row = await services.people.close_own(await services.people.show(who.account_id), password=wanted.password)
     services.sessions.forget(row.id)
     await services.keys.sync()

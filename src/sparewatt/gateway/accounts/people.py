@@ -48,7 +48,7 @@ class ResetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def sign_up(request: web.Request) -> web.StreamResponse:
     services = _at_the_door(request)
     wanted = await read_json(request, SignupBody, limit=CONTROL_BODY_BYTES_MAX)
-    address = address_of(request, services)
+    address = address_of(request)
     services.doors.signup.knock(address=address, email=normal_email(wanted.email))
     signup = Signup(wanted.email, wanted.password, wanted.name, wanted.invite)
     row = await services.people.sign_up(signup, mode=services.settings.signup_mode)
@@ -59,7 +59,7 @@ async def sign_up(request: web.Request) -> web.StreamResponse:
 async def log_in(request: web.Request) -> web.StreamResponse:
     services = _at_the_door(request)
     wanted = await read_json(request, LoginBody, limit=CONTROL_BODY_BYTES_MAX)
-    services.doors.login.knock(address=address_of(request, services), email=wanted.email.strip().lower()[:300])
+    services.doors.login.knock(address=address_of(request), email=wanted.email.strip().lower()[:300])
     account_id = await services.people.log_in(wanted.email, wanted.password)
     return await _logged_in(services, account_id)
 
@@ -79,7 +79,7 @@ async def change_password(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "admin")
     wanted = await read_json(request, PasswordBody, limit=CONTROL_BODY_BYTES_MAX)
-    services.doors.login.knock(address=address_of(request, services), email=who.account_id)
+    services.doors.login.knock(address=address_of(request), email=who.account_id)
     kept = who.session.hash if who.session is not None else b""
     await services.people.change_password(
         who.account_id, current=wanted.current_password, new=wanted.password, keep_session=kept
@@ -95,7 +95,7 @@ async def request_reset(request: web.Request) -> web.StreamResponse:
     if services.mailer is None:
         raise NotFound("This network sends no mail. Ask its operator for a reset token.")
     email = normal_email(wanted.email)
-    services.doors.reset.knock(address=address_of(request, services), email=email)
+    services.doors.reset.knock(address=address_of(request), email=email)
     token = await services.people.find_reset(email)
     if token is not None:
         services.mailer.post(reset_mail(email, token, root_url=services.root_url))
@@ -105,7 +105,7 @@ async def request_reset(request: web.Request) -> web.StreamResponse:
 async def reset_password(request: web.Request) -> web.StreamResponse:
     services = _at_the_door(request)
     wanted = await read_json(request, ResetBody, limit=CONTROL_BODY_BYTES_MAX)
-    services.doors.reset.knock(address=address_of(request, services))
+    services.doors.reset.knock(address=address_of(request))
     account_id = await services.people.reset_password(wanted.token, wanted.password)
     services.sessions.forget(account_id)
     return json_reply({"changed": True})

@@ -20,7 +20,7 @@ from sparewatt.core.limits import (
     MATCHES_STORED_AT_ONCE,
     MATCHES_STORED_DAYS,
 )
-from sparewatt.gateway.http import authenticate, json_reply, listing, read_json, whole_number
+from sparewatt.gateway.http import ASKED, authenticate, json_reply, listing, read_json, whole_number
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
 from sparewatt.gateway.openai.serving import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
@@ -56,7 +56,7 @@ async def dry_run(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "inference")
     asked = await read_json(request, MatchQuestion, limit=CONTROL_BODY_BYTES_MAX)
-    routing = route_of(asked.model, bytes(asked.provider), request=request, who=who, services=services)
+    routing = route_of(asked.model, bytes(asked.provider), asked=request[ASKED], who=who)
     model = ModelId(routing.model)
     typical = services.table.typical_output_tokens(model)
     job = MatchJob(

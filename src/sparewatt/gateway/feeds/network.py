@@ -24,7 +24,7 @@ PRICE_DIGITS = 3
 
 async def show_network(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    services.doors.published.knock(address=address_of(request, services))
+    services.doors.published.knock(address=address_of(request))
     return json_reply(describe_network(services))
 
 

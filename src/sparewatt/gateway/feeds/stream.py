@@ -40,7 +40,7 @@ async def watch(request: web.Request) -> web.StreamResponse:
 
 @contextmanager
 def _seat(request: web.Request, services: Services) -> Iterator[None]:
-    audience, address = request.app[AUDIENCE], network_of(address_of(request, services))
+    audience, address = request.app[AUDIENCE], network_of(address_of(request))
     if services.live.viewers >= FEED_VIEWERS_MAX or audience[address] >= FEED_VIEWERS_PER_ADDRESS_MAX:
         raise NoCapacity("Too many watch already. Close another window, or try again later.", retry_after_s=30)
     audience[address] += 1

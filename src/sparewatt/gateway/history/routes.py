@@ -43,7 +43,7 @@ LINES = web.AppKey("lines", Lines)
 
 async def show_history(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
-    services.doors.published.knock(address=address_of(request, services))
+    services.doors.published.knock(address=address_of(request))
     kind, span = choice(request, "kind", list(KINDS)), choice(request, "span", list(SPANS))
     name, shape = request.query.get("name"), choice(request, "format", ["json", "csv"])
     line = await _line(request.app[LINES], KINDS[kind], span, services)

@@ -87,7 +87,7 @@ async def show_proof(request: web.Request) -> web.StreamResponse:
 def _published(request: web.Request) -> Services:
     """Nobody has to say who they are here, but an address may not ask without end. Raises RateLimited."""
     services = services_of(request)
-    services.doors.published.knock(address=address_of(request, services))
+    services.doors.published.knock(address=address_of(request))
     return services
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from aiohttp import web
 
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.reading import needs_of
-from sparewatt.gateway.openai.serving import serve
 from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import fields_of, parse_chat
@@ -16,10 +14,6 @@ from sparewatt.protocol.parameters import foreign_fields, ignored_fields
 PATH: JobPath = "/v1/chat/completions"
 _DEVELOPER = b'"developer"'
 _NOTHING, _LIMITS = 0, ("max_tokens", "max_completion_tokens")
-
-
-async def chat_completions(request: web.Request) -> web.StreamResponse:
-    return await serve(request, read_chat)
 
 
 def read_chat(body: bytes) -> Call:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from aiohttp import web
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.echo import Echo
 from sparewatt.gateway.openai.reading import is_there
-from sparewatt.gateway.openai.serving import serve
 from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.node import Capability
@@ -18,10 +16,6 @@ from sparewatt.protocol.parameters import foreign_fields, ignored_fields, unsure
 from sparewatt.protocol.prompts import MAX_TOKENS_UNASKED, CompletionRequest, Pieces, parse_completion
 
 PATH: JobPath = "/v1/completions"
-
-
-async def completions(request: web.Request) -> web.StreamResponse:
-    return await serve(request, read_completion_request)
 
 
 def read_completion_request(body: bytes) -> Call:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from aiohttp import web
-
 from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.openai.serving import serve
 from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import fields_of
@@ -16,10 +13,6 @@ from sparewatt.protocol.prompts import parse_embedding
 from sparewatt.protocol.vectors import written_as
 
 PATH: JobPath = "/v1/embeddings"
-
-
-async def embeddings(request: web.Request) -> web.StreamResponse:
-    return await serve(request, read_embedding_request)
 
 
 def read_embedding_request(body: bytes) -> Call:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from sparewatt.core.errors import SparewattError
 from sparewatt.gateway.openai.paying import drop_tab
 from sparewatt.gateway.openai.routing import Routing
-from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.model import Applicant, Priority
 from sparewatt.inference.admission.rules import cost_tokens
 from sparewatt.inference.admission.service import Ticket
-from sparewatt.inference.dispatch.model import Job
+from sparewatt.inference.dispatch.model import Job, Sink
 from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.inference.matcher.model import Decision, Rejection
 from sparewatt.inference.matcher.policies import Policy
@@ -22,10 +23,16 @@ _WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
 """Reasons that pass by themselves, within seconds, on a node that is there."""
 
 
-class Errand:
+S = TypeVar("S", bound=Sink)
+
+
+class Errand(Generic[S]):
+    """`sink` hears of the reply once it has begun: perhaps before `begin` has returned."""
+
     def __init__(
         self,
         job: Job,
+        sink: S,
         *,
         routing: Routing,
         policy: Policy,
@@ -36,18 +43,27 @@ class Errand:
         self.job = job
         self.routing = routing
         self.tab = tab
-        self.sink = BufferedSink()
+        self.sink = sink
         self.run: JobRun | None = None
         self._policy = policy
         self._services = services
-        self.ticket = self._admit(priority)
+        self._priority = priority
+        self.ticket: Ticket | None = None
 
-    def _admit(self, priority: Priority) -> Ticket | None:
+    def begin(self) -> None:
+        """Start, or stand in line. Raises only if something broke; then nothing is held any more."""
+        try:
+            self.ticket = self._admit()
+        except BaseException:
+            drop_tab(self.tab)
+            raise
+
+    def _admit(self) -> Ticket | None:
         admission = self._services.admission
         if admission.must_wait(self.job.match.model) and not self._can_come_true():
             self._start()  # waiting would not help; dispatch says why
             return None
-        return admission.admit(applicant_for(self.job, priority), start=self._start, refuse=self._refuse)
+        return admission.admit(applicant_for(self.job, self._priority), start=self._start, refuse=self._refuse)
 
     def cancel(self) -> None:
         """The client is gone: out of the line, or off the node. Does nothing if the job is over."""

@@ -20,13 +20,8 @@ from sparewatt.policy.model import Policy, Prices
 LIMIT_HEADER = "x-sparewatt-output-limit"
 
 
-async def open_tab(
-    match: MatchJob, call: Call, price: TokenPrice | None, *, who: Principal, services: Services
-) -> RunningTab | None:
-    """Hold what the answer may cost; None on a network without books. Raises what a client should hear."""
-    if services.accounting is None or price is None:
-        return None
-    order = Order(
+def order_for(match: MatchJob, call: Call, price: TokenPrice) -> Order:
+    return Order(
         id=match.id,
         model=match.model,
         prompt_tokens=match.prompt_tokens,
@@ -35,7 +30,6 @@ async def open_tab(
         stream=call.stream,
         price=price,
     )
-    return await services.accounting.metering.open(payer_of(who), order)
 
 
 def price_of(policy: Policy, model: ModelId, services: Services) -> TokenPrice | None:

@@ -1,35 +1,38 @@
 """The one way from a client to a node, for every endpoint that nodes serve.
 
-An endpoint reads a body into a `Call`; here it is routed, paid for, admitted and dispatched. `serve` does all of it and
-writes the reply as it comes. An endpoint whose reply has a shape of its own takes the steps itself:
+An endpoint reads a body into a `Call`; here it is routed, paid for, admitted and dispatched, in steps that wait for
+nothing unless they must:
 
-    caller = await enter(request)
-    call = ...                                          # read the body, make a Call of it
-    async with errand_for(request, caller, call) as errand:
-        await errand.sink.begun()                       # then `answer.refusal`, or take what comes
+    caller = enter_here(asked)            # or `await enter(asked)`: whether they may ask at all
+    plan = plan_for(asked, caller, call)  # who may serve it, charged to the key's limits
+    tab = plan.open_tab_here()            # or `await plan.open_tab()`: held, as far as it may cost
+    errand = plan.errand(tab, sink)       # then `begin` it: started, or in line; the sink hears of the rest
+
+`errand_for` takes them all for an endpoint whose reply has a shape of its own, and is a coroutine.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 from aiohttp import web
 
+from sparewatt.accounts.limits import Charge
 from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, UnsupportedParameter
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import admit_rate, identify, read_body
-from sparewatt.gateway.kept_answers import Produce, digest_of, key_of, once
-from sparewatt.gateway.openai.answer import answer
+from sparewatt.gateway.asking import Asked, admit_rate, identify, identify_here
+from sparewatt.gateway.kept_answers import Kept, Made, digest_of, kept, key_of, once
 from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.openai.errand import Errand
-from sparewatt.gateway.openai.paying import drop_tab, gate_for, open_tab, price_of
+from sparewatt.gateway.openai.errand import Errand, S
+from sparewatt.gateway.openai.paying import drop_tab, gate_for, order_for, payer_of, price_of
 from sparewatt.gateway.openai.routing import Routing, route
-from sparewatt.gateway.services import Services, services_of
+from sparewatt.gateway.openai.sink import BufferedSink
+from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.admission.rules import priority_named
 from sparewatt.inference.capabilities import Needs
@@ -38,12 +41,14 @@ from sparewatt.inference.dispatch.prefixes import chain_of
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 from sparewatt.inference.metering.service import RunningTab
-from sparewatt.policy.carriers import HEADER
+from sparewatt.ledger.model import TokenPrice
+from sparewatt.policy.carriers import HEADER as ROUTE_HEADER
 from sparewatt.protocol.openai import for_node
 from sparewatt.protocol.parameters import NOTED, for_header
 
 POLICY_HEADER = "x-sparewatt-policy"
 PRIORITY_HEADER = "x-sparewatt-priority"
+_ROUTE = ROUTE_HEADER.lower()
 
 
 class Caller(NamedTuple):
@@ -54,78 +59,130 @@ class Caller(NamedTuple):
     priority: Priority
 
 
-async def serve(request: web.Request, read: Callable[[bytes], Call]) -> web.StreamResponse:
-    """`read` makes a call of a body, and raises what a client should hear."""
-    caller = await enter(request)
-    body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
+def enter_here(asked: Asked) -> Caller | None:
+    """Before the body is read: whether they may ask at all. None if a browser's session must be looked up first.
 
-    async def produce() -> web.StreamResponse:
-        call = read(body)
-        async with errand_for(request, caller, call) as errand:
-            return await answer(request, errand, call)
-
-    return await answer_once(request, caller, body, produce)
+    Raises what a client should hear.
+    """
+    who = identify_here(asked)
+    return None if who is None else _entered(asked, who)
 
 
-async def answer_once(request: web.Request, caller: Caller, body: bytes, produce: Produce) -> web.StreamResponse:
-    """Produce an answer; if the client names its request by an Idempotency-Key, only the first time."""
-    name, services = key_of(request.headers), services_of(request)
-    if name is None:
-        return await produce()
-    said = (request.headers.get(HEADER, ""), caller.policy.name)
-    digest = digest_of(services.prefix_secret, request.path, body, *said)
-    which = (str(caller.who.key_id), name)
-    return await once(
-        services.answers,
-        which,
-        digest,
-        produce,
-        on_repeat=lambda: admit_rate(request),
-        now_s=services.clock.now_s,
-    )
+async def enter(asked: Asked) -> Caller:
+    return _entered(asked, await identify(asked))
 
 
-async def enter(request: web.Request) -> Caller:
-    """Before the body is read: whether they may ask at all. Raises what a client should hear."""
-    services = services_of(request)
-    who = await identify(request)
+def _entered(asked: Asked, who: Principal) -> Caller:
+    services, headers = asked.services, asked.headers
     require_scope(who, "inference")
     if services.stopping:
         raise ShuttingDown("This gateway is stopping. Try again in a moment.", retry_after_s=2)
-    policy = policy_named(request.headers.get(POLICY_HEADER, services.settings.policy))
-    priority = priority_named(request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value), param=PRIORITY_HEADER)
+    policy = policy_named(headers.get(POLICY_HEADER, services.settings.policy))
+    said = headers.get(PRIORITY_HEADER)
+    priority = Priority.NORMAL if said is None else priority_named(said, param=PRIORITY_HEADER)
     return Caller(who, policy, priority)
 
 
-@asynccontextmanager
-async def errand_for(request: web.Request, caller: Caller, call: Call) -> AsyncIterator[Errand]:
-    """Routed, held for, and started or in line. Whatever is not over at the end is stopped."""
-    services, who = services_of(request), caller.who
-    routing = heed(call, route_of(call.model, call.provider, request=request, who=who, services=services))
+class Plan(NamedTuple):
+    """A call that is routed and charged to its key's limits. `charge` must be settled, however it ends."""
+
+    call: Call
+    caller: Caller
+    routing: Routing
+    match: MatchJob
+    charge: Charge
+    price: TokenPrice | None
+    """What it can cost at most; None on a network without books."""
+    services: Services
+
+    def open_tab_here(self) -> RunningTab | None:
+        """Hold what the answer may cost; None if that needs the database, or on a network without books."""
+        accounting = self.services.accounting
+        if accounting is None or self.price is None:
+            return None
+        return accounting.metering.open_here(payer_of(self.caller.who), order_for(self.match, self.call, self.price))
+
+    async def open_tab(self) -> RunningTab | None:
+        """The same, and waits if it must. Raises what a client should hear."""
+        accounting = self.services.accounting
+        if accounting is None or self.price is None:
+            return None
+        return await accounting.metering.open(payer_of(self.caller.who), order_for(self.match, self.call, self.price))
+
+    def errand(self, tab: RunningTab | None, sink: S) -> Errand[S]:
+        """Ready to begin. Raises what a client should hear; then nothing is held any more."""
+        call, caller, services = self.call, self.caller, self.services
+        try:
+            payer = caller.who.account_id if tab is not None and tab.spends_promo else None
+            needs = Needs(call.needs, declared=bool(self.routing.policy.require_parameters))
+            gate = gate_for(
+                self.routing, self.match.model, price=self.price, payer=payer, services=services, needs=needs
+            )
+            job = make_job(call, self.match, self.routing, who=caller.who, tab=tab, gate=gate, services=services)
+        except BaseException:
+            drop_tab(tab)
+            raise
+        return Errand(
+            job, sink, routing=self.routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services
+        )
+
+
+def plan_for(asked: Asked, caller: Caller, call: Call) -> Plan:
+    """Raises what a client should hear, having charged nothing."""
+    services = asked.services
+    routing = heed(call, route_of(call.model, call.provider, asked=asked, who=caller.who))
     match = make_match(call, routing, services=services)
-    charge, errand = admit_rate(request, tokens=match.prompt_tokens + match.output_tokens), None
+    charge = admit_rate(asked, tokens=match.prompt_tokens + match.output_tokens)
+    return Plan(call, caller, routing, match, charge, price_of(routing.policy, match.model, services), services)
+
+
+@asynccontextmanager
+async def errand_for(asked: Asked, caller: Caller, call: Call) -> AsyncIterator[Errand[BufferedSink]]:
+    """Routed, held for, and started or in line. Whatever is not over at the end is stopped."""
+    plan, errand = plan_for(asked, caller, call), None
     try:
-        errand = await _send_off(call, match, routing, caller=caller, services=services)
+        errand = plan.errand(await plan.open_tab(), BufferedSink())
+        errand.begin()
         yield errand
     finally:
         if errand is not None:
             errand.cancel()
-        charge.settle(errand.used_tokens() if errand is not None else 0)
+        plan.charge.settle(errand.used_tokens() if errand is not None else 0)
 
 
-async def _send_off(call: Call, match: MatchJob, routing: Routing, *, caller: Caller, services: Services) -> Errand:
-    """Paid for as far as it may cost, and started or in line. Raises what a client should hear."""
-    who, price = caller.who, price_of(routing.policy, match.model, services)
-    tab = await open_tab(match, call, price, who=who, services=services)
-    try:
-        payer = who.account_id if tab is not None and tab.spends_promo else None
-        needs = Needs(call.needs, declared=bool(routing.policy.require_parameters))
-        gate = gate_for(routing, match.model, price=price, payer=payer, services=services, needs=needs)
-        job = make_job(call, match, routing, who=who, tab=tab, gate=gate, services=services)
-        return Errand(job, routing=routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services)
-    except BaseException:
-        drop_tab(tab)
-        raise
+async def answer_once(
+    asked: Asked, caller: Caller, body: bytes, produce: Callable[[], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Produce an answer; if the client names its request by an Idempotency-Key, only the first time."""
+    name = key_of(asked.headers)
+    if name is None:
+        return await produce()
+    answers = asked.services.answers
+    repeats = Repeats(asked, caller, name, body)
+    found = await once(
+        answers, repeats.which, repeats.digest, produce, made=made_of, on_repeat=repeats.charge, now_s=repeats.now_s
+    )
+    return web.Response(body=found.body, headers=found.again()) if isinstance(found, Kept) else found
+
+
+class Repeats:
+    """What is the same in two requests of one Idempotency-Key, if they are the same."""
+
+    def __init__(self, asked: Asked, caller: Caller, name: str, body: bytes) -> None:
+        self._asked = asked
+        said = (asked.headers.get(_ROUTE, ""), caller.policy.name)
+        self.which = (str(caller.who.key_id), name)
+        self.digest = digest_of(asked.services.prefix_secret, asked.path, body, *said)
+        self.now_s = asked.services.clock.now_s
+
+    def charge(self) -> None:
+        """One that is answered from memory counts as a request too."""
+        admit_rate(self._asked)
+
+
+def made_of(reply: web.StreamResponse) -> Made:
+    is_whole = isinstance(reply, web.Response) and isinstance(reply.body, bytes)
+    return Made(reply.status == 200, kept(reply.body, reply.headers) if is_whole else None)  # type: ignore[attr-defined]
 
 
 def policy_named(name: str) -> Policy:
@@ -137,14 +194,15 @@ def policy_named(name: str) -> Policy:
         ) from None
 
 
-def route_of(model: str, provider: bytes, *, request: web.Request, who: Principal, services: Services) -> Routing:
+def route_of(model: str, provider: bytes, *, asked: Asked, who: Principal) -> Routing:
+    services = asked.services
     return route(
         model,
-        header=request.headers.get(HEADER),
+        header=asked.headers.get(_ROUTE),
         provider=provider,
         who=who,
         network=services.network_policy,
-        is_model=lambda name: services.table.entries(name) is not None,
+        is_model=services.table.has_model,
     )
 
 

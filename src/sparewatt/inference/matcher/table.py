@@ -96,6 +96,10 @@ class NodeTable:
         """The nodes that have a model, as columns."""
         return self._entries.get(model)
 
+    def has_model(self, model: str) -> bool:
+        """Whether a known node has it, online or not."""
+        return model in self._entries
+
     def shortlists_of(self, model: str) -> Shortlists:
         """Kept here for the matcher, which knows when they are old."""
         return self._shortlists.setdefault(model, {})

@@ -60,6 +60,14 @@ class Metering:
         self._budgets = budgets
         self.receipts = receipts
 
+    def open_here(self, payer: Payer, order: Order) -> RunningTab | None:
+        """Hold what the job can cost, of what is reserved here. None if that is not enough, or not known here."""
+        if payer.budget is not None:
+            return None
+        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        hold = self._ledger.hold_here(payer.account, _hold_for(order, prompt_bound(order.prompt_tokens), asked))
+        return None if hold is None else self._opened(payer, order, hold, asked, "default")
+
     async def open(self, payer: Payer, order: Order) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
         prompt = prompt_bound(order.prompt_tokens)
@@ -74,6 +82,9 @@ class Metering:
             hold = await self._ledger.hold(payer.account, _hold_for(order, prompt, asked)) if asked else None
         if hold is None:
             raise self._too_little(payer.account, nano, order)
+        return self._opened(payer, order, hold, asked, why)
+
+    def _opened(self, payer: Payer, order: Order, hold: Hold, asked: int, why: Limit) -> RunningTab:
         self._budgets.hold(payer.key, hold.amount.total)
         return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
 

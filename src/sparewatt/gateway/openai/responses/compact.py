@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sparewatt.core.errors import InvalidField, JobFailed
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import authenticate, json_reply, read_body
+from sparewatt.gateway.http import ASKED, authenticate, json_reply, read_body
 from sparewatt.gateway.openai.answer import refusal, reply_headers
 from sparewatt.gateway.openai.responses.draft import chat_call, context_of, id_maker
 from sparewatt.gateway.openai.responses.shelf import needed, shelf_of
@@ -27,9 +27,9 @@ ESTIMATED_HEADER = "x-sparewatt-estimated"
 
 async def compact_response(request: web.Request) -> web.StreamResponse:
     """Make a conversation short: one item that stands for it, sealed under the API key."""
-    caller = await enter(request)
+    caller = await enter(request[ASKED])
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
-    return await answer_once(request, caller, body, lambda: _compact(request, caller, parse_request(body)))
+    return await answer_once(request[ASKED], caller, body, lambda: _compact(request, caller, parse_request(body)))
 
 
 async def _compact(request: web.Request, caller: Caller, asked: Asked) -> web.StreamResponse:
@@ -38,13 +38,13 @@ async def _compact(request: web.Request, caller: Caller, asked: Asked) -> web.St
     context = await context_of(asked, read_input(asked.request.input, new_id=make_id), shelf)
     messages = to_messages(context, instructions=asked.request.instructions)
     messages.append({"role": "user", "content": ASK})
-    async with errand_for(request, caller, chat_call(_plain(asked), messages, NO_TOOLS)) as errand:
+    async with errand_for(request[ASKED], caller, chat_call(_plain(asked), messages, NO_TOOLS)) as errand:
         await errand.sink.begun()
         refused = refusal(errand)
         if refused is not None:
             return refused
         summary, usage = _read_reply(await errand.sink.take_all())
-        headers = reply_headers(errand)
+        headers = reply_headers(errand, errand.sink.headers)
     sealed = shelf.seal_items(shortened(context, summary, new_id=make_id))
     reply = {
         "id": make_id("resp"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.http import json_reply, read_body
+from sparewatt.gateway.http import ASKED, json_reply, read_body
 from sparewatt.gateway.openai.answer import refusal, reply_headers
 from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.responses.draft import Draft, draft_response, id_maker
@@ -19,6 +19,7 @@ from sparewatt.gateway.openai.responses.live import Live
 from sparewatt.gateway.openai.responses.shelf import Shelf, shelf_of
 from sparewatt.gateway.openai.responses.streaming import EventStream, send_log
 from sparewatt.gateway.openai.serving import Caller, answer_once, enter, errand_for
+from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.protocol.responses.request import Asked, parse_request
 from sparewatt.protocol.responses.translate import Translator
@@ -51,9 +52,9 @@ class Order:
 
 async def create_response(request: web.Request) -> web.StreamResponse:
     """Answer items, whole, as a stream of events, or in the background."""
-    caller = await enter(request)
+    caller = await enter(request[ASKED])
     body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
-    return await answer_once(request, caller, body, lambda: _create(request, caller, parse_request(body)))
+    return await answer_once(request[ASKED], caller, body, lambda: _create(request, caller, parse_request(body)))
 
 
 async def _create(request: web.Request, caller: Caller, asked: Asked) -> web.StreamResponse:
@@ -79,7 +80,7 @@ async def _living(order: Order) -> AsyncIterator[Live]:
     """Under way, and known by its name. Of who leaves early, what was written is kept; what never began is not."""
     services, live = order.services, None
     try:
-        async with errand_for(order.request, order.caller, order.draft.call) as errand:
+        async with errand_for(order.request[ASKED], order.caller, order.draft.call) as errand:
             translator = Translator(order.draft.response, new_id=id_maker(services.rng))
             key_id = order.caller.who.key_id
             live = Live(errand, translator, key_id=key_id, shelf=order.shelf, clock=services.clock)
@@ -141,6 +142,6 @@ async def _in_background(order: Order, live: Live, stack: AsyncExitStack) -> web
     return json_reply(live.response | {"status": status}, headers=headers)
 
 
-def _headers(order: Order, errand: Errand) -> dict[str, str]:
-    own = {name: value for name, value in reply_headers(errand).items() if name != "content-type"}
+def _headers(order: Order, errand: Errand[BufferedSink]) -> dict[str, str]:
+    own = {name: value for name, value in reply_headers(errand, errand.sink.headers).items() if name != "content-type"}
     return {"x-sparewatt-match-id": errand.job.match.id} | own | order.headers()

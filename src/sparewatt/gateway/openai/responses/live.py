@@ -11,6 +11,7 @@ from sparewatt.core.ids import KeyId
 from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.responses.event_log import EventLog
 from sparewatt.gateway.openai.responses.shelf import Shelf
+from sparewatt.gateway.openai.sink import BufferedSink
 from sparewatt.protocol.responses.chunks import ChunkReader, read_chunk
 from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.request import Json
@@ -23,7 +24,7 @@ class Live:
     """Implements LiveResponse."""
 
     def __init__(
-        self, errand: Errand, translator: Translator, *, key_id: KeyId, shelf: Shelf | None, clock: Clock
+        self, errand: Errand[BufferedSink], translator: Translator, *, key_id: KeyId, shelf: Shelf | None, clock: Clock
     ) -> None:
         self.errand = errand
         self.key_id = key_id

@@ -1,0 +1,444 @@
+"""One client's connection: requests read one after another, each answered in its turn.
+
+A `Turn` begins when its head is there. What models answer becomes an `Exchange`; the rest goes to aiohttp's `Guest`.
+Requests that come before the one ahead is answered wait, few and small; whoever sends more is not read for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+import httptools
+from aiohttp import web
+
+from sparewatt.core.errors import BadRequest, BodyTooLarge, BodyTooSlow, HeadTooLarge, RequestTooSlow, SparewattError
+from sparewatt.core.limits import (
+    HEAD_BYTES_MAX,
+    HEAD_FIELDS_MAX,
+    LINGER_BYTES_MAX,
+    LINGER_S,
+    PIPELINED_BYTES_MAX,
+    PIPELINED_MAX,
+    REQUEST_BODY_BYTES_MAX,
+)
+from sparewatt.core.log import Log
+from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
+from sparewatt.gateway.front.guest import Guest
+from sparewatt.gateway.front.head import Head, fault_of, joined
+from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
+from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.services import Services
+
+if TYPE_CHECKING:
+    from sparewatt.gateway.front.server import Patience
+
+Read = Callable[[bytes], Call]
+_TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
+_log = Log("sparewatt.gateway")
+
+
+class Turn:
+    """One request on its way in. Its body is collected, unless a guest takes it as it comes."""
+
+    __slots__ = ("body", "exchange", "fault", "head", "is_complete", "is_guests", "since_s", "size_bytes")
+
+    def __init__(self, head: Head, fault: SparewattError | None, *, since_s: float) -> None:
+        self.head = head
+        self.fault = fault
+        self.since_s = since_s
+        self.body: list[bytes] = []
+        self.size_bytes = 0
+        self.is_complete = False
+        self.is_guests = False
+        self.exchange: Exchange | None = None
+
+
+class Connection(asyncio.Protocol):
+    """Also what llhttp calls."""
+
+    __slots__ = (
+        "_doorkeeper",
+        "_guest",
+        "_head_bytes",
+        "_idle_since_s",
+        "_is_paused",
+        "_is_reading_head",
+        "_lingered_bytes",
+        "_lingers_since_s",
+        "_loop",
+        "_parser",
+        "_paused_at_s",
+        "_queued_bytes",
+        "_raw",
+        "_target",
+        "_transport",
+        "_tunnel",
+        "_turns",
+        "_unsent_bytes",
+        "peer",
+    )  # fmt: skip
+
+    def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
+        self._doorkeeper = doorkeeper
+        self._loop = loop
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._turns: deque[Turn] = deque()
+        self._queued_bytes = 0
+        self._guest: Guest | None = None
+        self._tunnel: Guest | None = None
+        """Who gets every byte from now on: the connection speaks something else than HTTP."""
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._target = b""
+        self._head_bytes = 0
+        self._is_reading_head = False
+        self._idle_since_s = loop.time()
+        self._is_paused = False
+        self._paused_at_s = 0.0
+        self._unsent_bytes = 0
+        self._lingers_since_s: float | None = None
+        self._lingered_bytes = 0
+        self.peer = "unknown"
+
+    # what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if isinstance(peer, tuple) else "unknown"
+        self._doorkeeper.came(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._doorkeeper.left(self)
+        for turn in self._turns:
+            if turn.exchange is not None:
+                turn.exchange.leave()
+        self._turns.clear()
+        if self._guest is not None:
+            self._guest.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._tunnel is not None:
+            self._tunnel.data_received(data)
+        elif self._lingers_since_s is not None:
+            self._drop(data)
+        else:
+            self._read(data)
+
+    def eof_received(self) -> bool:
+        """A client that says no more wants no more: what runs for it is stopped when the socket closes, now."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused, self._paused_at_s = True, self._loop.time()
+        self._unsent_bytes = self._buffered()
+        if self._guest is not None:
+            self._guest.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._guest is not None:
+            self._guest.resume_writing()
+        if self._turns and self._turns[0].exchange is not None:
+            self._turns[0].exchange.taken()
+
+    # what an exchange calls
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client does not take what it is sent."""
+        return self._is_paused
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def answered(self, *, closes: bool) -> None:
+        """The reply of the first turn is written."""
+        turn = self._turns[0] if self._turns else None
+        if turn is None or self._transport is None:
+            return
+        if closes or not turn.is_complete:
+            self._linger()
+        else:
+            self._next()
+
+    def abort(self) -> None:
+        """The client is stuck: what is queued for it would wait for ever."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # what the server calls
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a reply is under way."""
+        return bool(self._turns) and self._tunnel is None
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def look(self, now_s: float, patience: Patience) -> None:
+        """Now and then: whether somebody has waited for too long."""
+        if self._is_paused and self._is_stuck(now_s, patience):
+            self.abort()
+        elif self._lingers_since_s is not None:
+            if now_s - self._lingers_since_s > LINGER_S:
+                self.close()
+        elif self._turns:
+            self._look_at(self._turns[0], now_s, patience)
+        elif self._tunnel is None:
+            self._look_idle(now_s, patience)
+
+    def _look_at(self, turn: Turn, now_s: float, patience: Patience) -> None:
+        if not turn.is_complete and now_s - turn.since_s > patience.body_s and self._tunnel is None:
+            self._refuse(BodyTooSlow(f"The body was not here after {patience.body_s:.0f} s."))
+        elif turn.exchange is not None:
+            turn.exchange.look(now_s, patience)
+
+    def _look_idle(self, now_s: float, patience: Patience) -> None:
+        if self._is_reading_head and now_s - self._idle_since_s > patience.head_s:
+            self._refuse(RequestTooSlow(f"The request's head was not here after {patience.head_s:.0f} s."))
+        elif now_s - self._idle_since_s > patience.idle_s:
+            self.close()
+
+    def _is_stuck(self, now_s: float, patience: Patience) -> bool:
+        """Takes nothing at all: a slow reader may be slow."""
+        left = self._buffered()
+        if left < self._unsent_bytes:
+            self._unsent_bytes, self._paused_at_s = left, now_s
+        return now_s - self._paused_at_s > patience.write_s
+
+    def _buffered(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    # reading
+
+    def _read(self, data: bytes) -> None:
+        if self._is_reading_head:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._leave_http(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError:
+            _log.crash("connection_crashed")
+            self.abort()
+        except httptools.HttpParserError:
+            self._refuse(BadRequest("This is not a valid HTTP request."))
+        if self._is_reading_head and self._head_bytes > HEAD_BYTES_MAX and self._lingers_since_s is None:
+            self._refuse(HeadTooLarge(f"The request's head is larger than {HEAD_BYTES_MAX >> 10} KiB."))
+
+    def on_message_begin(self) -> None:
+        if not self._turns:
+            self._idle_since_s = self._loop.time()
+        self._is_reading_head = True
+        self._raw, self._target, self._head_bytes = [], b"", 0
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value)
+        if len(self._raw) <= HEAD_FIELDS_MAX and self._head_bytes <= 2 * HEAD_BYTES_MAX:  # more is refused anyway
+            self._raw.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_reading_head = False
+        if self._lingers_since_s is not None:
+            return
+        parser, (headers, twice) = self._parser, joined(self._raw)
+        head = Head(
+            parser.get_method(),
+            self._target,
+            parser.get_http_version(),
+            parser.should_keep_alive(),
+            self._raw,
+            headers,
+        )
+        size = sum(len(name) + len(value) for name, value in self._raw) + len(self._target)
+        turn = Turn(head, fault_of(head, twice=twice, size_bytes=size), since_s=self._loop.time())
+        self._turns.append(turn)
+        if len(self._turns) == 1:
+            self._begin(turn)
+        elif len(self._turns) > PIPELINED_MAX:
+            self._pause_reading()
+
+    def on_body(self, data: bytes) -> None:
+        if self._lingers_since_s is not None or not self._turns:
+            return
+        turn = self._turns[-1]
+        turn.size_bytes += len(data)
+        if turn.is_guests and self._guest is not None:
+            self._guest.data_received(chunk_bytes(data) if turn.head.is_chunked else data)
+        elif turn.size_bytes > REQUEST_BODY_BYTES_MAX:
+            turn.fault = BodyTooLarge(_TOO_LARGE)
+            turn.body.clear()
+            if turn is self._turns[0]:
+                self._refuse(turn.fault)
+        elif turn.fault is None:
+            turn.body.append(data)
+            self._count_queued(turn, len(data))
+
+    def on_message_complete(self) -> None:
+        if self._lingers_since_s is not None or not self._turns:
+            return
+        turn = self._turns[-1]
+        turn.is_complete = True
+        if turn is not self._turns[0]:
+            return
+        if turn.exchange is not None:
+            self._go(turn, turn.exchange)
+        elif turn.is_guests and self._guest is not None and turn.head.is_chunked:
+            self._guest.data_received(b"0\r\n\r\n")
+
+    def _count_queued(self, turn: Turn, n_bytes: int) -> None:
+        if turn is not self._turns[0]:
+            self._queued_bytes += n_bytes
+            if self._queued_bytes > PIPELINED_BYTES_MAX:
+                self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def _drop(self, data: bytes) -> None:
+        """Read and forget: a client that is still sending would not hear the answer if we hung up on it."""
+        self._lingered_bytes += len(data)
+        if self._lingered_bytes > LINGER_BYTES_MAX:
+            self.close()
+
+    def _leave_http(self, rest: bytes) -> None:
+        """A WebSocket for the guest. Any other offer to speak something else is passed over, and nothing may follow."""
+        turn = self._turns[-1]
+        if turn.is_guests and self._guest is not None and turn.head.headers.get("upgrade", "").lower() == "websocket":
+            self._tunnel = self._guest
+            if rest:
+                self._guest.data_received(rest)
+        else:
+            turn.head = turn.head._replace(keep_alive=False)
+
+    # answering
+
+    def _begin(self, turn: Turn) -> None:
+        """The first of the turns is next."""
+        head, services = turn.head, self._doorkeeper.services
+        read = self._doorkeeper.hot.get(head.path) if head.method == b"POST" and services is not None else None
+        if turn.fault is None and (head.length or 0) > REQUEST_BODY_BYTES_MAX:
+            turn.fault = BodyTooLarge(_TOO_LARGE)
+        if turn.fault is not None:
+            self._refuse(turn.fault)
+        elif read is None or services is None:
+            self._ask_guest(turn)
+        else:
+            exchange = turn.exchange = Exchange(services, self, head, read)
+            if exchange.enter() and head.expects_continue and not turn.is_complete:
+                self.write(CONTINUE)
+            if turn.is_complete:
+                self._go(turn, exchange)
+
+    def _go(self, turn: Turn, exchange: Exchange) -> None:
+        body = turn.body[0] if len(turn.body) == 1 else b"".join(turn.body)
+        turn.body = []
+        exchange.go(body)
+
+    def _ask_guest(self, turn: Turn) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if self._guest is None:
+            self._guest = self._doorkeeper.make_guest(self._guest_answered)
+            self._guest.connection_made(transport)
+            if self._is_paused:
+                self._guest.pause_writing()
+        turn.is_guests = True
+        self._guest.ask(turn.head)
+        for piece in turn.body:
+            self._guest.data_received(chunk_bytes(piece) if turn.head.is_chunked else piece)
+        turn.body = []
+        if turn.is_complete and turn.head.is_chunked:
+            self._guest.data_received(b"0\r\n\r\n")
+
+    def _guest_answered(self) -> None:
+        if self._tunnel is not None:
+            self.close()
+        elif self._turns and self._turns[0].is_guests and self._turns[0].is_complete:
+            self._next()
+        elif self._turns and self._turns[0].is_guests:
+            self._linger()
+
+    def _next(self) -> None:
+        turn = self._turns.popleft()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if not turn.head.keep_alive or self._doorkeeper.is_closing:
+            transport.close()
+            return
+        self._idle_since_s = self._loop.time()
+        if self._turns:
+            self._loop.call_soon(self._begin_next)
+        elif not transport.is_reading():
+            self._queued_bytes = 0
+            transport.resume_reading()
+
+    def _begin_next(self) -> None:
+        if self._turns and self._turns[0].exchange is None and not self._turns[0].is_guests:
+            self._queued_bytes -= sum(map(len, self._turns[0].body))
+            self._begin(self._turns[0])
+
+    def _refuse(self, error: SparewattError) -> None:
+        """Answer what cannot be served, whatever more comes, and close. Behind others it waits until they are done."""
+        first = self._turns[0] if self._turns else None
+        if first is not None and first.exchange is not None and not first.exchange.may_refuse:
+            first.head = first.head._replace(keep_alive=False)  # a reply is under way: it is the last
+            return
+        if first is not None and first.exchange is not None:
+            first.exchange.refuse(error)
+        elif first is not None and first.is_guests:
+            self.close()
+        else:
+            self.write(refusal_bytes(error))
+            self._linger()
+
+    def _linger(self) -> None:
+        """The last reply is out. What the client still sends is read and dropped for a moment, then it is over."""
+        self._lingers_since_s = self._loop.time()
+        transport = self._transport
+        if transport is not None and (not self._turns or self._turns[-1].is_complete):
+            transport.close()
+        elif transport is not None and not transport.is_reading():
+            transport.resume_reading()
+        self._turns.clear()
+
+
+class Doorkeeper:
+    """What all connections of a server share."""
+
+    def __init__(
+        self, manager: web.Server, services: Services | None, hot: Mapping[str, Read], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._manager = manager
+        self._loop = loop
+        self.services = services
+        self.hot = hot
+        """The paths that models answer, and how each reads its bodies."""
+        self.connections: set[Connection] = set()
+        self.is_closing = False
+
+    def accept(self) -> Connection:
+        return Connection(self, self._loop)
+
+    def came(self, connection: Connection) -> None:
+        self.connections.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+    def make_guest(self, on_answered: Callable[[], None]) -> Guest:
+        return Guest(self._manager, loop=self._loop, on_answered=on_answered)

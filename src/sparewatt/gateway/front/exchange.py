@@ -1,0 +1,369 @@
+"""One request that models answer, and its reply: callbacks from the head to the last byte.
+
+1 `enter`: who asks, from the head alone → 2 `go`: the body is here; routed, held for, sent off → 3 the sink's calls:
+written to the client as they come → 4 over: what was charged is settled, and the connection is told. A task is made
+only where something must be waited for: a browser's session, an answer that is kept, credits that are not at hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from sparewatt.core.errors import Internal, JobFailed, SparewattError
+from sparewatt.core.ids import new_id
+from sparewatt.core.log import Log
+from sparewatt.core.rng import SystemRng
+from sparewatt.gateway.asking import SERVER, Asked, own_headers
+from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes
+from sparewatt.gateway.http import error_headers
+from sparewatt.gateway.kept_answers import Kept, Made, kept, key_of, once
+from sparewatt.gateway.openai.answer import refusal_of, reply_headers
+from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.openai.errand import Errand
+from sparewatt.gateway.openai.serving import Caller, Plan, Repeats, enter, enter_here, plan_for
+from sparewatt.gateway.openai.sink import KEEP_ALIVE
+from sparewatt.gateway.proxies import detour_error
+from sparewatt.gateway.services import Services
+from sparewatt.inference.metering.service import RunningTab
+from sparewatt.protocol.openai import error_body
+
+if TYPE_CHECKING:
+    from sparewatt.gateway.front.server import Patience
+
+STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
+_log = Log("sparewatt.gateway")
+_rng = SystemRng()
+_dates = Dates()
+_tasks: set[asyncio.Task[None]] = set()
+
+
+class Wire(Protocol):
+    """The connection, as an exchange sees it."""
+
+    peer: str
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def answered(self, *, closes: bool) -> None: ...
+
+
+class Exchange:
+    """Implements Sink."""
+
+    __slots__ = (
+        "_asked", "_body", "_caller", "_errand", "_failure", "_has_head", "_head", "_headers", "_is_beginning",
+        "_is_over", "_is_settled", "_over", "_plan", "_read", "_silent_since_s", "_status", "_task",
+        "_untaken_bytes", "_wire",
+    )  # fmt: skip
+
+    def __init__(self, services: Services, wire: Wire, head: Head, read: Callable[[bytes], Call]) -> None:
+        self._wire = wire
+        self._head = head
+        self._read = read
+        self._asked = Asked(
+            services,
+            id_=new_id("req", rng=_rng),
+            method="POST",
+            path=head.path,
+            headers=head.headers,
+            peer=wire.peer,
+        )
+        self._caller: Caller | None = None
+        self._failure: Exception | None = None
+        """What is wrong by the head alone; told when the body has been read."""
+        self._plan: Plan | None = None
+        self._errand: Errand[Exchange] | None = None
+        self._headers: Mapping[str, str] = {}
+        self._body: list[bytes] = []
+        self._has_head = False
+        self._status = 0
+        self._is_beginning = False
+        self._is_over = False
+        self._is_settled = False
+        self._untaken_bytes = 0
+        self._silent_since_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] | None = None
+
+    # what the connection calls
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether nothing was written yet."""
+        return not self._has_head and not self._is_over
+
+    def enter(self) -> bool:
+        """By the head alone: whether the body is worth reading."""
+        try:
+            self._refuse_detour()
+            self._caller = enter_here(self._asked)
+        except Exception as error:  # noqa: BLE001 (told to the client)
+            self._failure = error
+        return self._failure is None
+
+    def go(self, body: bytes) -> None:
+        """All of the request is here."""
+        self._silent_since_s = asyncio.get_running_loop().time()
+        if self._failure is not None:
+            self.refuse(self._failure)
+        elif self._caller is None or "idempotency-key" in self._head.headers:
+            self._spawn(self._go_slowly(body))
+        else:
+            self._serve(self._caller, body)
+
+    def leave(self) -> None:
+        """The client is gone."""
+        if not self._is_over:
+            if self._errand is not None:
+                self._errand.cancel()
+            self._end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def taken(self) -> None:
+        """The client has taken what was written."""
+        n_bytes, self._untaken_bytes = self._untaken_bytes, 0
+        if n_bytes and self._errand is not None:
+            self._errand.consumed(n_bytes)
+
+    def look(self, now_s: float, patience: Patience) -> None:
+        """A silence that is too long is broken: first by the head, so that the client knows it is being served."""
+        plan = self._plan
+        if plan is None or not plan.call.stream or self._is_over or self._wire.is_paused:
+            return
+        if now_s - self._silent_since_s >= patience.keep_alive_s:
+            self._silent_since_s = now_s
+            if not self._has_head:
+                self._headers = {"x-sparewatt-match-id": plan.match.id}
+                self._open_stream()
+            else:
+                self._write_chunk(KEEP_ALIVE)
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with an error; nothing was written yet."""
+        if isinstance(error, SparewattError):
+            self._reply_error(error, error_body(error), error_headers(error))
+            return
+        _log.crash("request_crashed", request=self._asked.id, route=self._asked.path)
+        broken = Internal(f"Something broke here. Please report it with the id {self._asked.id}.")
+        self._reply_error(broken, error_body(broken), error_headers(broken))
+
+    # Sink
+
+    def start(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def data(self, data: bytes) -> None:
+        plan = self._plan
+        if plan is None or not plan.call.stream:
+            self._body.append(data)
+            return
+        if not self._has_head:
+            self._open_stream()
+        echo = plan.call.echo
+        self._write_chunk(data if echo is None else echo.feed(data))
+        if self._wire.is_paused:
+            self._untaken_bytes += len(data)
+        elif self._errand is not None:
+            self._errand.consumed(len(data))
+
+    def finish(self) -> None:
+        plan = self._plan
+        if plan is None:
+            return
+        if plan.call.stream:
+            self._close_stream()
+        else:
+            self._reply_whole(plan)
+
+    def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None:
+        if self._has_head:  # it went out early: the error can only be the last event
+            self._write_chunk(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
+            self._close_stream()
+        elif self._is_beginning:  # where in line it would have stood is known in a moment
+            self._failure, self._headers = error, headers
+        elif self._errand is not None:
+            body, said = refusal_of(self._errand, error, headers)
+            self._reply_error(error, body, said)
+
+    # inside
+
+    def _refuse_detour(self) -> None:
+        settings = self._asked.services.settings
+        if settings.behind_proxy:
+            error = detour_error(self._asked.peer, self._head.headers, settings)
+            if error is not None:
+                raise error
+
+    def _serve(self, caller: Caller, body: bytes) -> None:
+        """Whatever is wrong is told to the client."""
+        try:
+            plan = self._plan = plan_for(self._asked, caller, self._read(body))
+            tab = plan.open_tab_here()
+            if tab is None and plan.price is not None:
+                self._spawn(self._wait_for_credits(plan))
+            else:
+                self._send_off(plan, tab)
+        except Exception as error:  # noqa: BLE001 (a process boundary)
+            self.refuse(error)
+
+    def _send_off(self, plan: Plan, tab: RunningTab | None) -> None:
+        """The sink may hear of the reply, or of its failure, before this returns."""
+        errand = self._errand = plan.errand(tab, self)
+        self._is_beginning = True
+        errand.begin()
+        self._is_beginning = False
+        if self._failure is not None and isinstance(self._failure, SparewattError):
+            self.fail(self._failure, self._headers)
+
+    async def _wait_for_credits(self, plan: Plan) -> None:
+        tab = await plan.open_tab()
+        if self._is_over:
+            if tab is not None:
+                tab.drop()
+        else:
+            self._send_off(plan, tab)
+
+    async def _go_slowly(self, body: bytes) -> None:
+        caller = self._caller or await enter(self._asked)
+        name = key_of(self._head.headers)
+        if name is None:
+            self._serve(caller, body)
+            return
+        answers, repeats = self._asked.services.answers, Repeats(self._asked, caller, name, body)
+
+        async def produce() -> Made:
+            self._over = asyncio.get_running_loop().create_future()
+            self._serve(caller, body)
+            await self._over
+            return self._made()
+
+        found = await once(
+            answers,
+            repeats.which,
+            repeats.digest,
+            produce,
+            made=lambda made: made,
+            on_repeat=repeats.charge,
+            now_s=repeats.now_s,
+        )
+        if isinstance(found, Kept):
+            self._reply(200, found.body, found.again())
+
+    def _made(self) -> Made:
+        is_whole = self._status == 200 and bool(self._body)
+        return Made(self._status == 200, kept(b"".join(self._body), self._headers) if is_whole else None)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._task = asyncio.get_running_loop().create_task(self._told(work))
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    async def _told(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 (a process boundary)
+            if not self._is_over and not self._has_head:
+                self.refuse(error)
+
+    # writing
+
+    def _open_stream(self) -> None:
+        errand = self._errand
+        headers = {**STREAM_HEADERS, **(reply_headers(errand, self._headers) if errand is not None else self._headers)}
+        self._has_head, self._status = True, 200
+        framing = "transfer-encoding: chunked\r\n" if self._is_chunked else ""
+        self._wire.write(head_bytes(200, {**headers, **own_headers(self._asked)}, framing + self._ending()))
+
+    def _write_chunk(self, data: bytes) -> None:
+        if data:
+            self._silent_since_s = asyncio.get_running_loop().time()
+            self._wire.write(chunk_bytes(data) if self._is_chunked else data)
+
+    def _close_stream(self) -> None:
+        plan = self._plan
+        if not self._has_head:
+            self._open_stream()
+        if plan is not None and plan.call.echo is not None:
+            self._write_chunk(plan.call.echo.rest())
+        if self._is_chunked:
+            self._wire.write(LAST_CHUNK)
+        self._end()
+        self._wire.answered(closes=not self._head.keep_alive or not self._is_chunked)
+
+    def _reply_whole(self, plan: Plan) -> None:
+        errand, body = self._errand, b"".join(self._body)
+        headers = reply_headers(errand, self._headers) if errand is not None else dict(self._headers)
+        if plan.call.reshape is not None:
+            try:
+                body = plan.call.reshape(body)
+            except ValueError as error:
+                failed = JobFailed(f"The node's answer cannot be read: {error}.")
+                self._reply_error(failed, error_body(failed), {**error_headers(failed), **headers})
+                return
+        self._body, self._headers = [body], headers
+        self._reply(200, body, headers)
+
+    def _reply_error(self, error: SparewattError, body: Mapping[str, object], headers: Mapping[str, str]) -> None:
+        self._asked.services.history.tally.note_error(error.code)
+        said = {name: value for name, value in headers.items() if name != "content-type"}
+        self._reply(error.status, msgspec.json.encode(body), {"content-type": "application/json", **said})
+
+    def _reply(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if self._is_over:
+            return
+        self._has_head, self._status = True, status
+        self._settle()  # the reply says what is left
+        framing = f"content-length: {len(body)}\r\n" + self._ending()
+        self._wire.write(head_bytes(status, {**headers, **own_headers(self._asked)}, framing) + body)
+        self._end()
+        self._wire.answered(closes=not self._head.keep_alive)
+
+    @property
+    def _is_chunked(self) -> bool:
+        """Whether the client knows how a stream ends; an older one takes the end of the connection for it."""
+        return self._head.version == "1.1"
+
+    def _ending(self) -> str:
+        head, date = self._head, f"date: {_dates.now()}\r\n"
+        if not head.keep_alive or (self._status == 200 and self._plan_streams() and not self._is_chunked):
+            return "connection: close\r\n" + date
+        return date if self._is_chunked else "connection: keep-alive\r\n" + date
+
+    def _plan_streams(self) -> bool:
+        return self._plan is not None and self._plan.call.stream
+
+    def _settle(self) -> None:
+        """What the request was charged at first was a guess."""
+        errand, plan = self._errand, self._plan
+        if plan is not None and not self._is_settled:
+            self._is_settled = True
+            plan.charge.settle(errand.used_tokens() if errand is not None else 0)
+
+    def _end(self) -> None:
+        """Over, however."""
+        self._is_over = True
+        self._settle()
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+
+def refusal_bytes(error: SparewattError) -> bytes:
+    """Told to who sent something that is no request."""
+    body = msgspec.json.encode(error_body(error))
+    headers = {
+        "content-type": "application/json",
+        "server": SERVER,
+        "x-request-id": new_id("req", rng=_rng),
+        **error_headers(error),
+    }
+    framing = f"content-length: {len(body)}\r\nconnection: close\r\ndate: {_dates.now()}\r\n"
+    return head_bytes(error.status, headers, framing) + body

@@ -1,0 +1,90 @@
+"""Listening: every connection gets its protocol, and now and then a look at its deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from sparewatt.core.limits import CLIENT_BODY_S, CLIENT_HEAD_S, CLIENT_IDLE_S, CLIENT_WRITE_S, KEEP_ALIVE_S
+from sparewatt.gateway.front.connection import Doorkeeper
+from sparewatt.gateway.routes import HOT
+from sparewatt.gateway.services import SERVICES
+
+SHUTDOWN_S = 2.0
+HANDSHAKE_S = 10.0
+"""For a client's half of the TLS handshake: a few round trips."""
+BACKLOG = 4096
+"""Connections that the kernel keeps for us while we are busy; Linux gives fewer if it is told so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited for clients, in seconds."""
+
+    head_s: float = CLIENT_HEAD_S
+    body_s: float = CLIENT_BODY_S
+    idle_s: float = CLIENT_IDLE_S
+    write_s: float = CLIENT_WRITE_S
+    keep_alive_s: float = KEEP_ALIVE_S
+    """After so much silence a stream gets its head, or a comment."""
+    look_s: float = 0.5
+    """How often all of them are looked at; nothing is more punctual than this."""
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application,
+    listener: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    patience: Patience | None = None,
+) -> AsyncIterator[Doorkeeper]:
+    """Serve `app` on a socket that is bound already. A client that leaves cancels what runs for it."""
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    manager = runner.server
+    if manager is None:
+        raise RuntimeError("a runner that was set up has a server")
+    loop = asyncio.get_running_loop()
+    doorkeeper = Doorkeeper(manager, app.get(SERVICES), HOT, loop)
+    handshake_s = HANDSHAKE_S if tls is not None else None
+    server = await loop.create_server(
+        doorkeeper.accept, sock=listener, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG
+    )
+    looking = loop.create_task(_look(doorkeeper, patience or Patience()))
+    try:
+        yield doorkeeper
+    finally:
+        looking.cancel()
+        server.close()
+        await _close(doorkeeper)
+        await runner.cleanup()
+
+
+async def _look(doorkeeper: Doorkeeper, patience: Patience) -> None:
+    now_s = asyncio.get_running_loop().time
+    while True:
+        await asyncio.sleep(patience.look_s)
+        for connection in list(doorkeeper.connections):
+            connection.look(now_s(), patience)
+
+
+async def _close(doorkeeper: Doorkeeper) -> None:
+    """Idle connections end now, the others after their reply, or when they have had their time."""
+    doorkeeper.is_closing = True
+    for connection in list(doorkeeper.connections):
+        if not connection.is_busy:
+            connection.close()
+    deadline_s = asyncio.get_running_loop().time() + SHUTDOWN_S
+    while any(connection.is_busy for connection in doorkeeper.connections):
+        if asyncio.get_running_loop().time() > deadline_s:
+            break
+        await asyncio.sleep(0.02)
+    for connection in list(doorkeeper.connections):
+        connection.abort()
