@@ -275,6 +275,12 @@ class BodyTooLarge(SparewattError):
     kind = "invalid_request_error"
 
 
+class ExpectationFailed(SparewattError):
+    code = "expectation_failed"
+    status = 417
+    kind = "invalid_request_error"
+
+
 class HeadTooLarge(SparewattError):
     code = "head_too_large"
     status = 431

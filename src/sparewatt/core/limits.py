@@ -173,11 +173,23 @@ PIPELINED_MAX = 16
 PIPELINED_BYTES_MAX = 256 * KIB
 """What their bodies may take; a body that waits is in memory for longer than one that is read in its turn."""
 
-LINGER_S = 2.0
+LINGER_S = 1.0
 """How long a client that was refused may go on sending, so that it hears why."""
 
-LINGER_BYTES_MAX = 64 * MIB
+LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
+
+STRAY_BYTES_MAX = 1 * KIB
+"""Empty lines between two requests; old clients sent one."""
+
+BODIES_BYTES_MAX = 512 * MIB
+"""Bodies that are being read at a time, by all clients together: two dozen of the largest, any number of the usual."""
+
+CONNECTIONS_MAX = 20_000
+"""Clients' connections at one process; an idle one takes about 3 kB here and as much in the kernel."""
+
+CONNECTIONS_PER_ADDRESS_MAX = 2_000
+"""Of those, from one address that is not on this machine or our own proxy's: a large office behind one router."""
 
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""

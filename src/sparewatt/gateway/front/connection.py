@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, cast
 import httptools
 from aiohttp import web
 
-from sparewatt.core.errors import BadRequest, BodyTooLarge, BodyTooSlow, HeadTooLarge, RequestTooSlow, SparewattError
+from sparewatt.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    BodyTooSlow,
+    HeadTooLarge,
+    QueueFull,
+    RequestTooSlow,
+    SparewattError,
+)
 from sparewatt.core.limits import (
+    BODIES_BYTES_MAX,
+    CONNECTIONS_MAX,
+    CONNECTIONS_PER_ADDRESS_MAX,
     HEAD_BYTES_MAX,
     HEAD_FIELDS_MAX,
     LINGER_BYTES_MAX,
@@ -23,6 +34,7 @@ from sparewatt.core.limits import (
     PIPELINED_BYTES_MAX,
     PIPELINED_MAX,
     REQUEST_BODY_BYTES_MAX,
+    STRAY_BYTES_MAX,
 )
 from sparewatt.core.log import Log
 from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
@@ -30,6 +42,7 @@ from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head, fault_of, joined
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
 from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.proxies import is_trusted
 from sparewatt.gateway.services import Services
 
 if TYPE_CHECKING:
@@ -60,25 +73,9 @@ class Connection(asyncio.Protocol):
     """Also what llhttp calls."""
 
     __slots__ = (
-        "_doorkeeper",
-        "_guest",
-        "_head_bytes",
-        "_idle_since_s",
-        "_is_paused",
-        "_is_reading_head",
-        "_lingered_bytes",
-        "_lingers_since_s",
-        "_loop",
-        "_parser",
-        "_paused_at_s",
-        "_queued_bytes",
-        "_raw",
-        "_target",
-        "_transport",
-        "_tunnel",
-        "_turns",
-        "_unsent_bytes",
-        "peer",
+        "_doorkeeper", "_fed_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf", "_is_paused",
+        "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
+        "_queued_bytes", "_raw", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes", "peer",
     )  # fmt: skip
 
     def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,6 +91,10 @@ class Connection(asyncio.Protocol):
         self._raw: list[tuple[bytes, bytes]] = []
         self._target = b""
         self._head_bytes = 0
+        self._fed_bytes = 0
+        """Since the last request began, or ended."""
+        self._is_deaf = False
+        """Whether what comes is of no interest any more: the reply under way is the last."""
         self._is_reading_head = False
         self._idle_since_s = loop.time()
         self._is_paused = False
@@ -109,12 +110,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else "unknown"
-        self._doorkeeper.came(self)
+        if not self._doorkeeper.lets_in(self):
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._doorkeeper.left(self)
         for turn in self._turns:
+            self._forget_body(turn)
             if turn.exchange is not None:
                 turn.exchange.leave()
         self._turns.clear()
@@ -126,7 +129,7 @@ class Connection(asyncio.Protocol):
             self._tunnel.data_received(data)
         elif self._lingers_since_s is not None:
             self._drop(data)
-        else:
+        elif not self._is_deaf:
             self._read(data)
 
     def eof_received(self) -> bool:
@@ -222,6 +225,7 @@ class Connection(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         if self._is_reading_head:
             self._head_bytes += len(data)
+        self._fed_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -231,19 +235,32 @@ class Connection(asyncio.Protocol):
             self.abort()
         except httptools.HttpParserError:
             self._refuse(BadRequest("This is not a valid HTTP request."))
-        if self._is_reading_head and self._head_bytes > HEAD_BYTES_MAX and self._lingers_since_s is None:
+        self._refuse_endless()
+
+    def _refuse_endless(self) -> None:
+        """What goes on and on without being a request: a head, empty lines, a body that is all wrapping."""
+        if self._lingers_since_s is not None or self._is_deaf:
+            return
+        if self._is_reading_head and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(f"The request's head is larger than {HEAD_BYTES_MAX >> 10} KiB."))
+        elif not self._is_reading_head and not self._turns and self._fed_bytes > STRAY_BYTES_MAX:
+            self._refuse(BadRequest("This is not a valid HTTP request."))
+        elif self._fed_bytes > 2 * REQUEST_BODY_BYTES_MAX:
+            self._refuse(BodyTooLarge(_TOO_LARGE))
 
     def on_message_begin(self) -> None:
         if not self._turns:
             self._idle_since_s = self._loop.time()
         self._is_reading_head = True
-        self._raw, self._target, self._head_bytes = [], b"", 0
+        self._raw, self._target, self._head_bytes, self._fed_bytes = [], b"", 0, 0
 
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Also of fields behind a body in chunks: those count for nothing."""
+        if not self._is_reading_head:
+            return
         self._head_bytes += len(name) + len(value)
         if len(self._raw) <= HEAD_FIELDS_MAX and self._head_bytes <= 2 * HEAD_BYTES_MAX:  # more is refused anyway
             self._raw.append((name, value))
@@ -278,11 +295,12 @@ class Connection(asyncio.Protocol):
             self._guest.data_received(chunk_bytes(data) if turn.head.is_chunked else data)
         elif turn.size_bytes > REQUEST_BODY_BYTES_MAX:
             turn.fault = BodyTooLarge(_TOO_LARGE)
-            turn.body.clear()
+            self._forget_body(turn)
             if turn is self._turns[0]:
                 self._refuse(turn.fault)
         elif turn.fault is None:
             turn.body.append(data)
+            self._doorkeeper.bodies_bytes += len(data)
             self._count_queued(turn, len(data))
 
     def on_message_complete(self) -> None:
@@ -290,6 +308,7 @@ class Connection(asyncio.Protocol):
             return
         turn = self._turns[-1]
         turn.is_complete = True
+        self._fed_bytes = 0
         if turn is not self._turns[0]:
             return
         if turn.exchange is not None:
@@ -331,21 +350,31 @@ class Connection(asyncio.Protocol):
         read = self._doorkeeper.hot.get(head.path) if head.method == b"POST" and services is not None else None
         if turn.fault is None and (head.length or 0) > REQUEST_BODY_BYTES_MAX:
             turn.fault = BodyTooLarge(_TOO_LARGE)
+        elif self._doorkeeper.bodies_bytes > BODIES_BYTES_MAX:
+            turn.fault = QueueFull("Too many large requests are being read here.", retry_after_s=2.0)
         if turn.fault is not None:
             self._refuse(turn.fault)
         elif read is None or services is None:
             self._ask_guest(turn)
         else:
             exchange = turn.exchange = Exchange(services, self, head, read)
-            if exchange.enter() and head.expects_continue and not turn.is_complete:
-                self.write(CONTINUE)
+            is_welcome = exchange.enter()
             if turn.is_complete:
                 self._go(turn, exchange)
+            elif head.is_expecting and is_welcome:
+                self.write(CONTINUE)
+            elif head.is_expecting:
+                exchange.go(b"")
 
     def _go(self, turn: Turn, exchange: Exchange) -> None:
         body = turn.body[0] if len(turn.body) == 1 else b"".join(turn.body)
-        turn.body = []
+        self._forget_body(turn)
         exchange.go(body)
+
+    def _forget_body(self, turn: Turn) -> None:
+        if turn.body:
+            self._doorkeeper.bodies_bytes -= sum(map(len, turn.body))
+            turn.body = []
 
     def _ask_guest(self, turn: Turn) -> None:
         transport = self._transport
@@ -360,7 +389,7 @@ class Connection(asyncio.Protocol):
         self._guest.ask(turn.head)
         for piece in turn.body:
             self._guest.data_received(chunk_bytes(piece) if turn.head.is_chunked else piece)
-        turn.body = []
+        self._forget_body(turn)
         if turn.is_complete and turn.head.is_chunked:
             self._guest.data_received(b"0\r\n\r\n")
 
@@ -395,16 +424,16 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: SparewattError) -> None:
         """Answer what cannot be served, whatever more comes, and close. Behind others it waits until they are done."""
         first = self._turns[0] if self._turns else None
-        if first is not None and first.exchange is not None and not first.exchange.may_refuse:
-            first.head = first.head._replace(keep_alive=False)  # a reply is under way: it is the last
-            return
-        if first is not None and first.exchange is not None:
-            first.exchange.refuse(error)
-        elif first is not None and first.is_guests:
-            self.close()
-        else:
+        if first is None or (first.exchange is None and not first.is_guests):
             self.write(refusal_bytes(error))
             self._linger()
+        elif first.exchange is not None and not first.is_complete and first.exchange.may_refuse:
+            first.exchange.refuse(error)
+        elif first.is_complete:
+            first.head = first.head._replace(keep_alive=False)  # its reply is under way, and the last
+            self._is_deaf = True
+        else:
+            self.close()
 
     def _linger(self) -> None:
         """The last reply is out. What the client still sends is read and dropped for a moment, then it is over."""
@@ -414,6 +443,8 @@ class Connection(asyncio.Protocol):
             transport.close()
         elif transport is not None and not transport.is_reading():
             transport.resume_reading()
+        for turn in self._turns:
+            self._forget_body(turn)
         self._turns.clear()
 
 
@@ -429,16 +460,33 @@ class Doorkeeper:
         self.hot = hot
         """The paths that models answer, and how each reads its bodies."""
         self.connections: set[Connection] = set()
+        self._by_address: dict[str, int] = {}
+        self.bodies_bytes = 0
+        """Of requests that are being read, or wait for their turn."""
         self.is_closing = False
 
     def accept(self) -> Connection:
         return Connection(self, self._loop)
 
-    def came(self, connection: Connection) -> None:
+    def lets_in(self, connection: Connection) -> bool:
+        """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""
+        count = self._by_address.get(connection.peer, 0)
+        is_far = not is_trusted(connection.peer, None)
+        if len(self.connections) >= CONNECTIONS_MAX or (is_far and count >= CONNECTIONS_PER_ADDRESS_MAX):
+            return False
         self.connections.add(connection)
+        self._by_address[connection.peer] = count + 1
+        return True
 
     def left(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
         self.connections.discard(connection)
+        count = self._by_address[connection.peer] - 1
+        if count:
+            self._by_address[connection.peer] = count
+        else:
+            del self._by_address[connection.peer]
 
     def make_guest(self, on_answered: Callable[[], None]) -> Guest:
         return Guest(self._manager, loop=self._loop, on_answered=on_answered)

@@ -28,9 +28,9 @@ class Guest(web.RequestHandler):
         self._on_answered = on_answered
 
     def ask(self, head: Head) -> None:
-        """The head of the next request, in our own words."""
+        """The head of the next request, in our own words: every field once."""
         lines = [b"%b %b HTTP/%b" % (head.method, head.target, head.version.encode())]
-        lines += [b"%b: %b" % field for field in head.raw]
+        lines += [f"{name}: {value}".encode("latin-1") for name, value in head.headers.items()]
         self.data_received(b"\r\n".join(lines) + b"\r\n\r\n")
 
     async def finish_response(self, *args: Any, **kw: Any) -> Any:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sparewatt.core.errors import BadRequest, HeadTooLarge, SparewattError, UnsupportedMediaType
+from sparewatt.core.errors import (
+    BadRequest,
+    ExpectationFailed,
+    HeadTooLarge,
+    MethodNotAllowed,
+    SparewattError,
+    UnsupportedMediaType,
+)
 from sparewatt.core.limits import HEAD_BYTES_MAX, HEAD_FIELDS_MAX, TARGET_BYTES_MAX
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 _ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")
 """Of these, two would let two readers of the same bytes see two requests."""
+_HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 
 
 class Head(NamedTuple):
@@ -21,6 +30,11 @@ class Head(NamedTuple):
     raw: RawHeaders
     headers: dict[str, str]
     """Names in lower case; what was said twice is joined by a comma."""
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether the client waits for a word before it sends the body."""
+        return "expect" in self.headers and self.version == "1.1"
 
     @property
     def path(self) -> str:
@@ -36,10 +50,6 @@ class Head(NamedTuple):
     def is_chunked(self) -> bool:
         return "transfer-encoding" in self.headers
 
-    @property
-    def expects_continue(self) -> bool:
-        return self.headers.get("expect", "").lower() == "100-continue"
-
 
 def joined(raw: RawHeaders) -> tuple[dict[str, str], str | None]:
     """The fields by name, and the name of one that may stand there once and does not."""
@@ -49,7 +59,7 @@ def joined(raw: RawHeaders) -> tuple[dict[str, str], str | None]:
         known, said = name.lower().decode("latin-1"), value.decode("latin-1")
         if known in headers:
             twice = known if known in _ONCE else twice
-            said = f"{headers[known]}, {said}"
+            said = f"{headers[known]}{'; ' if known == 'cookie' else ', '}{said}"
         headers[known] = said
     return headers, twice
 
@@ -62,17 +72,24 @@ def fault_of(head: Head, *, twice: str | None, size_bytes: int) -> SparewattErro
         )
     if twice is not None:
         return BadRequest(f"The header {twice!r} stands there twice.")
-    if "host" not in head.headers and head.version == "1.1":
+    if head.version not in ("1.0", "1.1"):
+        return BadRequest("This speaks HTTP/1.1, and 1.0.")
+    host = head.headers.get("host", "" if head.version == "1.1" else "any")
+    if not _HOST.fullmatch(host):
         return BadRequest("A request names the host that it is for.")
-    return _misfit_of(head.headers)
+    return _misfit_of(head)
 
 
-def _misfit_of(headers: Mapping[str, str]) -> SparewattError | None:
+def _misfit_of(head: Head) -> SparewattError | None:
     """What is asked for and not done here."""
-    if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-        return BadRequest("The only transfer encoding is 'chunked'.")
+    headers = head.headers
+    if head.method == b"CONNECT":
+        return MethodNotAllowed("CONNECT does not work here.")
+    encoding = headers.get("transfer-encoding")
+    if encoding is not None and (encoding.lower() != "chunked" or head.version != "1.1"):
+        return BadRequest("The only transfer encoding is 'chunked', of HTTP/1.1.")
     if headers.get("content-encoding", "identity").lower() != "identity":
         return UnsupportedMediaType("Send the body as it is, without a content encoding.")
     if headers.get("expect", "100-continue").lower() != "100-continue":
-        return BadRequest("The only expectation that can be met is '100-continue'.")
+        return ExpectationFailed("The only expectation that can be met is '100-continue'.")
     return None
