@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from sparewatt.core.errors import NotFound
 from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
@@ -33,10 +34,10 @@ HOT: Mapping[str, Callable[[bytes], Call]] = {
 
 
 def _stand_in(path: str, read: Callable[[bytes], Call]) -> Handler:
-    """In the router for a path of `HOT`, so that it is documented and other methods are refused."""
+    """In the router for a path of `HOT`, so that it is documented and other methods are refused. Not reached."""
 
     async def stand_in(request: web.Request) -> web.StreamResponse:
-        raise RuntimeError(f"{request.path} is not answered by the framework")
+        raise NotFound(f"There is no {request.path[:200]!r} here.")
 
     stand_in.__module__, stand_in.__name__ = read.__module__, path.removeprefix("/v1/").replace("/", "_")
     stand_in.__doc__ = None

@@ -39,7 +39,7 @@ from sparewatt.core.limits import (
 from sparewatt.core.log import Log
 from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
 from sparewatt.gateway.front.guest import Guest
-from sparewatt.gateway.front.head import Head, fault_of, joined
+from sparewatt.gateway.front.head import Head, fault_of, joined, without_upgrade
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.proxies import is_trusted
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from sparewatt.gateway.front.server import Patience
 
 Read = Callable[[bytes], Call]
+WRAPPING_MAX = 8
+"""Bytes on the wire for each of a body's: chunks of a single byte take six."""
 _TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
 _log = Log("sparewatt.gateway")
 
@@ -73,9 +75,9 @@ class Connection(asyncio.Protocol):
     """Also what llhttp calls."""
 
     __slots__ = (
-        "_doorkeeper", "_fed_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf", "_is_paused",
-        "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
-        "_queued_bytes", "_raw", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes", "peer",
+        "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf",
+        "_is_paused", "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
+        "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes", "peer",
     )  # fmt: skip
 
     def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
@@ -91,6 +93,9 @@ class Connection(asyncio.Protocol):
         self._raw: list[tuple[bytes, bytes]] = []
         self._target = b""
         self._head_bytes = 0
+        self._fields_bytes = 0
+        self._rewritten = b""
+        """A head without its offer to speak something else than HTTP, to be read in its place."""
         self._fed_bytes = 0
         """Since the last request began, or ended."""
         self._is_deaf = False
@@ -245,24 +250,26 @@ class Connection(asyncio.Protocol):
             self._refuse(HeadTooLarge(f"The request's head is larger than {HEAD_BYTES_MAX >> 10} KiB."))
         elif not self._is_reading_head and not self._turns and self._fed_bytes > STRAY_BYTES_MAX:
             self._refuse(BadRequest("This is not a valid HTTP request."))
-        elif self._fed_bytes > 2 * REQUEST_BODY_BYTES_MAX:
-            self._refuse(BodyTooLarge(_TOO_LARGE))
+        elif self._turns and self._fed_bytes > 2 * HEAD_BYTES_MAX + WRAPPING_MAX * self._turns[-1].size_bytes:
+            self._refuse(BodyTooLarge("The body is nearly all wrapping."))
 
     def on_message_begin(self) -> None:
         if not self._turns:
             self._idle_since_s = self._loop.time()
         self._is_reading_head = True
-        self._raw, self._target, self._head_bytes, self._fed_bytes = [], b"", 0, 0
+        self._raw, self._target = [], b""
+        self._head_bytes = self._fields_bytes = self._fed_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Also of fields behind a body in chunks: those count for nothing."""
+        """Also of fields behind a body in chunks: those count for nothing, and there may not be many."""
         if not self._is_reading_head:
+            self._fields_bytes += len(name) + len(value)
             return
-        self._head_bytes += len(name) + len(value)
-        if len(self._raw) <= HEAD_FIELDS_MAX and self._head_bytes <= 2 * HEAD_BYTES_MAX:  # more is refused anyway
+        self._fields_bytes += len(name) + len(value)
+        if len(self._raw) <= HEAD_FIELDS_MAX and self._fields_bytes <= HEAD_BYTES_MAX:  # more is refused anyway
             self._raw.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -278,7 +285,10 @@ class Connection(asyncio.Protocol):
             self._raw,
             headers,
         )
-        size = sum(len(name) + len(value) for name, value in self._raw) + len(self._target)
+        if "upgrade" in headers and parser.should_upgrade() and not head.is_link:
+            self._rewritten = without_upgrade(head)
+            return
+        size, self._fields_bytes = self._fields_bytes + len(self._target), 0
         turn = Turn(head, fault_of(head, twice=twice, size_bytes=size), since_s=self._loop.time())
         self._turns.append(turn)
         if len(self._turns) == 1:
@@ -304,11 +314,14 @@ class Connection(asyncio.Protocol):
             self._count_queued(turn, len(data))
 
     def on_message_complete(self) -> None:
-        if self._lingers_since_s is not None or not self._turns:
+        if self._lingers_since_s is not None or not self._turns or self._rewritten:
             return
         turn = self._turns[-1]
-        turn.is_complete = True
         self._fed_bytes = 0
+        if self._fields_bytes > HEAD_BYTES_MAX and turn.fault is None:
+            self._refuse(HeadTooLarge(f"What follows the body is larger than {HEAD_BYTES_MAX >> 10} KiB."))
+            return
+        turn.is_complete = True
         if turn is not self._turns[0]:
             return
         if turn.exchange is not None:
@@ -333,14 +346,15 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _leave_http(self, rest: bytes) -> None:
-        """A WebSocket for the guest. Any other offer to speak something else is passed over, and nothing may follow."""
-        turn = self._turns[-1]
-        if turn.is_guests and self._guest is not None and turn.head.headers.get("upgrade", "").lower() == "websocket":
+        """A node's link. Any other offer to speak something else is passed over: read again as if it were not there."""
+        if self._rewritten:
+            again, self._rewritten = self._rewritten + rest, b""
+            self._parser = httptools.HttpRequestParser(self)
+            self._read(again)
+        elif self._guest is not None:
             self._tunnel = self._guest
             if rest:
                 self._guest.data_received(rest)
-        else:
-            turn.head = turn.head._replace(keep_alive=False)
 
     # answering
 

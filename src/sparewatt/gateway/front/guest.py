@@ -11,7 +11,7 @@ from sparewatt.core.errors import BadRequest, Internal
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.asking import SERVER
-from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.head import Head, head_of
 from sparewatt.gateway.http import error_reply
 
 NEVER_S = 1e9
@@ -28,10 +28,8 @@ class Guest(web.RequestHandler):
         self._on_answered = on_answered
 
     def ask(self, head: Head) -> None:
-        """The head of the next request, in our own words: every field once."""
-        lines = [b"%b %b HTTP/%b" % (head.method, head.target, head.version.encode())]
-        lines += [f"{name}: {value}".encode("latin-1") for name, value in head.headers.items()]
-        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n")
+        """The head of the next request, in our own words."""
+        self.data_received(head_of(head, head.headers))
 
     async def finish_response(self, *args: Any, **kw: Any) -> Any:
         """aiohttp's last step of every request."""

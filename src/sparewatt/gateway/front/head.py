@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from sparewatt.core.errors import (
     BadRequest,
@@ -15,10 +16,12 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.limits import HEAD_BYTES_MAX, HEAD_FIELDS_MAX, TARGET_BYTES_MAX
+from sparewatt.protocol.link import LINK_PATH
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 _ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")
 """Of these, two would let two readers of the same bytes see two requests."""
+_PATH_END = re.compile(r"[?#]")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 
 
@@ -32,13 +35,25 @@ class Head(NamedTuple):
     """Names in lower case; what was said twice is joined by a comma."""
 
     @property
+    def is_link(self) -> bool:
+        """Whether a node dials."""
+        wants = self.headers.get("upgrade", "").lower()
+        return self.method == b"GET" and self.path == LINK_PATH and wants == "websocket"
+
+    @property
     def is_expecting(self) -> bool:
         """Whether the client waits for a word before it sends the body."""
         return "expect" in self.headers and self.version == "1.1"
 
     @property
     def path(self) -> str:
-        return self.target.partition(b"?")[0].decode("latin-1")
+        """As the router reads it: decoded, and without scheme and host where those are named. An encoded slash stays."""
+        target = self.target.decode("latin-1")
+        if not target.startswith("/"):
+            host, slash, rest = target.partition("://")[2].partition("/")
+            target = slash + rest if _HOST.fullmatch(host) else ""
+        path = _PATH_END.split(target, maxsplit=1)[0]
+        return unquote(path) if "%" in path and "%2f" not in path.lower() else path
 
     @property
     def length(self) -> int | None:
@@ -49,6 +64,21 @@ class Head(NamedTuple):
     @property
     def is_chunked(self) -> bool:
         return "transfer-encoding" in self.headers
+
+
+def without_upgrade(head: Head) -> bytes:
+    """The same head, as if the client had not offered to speak something else."""
+    kept = {n: v for n, v in head.headers.items() if n not in ("connection", "upgrade", "http2-settings")}
+    if not head.keep_alive:
+        kept["connection"] = "close"
+    return head_of(head, kept)
+
+
+def head_of(head: Head, headers: Mapping[str, str]) -> bytes:
+    """Written out anew: every field once."""
+    lines = [b"%b %b HTTP/%b" % (head.method, head.target, head.version.encode())]
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in headers.items()]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def joined(raw: RawHeaders) -> tuple[dict[str, str], str | None]:
