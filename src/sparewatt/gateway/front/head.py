@@ -47,7 +47,7 @@ class Head(NamedTuple):
 
     @property
     def path(self) -> str:
-        """As the router reads it: decoded, and without scheme and host where those are named. An encoded slash stays."""
+        """As the router reads it: decoded, without scheme and host where those are named. An encoded slash stays."""
         target = self.target.decode("latin-1")
         if not target.startswith("/"):
             host, slash, rest = target.partition("://")[2].partition("/")
