@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from bench.gateway.measure import Sample, Stand, rounds, tell, warm_up
@@ -30,7 +32,7 @@ from bench.gateway.targets import (
     running_nginx,
     running_router,
 )
-from bench.gateway.tools import CannotMeasure, build
+from bench.gateway.tools import CACHE, CannotMeasure, build
 
 ROUNDS = 3
 QUICK_TARGETS = (DIRECT, NGINX, OURS)
@@ -61,6 +63,7 @@ def measure_all(options: argparse.Namespace) -> tuple[list[Sample], list[Target]
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in options.only]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-gateway-")))
+        stack.push(partial(_keep_outputs, folder))
         tools = build(is_realtime=may_be_realtime())
         backend = stack.enter_context(running_backend(tools, folder))
         targets = [_start(stack, name, backend, folder, nodes=options.nodes) for name in names]
@@ -68,6 +71,18 @@ def measure_all(options: argparse.Namespace) -> tuple[list[Sample], list[Target]
         tell("warming up")
         warm_up(stand, scenarios)
         return rounds(stand, scenarios, count, with_memory=MEMORY.name in options.only), targets
+
+
+def _keep_outputs(folder: Path, kind: type[BaseException] | None, *_: object) -> None:
+    """After a failure, what the processes printed is kept."""
+    if kind is None:
+        return
+    kept = CACHE / "failed"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for output in folder.rglob("*.txt"):
+        shutil.copy(output, kept / output.name)
+    tell(f"what the processes printed is in {kept}")
 
 
 def _start(stack: ExitStack, name: str, backend: Backend, folder: Path, *, nodes: int) -> Target:

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.gateway.answers import TOKENS
-from bench.gateway.processes import cpu_s, pss_bytes, realtime, settle
+from bench.gateway.processes import cpu_s, has_ended, pss_bytes, realtime, settle
 from bench.gateway.scenarios import HELD_STREAMS, MEMORY, Scenario, write_body
 from bench.gateway.targets import DIRECT, LITE, Backend, Target
 from bench.gateway.tools import CannotMeasure, Tools, load_argv, run_load
@@ -52,6 +52,12 @@ class Stand:
     def everybody(self) -> list[int]:
         return [pid for target in self.targets for pid in (*target.pids, *target.helpers)]
 
+    def check(self) -> None:
+        """A process that has ended measures nothing."""
+        for target in self.targets:
+            if any(map(has_ended, (*target.pids, *target.helpers))):
+                raise CannotMeasure(f"A process of {target.name} ended while it was needed.")
+
 
 def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
@@ -68,14 +74,32 @@ def measure(stand: Stand, scenario: Scenario, target: Target, number: int) -> Sa
     before = _spent(target)
     with realtime((*target.pids, *target.helpers, stand.backend.pid)):
         load = run_load(argv, seconds=scenario.seconds)
+    stand.check()
     settled = settle(stand.everybody())
-    spent = [round(after - was, 3) for after, was in zip(_spent(target), before, strict=True)]
-    faults = _faults(scenario, load)
-    return Sample(scenario.name, target.name, number, load, *spent, settled=settled, faults=faults)
+    spent = _spent(target)
+    return Sample(
+        scenario=scenario.name,
+        target=target.name,
+        round=number,
+        load=load,
+        cpu_s=round(spent.own_s - before.own_s, 3),
+        database_cpu_s=round(spent.database_s - before.database_s, 3),
+        helper_cpu_s=round(spent.helpers_s - before.helpers_s, 3),
+        settled=settled,
+        faults=_faults(scenario, load),
+    )
 
 
-def _spent(target: Target) -> tuple[float, float, float]:
-    return cpu_s(target.pids), cpu_s(target.database), cpu_s(target.helpers)
+class Spent(NamedTuple):
+    """Processor time so far."""
+
+    own_s: float
+    database_s: float
+    helpers_s: float
+
+
+def _spent(target: Target) -> Spent:
+    return Spent(cpu_s(target.pids), cpu_s(target.database), cpu_s(target.helpers))
 
 
 def _faults(scenario: Scenario, load: dict[str, Any]) -> list[str]:

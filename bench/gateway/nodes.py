@@ -18,8 +18,10 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import uvloop
 from bench.gateway.answers import (
     TOKENS,
     WHOLE_TOKENS,
@@ -44,10 +46,9 @@ from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import SHEET_MAX, Receipt, SignedSheet, sheet_digest
 from sparewatt.protocol.signing import SigningKey
 
-JOINING_AT_ONCE = 50
+JOINING_AT_ONCE = 16
 SIGN_S = 0.5
 """As long as a node's receipts wait for each other (`node/receipts.py`)."""
-LOST_LINK = 3
 _HEADER = struct.Struct(">BII")
 _WHOLE_HEAD = Head(status=200, content_type="application/json")
 _STREAM_HEAD = Head(status=200, content_type="text/event-stream; charset=utf-8")
@@ -116,19 +117,46 @@ class Writing:
         self.left = TOKENS - 1
 
 
+class Ticks:
+    """One timer for the steps of all nodes: what is due within a millisecond is done together."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due: dict[int, list[Callable[[], None]]] = {}
+
+    def in_ms(self, wait_ms: int, step: Callable[[], None]) -> None:
+        at_ms = int(self._loop.time() * 1000) + wait_ms
+        steps = self._due.get(at_ms)
+        if steps is None:
+            self._due[at_ms] = steps = []
+            self._loop.call_at(at_ms / 1000, self._ring, at_ms)
+        steps.append(step)
+
+    def _ring(self, at_ms: int) -> None:
+        for step in self._due.pop(at_ms):
+            step()
+
+
 class Node:
     """Implements JobRunner."""
 
-    def __init__(self, key: SigningKey, wire: Wire, *, heartbeat_s: float) -> None:
+    def __init__(self, key: SigningKey, wire: Wire, *, heartbeat_s: float, ticks: Ticks) -> None:
         self._key = key
         self._link = GatewayLink(outbox=DirectOutbox(wire), runner=self, clock=SystemClock())
         self._sheets = Sheets(key, self._link)
         self._heartbeat_s = heartbeat_s
+        self._ticks = ticks
         self._loop = asyncio.get_running_loop()
         self._batches: dict[int, list[Writing]] = {}
-        """By pace in milliseconds. Each has a timer while there is anything in it."""
+        """By pace in milliseconds. Each waits for its tick while there is anything in it."""
         self._running = 0
-        wire.on_message = self._link.receive
+        wire.on_message = self._receive
+
+    def _receive(self, message: bytes) -> None:
+        """Credit alone is passed over: no answer here is as long as what a job may send without any."""
+        op, _, length = _HEADER.unpack_from(message)
+        if op != Op.CREDIT or len(message) > _HEADER.size + length:
+            self._link.receive(message)
 
     def beat(self) -> None:
         self._link.send_load(self._load())
@@ -172,11 +200,10 @@ class Node:
         batch = self._batches.get(pace_ms)
         if batch is None:
             batch = self._batches[pace_ms] = []
-            due_s = self._loop.time() + pace_ms / 1000
-            self._loop.call_at(due_s, self._step, pace_ms, due_s)
+            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
         batch.append(writing)
 
-    def _step(self, pace_ms: int, due_s: float) -> None:
+    def _step(self, pace_ms: int) -> None:
         """A token for each: made in one moment, so they are the same bytes."""
         batch = self._batches.pop(pace_ms)
         if not batch:
@@ -193,8 +220,7 @@ class Node:
                 self._finish(writing)
         if left:
             self._batches[pace_ms] = left
-            due_s += pace_ms / 1000
-            self._loop.call_at(due_s, self._step, pace_ms, due_s)
+            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
 
     def _finish(self, writing: Writing) -> None:
         job = writing.job
@@ -221,14 +247,14 @@ class Node:
         )
 
 
-async def join(url: str, token: str, specs: NodeSpecs, *, rng: Rng) -> None:
+async def join(url: str, token: str, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> None:
     key = SigningKey.generate(rng=rng)
     wire = await dial(url, LINK_PATH)
     welcome = await introduce(
         wire, key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
     )
-    node = Node(key, wire, heartbeat_s=welcome.heartbeat_s)
-    wire.on_lost = lambda: sys.exit(LOST_LINK)
+    node = Node(key, wire, heartbeat_s=welcome.heartbeat_s, ticks=ticks)
+    wire.on_lost = partial(sys.exit, f"{specs.name} lost its link")
     # Like nodes that came at any time: their beats are spread.
     asyncio.get_running_loop().call_later(rng.random() * welcome.heartbeat_s, node.beat)
 
@@ -236,11 +262,11 @@ async def join(url: str, token: str, specs: NodeSpecs, *, rng: Rng) -> None:
 async def run(url: str, tokens: Sequence[str], *, on_joined: Callable[[], object]) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    door = asyncio.Semaphore(JOINING_AT_ONCE)
+    door, ticks = asyncio.Semaphore(JOINING_AT_ONCE), Ticks()
 
     async def join_in_turn(token: str, specs: NodeSpecs) -> None:
         async with door:
-            await join(url, token, specs, rng=SystemRng())
+            await join(url, token, specs, ticks=ticks, rng=SystemRng())
 
     async with asyncio.TaskGroup() as tasks:
         for token, specs in zip(tokens, fleet(len(tokens)), strict=True):
@@ -256,7 +282,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--ready", required=True, type=Path, metavar="FILE", help="Written once all have joined.")
     options = parser.parse_args(argv)
     tokens = options.tokens.read_text().split()
-    asyncio.run(run(options.gateway, tokens, on_joined=options.ready.touch))
+    uvloop.run(run(options.gateway, tokens, on_joined=options.ready.touch))
 
 
 if __name__ == "__main__":

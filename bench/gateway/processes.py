@@ -28,9 +28,9 @@ STOP_S = 20.0
 
 @contextmanager
 def running(
-    argv: Sequence[str | Path], *, core: int, output: Path, env: Mapping[str, str] | None = None
+    argv: Sequence[str], *, core: int, output: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    pinned = ["taskset", "-c", str(core), *map(str, argv)]
+    pinned = ["taskset", "-c", str(core), *argv]
     process = start_process(pinned, output=output, env=env)
     try:
         yield process
@@ -41,6 +41,11 @@ def running(
 def tree(roots: Iterable[int]) -> list[int]:
     """These processes and all below them."""
     return [pid for root in roots for pid in (root, *(pid for pid, _ in descendants_of(root)))]
+
+
+def has_ended(pid: int) -> bool:
+    state = _told_of(pid, "stat").rpartition(")")[2].split()
+    return not state or state[0] in "ZX"
 
 
 # priority

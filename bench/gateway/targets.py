@@ -54,7 +54,7 @@ class Backend:
 @contextmanager
 def running_backend(tools: Tools, folder: Path) -> Iterator[Backend]:
     port = free_port()
-    with running([tools.backend, str(port)], core=LOAD_CORE, output=folder / "backend.txt") as process:
+    with running([str(tools.backend), str(port)], core=LOAD_CORE, output=folder / "backend.txt") as process:
         wait_until_answering(port, "/health", "the backend")
         yield Backend(port, process.pid)
 
@@ -169,8 +169,8 @@ def running_litellm(backend: Backend, folder: Path) -> Iterator[Target]:
     config.write_text(LITELLM_YAML.format(url=backend.url, key=PEER_KEY))
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR", "HOME": str(folder)}
-    program = LITELLM.python.with_name("litellm")
-    argv = [program, "--config", config, "--host", "127.0.0.1", "--port", str(port)]
+    program = str(LITELLM.python.with_name("litellm"))
+    argv = [program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     with running(argv, core=TARGET_CORE, output=folder / "litellm.txt", env=env) as process:
         wait_until_answering(port, "/v1/models", LITE)
         yield Target(LITE, LITELLM.version, port, PEER_KEY, (process.pid,))

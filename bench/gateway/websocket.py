@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from typing import cast
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
@@ -51,9 +52,8 @@ class Wire(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._hello)
+        self._transport = cast(asyncio.Transport, transport)  # what uvloop gives is one in all but its class
+        self._transport.write(self._hello)
 
     def data_received(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
