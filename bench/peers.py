@@ -24,6 +24,13 @@ class Peer:
     name: str
     version: str
     module: str
+    extra: str = ""
+    beside: tuple[str, ...] = ()
+    """What else goes into its environment."""
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        return (f"{self.name}{self.extra}=={self.version}", *self.beside)
 
     @property
     def python(self) -> Path:
@@ -39,6 +46,13 @@ PEERS = (
     Peer("sglang-router", "0.3.2", "sglang_router.launch_router"),
 )
 
+LITELLM = Peer(
+    *("litellm", "1.106.2", "litellm"),
+    extra="[proxy]",
+    beside=("httptools", "opentelemetry-sdk", "opentelemetry-exporter-otlp"),
+)
+"""With what it would look for on every request if it were not there, and the faster of its server's parsers."""
+
 
 def install(peer: Peer) -> str | None:
     """Why it could not be installed; None when it is there."""
@@ -49,7 +63,7 @@ def install(peer: Peer) -> str | None:
         subprocess.run(
             [
                 *(peer.python, "-m", "pip", "install", "-q", "--disable-pip-version-check"),
-                f"{peer.name}=={peer.version}",
+                *peer.requirements,
             ],
             check=True,
             capture_output=True,

@@ -1,0 +1,81 @@
+"""A thousand unequal nodes that all have the model: cards, speeds and prices by the tables of the simulator."""
+
+from __future__ import annotations
+
+from sparewatt import __version__
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.sim.prices import PRICED_BATCH, nominal_decode_tps, nominal_prefill_tps
+from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Model, Scenario, Site, make_scenario
+
+MODEL = "m"
+SERVED = "8b-int4"
+"""What is behind that name: it fits on every card of the table."""
+SEED = 1
+CONTEXT_TOKENS = 4_096
+"""What a slot is reckoned with."""
+WINDOW_TOKENS = 131_072
+SLOTS_MAX = 64
+SECONDS_PER_HOUR = 3600
+
+
+def fleet(count: int) -> list[NodeSpecs]:
+    """The same every time."""
+    scenario = make_scenario(count, seed=SEED)
+    served = next(model for model in scenario.models if model.name == SERVED)
+    return [_specs(scenario, site, served) for site in scenario.sites]
+
+
+def _specs(scenario: Scenario, site: Site, model: Model) -> NodeSpecs:
+    gpu = site.gpu
+    return NodeSpecs(
+        name=f"node-{site.number:04d}",
+        region=scenario.regions[site.region],
+        gpu=gpu.name,
+        gpu_count=1,
+        vram_bytes=int(gpu.vram_gb * GB),
+        tflops=gpu.tflops,
+        tflops_measured=gpu.tflops * site.speed,
+        bandwidth_bytes_s=site.bandwidth,
+        hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
+        slots=_slots(site, model),
+        backend="bench",
+        agent_version=__version__,
+        models=(_report(site, model),),
+    )
+
+
+def _slots(site: Site, model: Model) -> int:
+    return max(1, min(SLOTS_MAX, _kept_tokens(site, model) // CONTEXT_TOKENS))
+
+
+def _kept_tokens(site: Site, model: Model) -> int:
+    return int((site.usable_bytes - model.weights_bytes) / model.kv_bytes_per_token)
+
+
+def _report(site: Site, model: Model) -> ModelReport:
+    second_nano = site.usd_per_hour * NANO_PER_USD / SECONDS_PER_HOUR
+    reads = nominal_prefill_tps(site, model.active_params)
+    writes = nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH)
+    return ModelReport(
+        id=MODEL,
+        state="warm",
+        weights_bytes=int(model.weights_bytes),
+        kv_bytes_per_token=int(model.kv_bytes_per_token),
+        prompt_price_nano=int(1e6 * second_nano / reads),
+        completion_price_nano=int(1e6 * second_nano / writes),
+        context_length=WINDOW_TOKENS,
+        quantization="int4",
+        measured=_speed(site, model),
+        prefix_cache_tokens=_kept_tokens(site, model),
+        capabilities=("chat", "continue_prefill"),
+    )
+
+
+def _speed(site: Site, model: Model) -> Speed:
+    return Speed(
+        prefill_tps=site.flops / (2 * model.active_params),
+        decode_tps=1 / (model.weights_bytes / site.bandwidth + STEP_FIXED_S + STEP_PER_JOB_S),
+        ttft_s=0.02,
+        step_per_job_s=STEP_PER_JOB_S,
+    )

@@ -1,0 +1,196 @@
+"""Measuring: one target under one workload, once; and all of them in turns, the workload outermost."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.gateway.answers import TOKENS
+from bench.gateway.processes import cpu_s, has_ended, pss_bytes, realtime, settle
+from bench.gateway.scenarios import HELD_STREAMS, MEMORY, Scenario, write_body
+from bench.gateway.targets import DIRECT, LITE, Backend, Target
+from bench.gateway.tools import CannotMeasure, Tools, load_argv, run_load
+
+TOO_SLOW_FOR = {LITE: ("S2", "S3", "burst", "memory")}
+"""What a target collapses under; to wait for it would spoil the others' turns."""
+WARM_UP = ("--seconds=0.5", "--connections=8")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One target under one workload, once."""
+
+    scenario: str
+    target: str
+    round: int
+    load: dict[str, Any]
+    """As the generator printed it."""
+    cpu_s: float
+    database_cpu_s: float = 0.0
+    helper_cpu_s: float = 0.0
+    memory_bytes: int = 0
+    settled: bool = True
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Everything that a measurement needs, running."""
+
+    tools: Tools
+    backend: Backend
+    targets: Sequence[Target]
+    folder: Path
+
+    def everybody(self) -> list[int]:
+        return [pid for target in self.targets for pid in (*target.pids, *target.helpers)]
+
+    def check(self) -> None:
+        """A process that has ended measures nothing."""
+        for target in self.targets:
+            if any(map(has_ended, (*target.pids, *target.helpers))):
+                raise CannotMeasure(f"A process of {target.name} ended while it was needed.")
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(stand: Stand, scenario: Scenario, target: Target, number: int) -> Sample:
+    argv = load_argv(
+        stand.tools,
+        port=target.port,
+        key=target.key,
+        body=write_body(scenario, stand.folder),
+        flags=scenario.flags,
+    )
+    before = _spent(target)
+    with realtime((*target.pids, *target.helpers, stand.backend.pid)):
+        load = run_load(argv, seconds=scenario.seconds)
+    stand.check()
+    settled = settle(stand.everybody())
+    spent = _spent(target)
+    return Sample(
+        scenario=scenario.name,
+        target=target.name,
+        round=number,
+        load=load,
+        cpu_s=round(spent.own_s - before.own_s, 3),
+        database_cpu_s=round(spent.database_s - before.database_s, 3),
+        helper_cpu_s=round(spent.helpers_s - before.helpers_s, 3),
+        settled=settled,
+        faults=_faults(scenario, load),
+    )
+
+
+class Spent(NamedTuple):
+    """Processor time so far."""
+
+    own_s: float
+    database_s: float
+    helpers_s: float
+
+
+def _spent(target: Target) -> Spent:
+    return Spent(cpu_s(target.pids), cpu_s(target.database), cpu_s(target.helpers))
+
+
+def _faults(scenario: Scenario, load: dict[str, Any]) -> list[str]:
+    """Why the result does not count."""
+    found = [f"{load[name]} {name}" for name in ("errors", "non_2xx") if load[name]]
+    if not load["completed"]:
+        found.append("no answer")
+    elif scenario.is_stream and (load["tokens_min"], load["tokens_max"]) != (TOKENS, TOKENS):
+        found.append(f"{load['tokens_min']} to {load['tokens_max']} tokens per stream")
+    return found
+
+
+def measure_memory(stand: Stand, target: Target, number: int) -> Sample:
+    """What a thousand open streams add. Once per target, before anything else has made its heap larger."""
+    flags = (f"--rate={MEMORY.rate}", f"--hold={HELD_STREAMS}")
+    body = write_body(MEMORY, stand.folder)
+    argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=flags)
+    before, spent_s = pss_bytes(target.pids), cpu_s(target.pids)
+    holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        line = _line_within(holder, 30.0)
+        after = pss_bytes(target.pids)
+    finally:
+        holder.send_signal(signal.SIGTERM)
+        holder.wait(10)
+    settled = settle(stand.everybody())
+    faults = [] if line.startswith("{") and json.loads(line)["held"] == HELD_STREAMS else ["streams were not held"]
+    spent_s = cpu_s(target.pids) - spent_s
+    return Sample(
+        MEMORY.name, target.name, number, {}, spent_s, memory_bytes=after - before, settled=settled, faults=faults
+    )
+
+
+def _line_within(process: subprocess.Popen[str], seconds: float) -> str:
+    """Its first line; a process that says nothing in that time is ended, which ends the reading."""
+    assert process.stdout is not None
+    timer = threading.Timer(seconds, process.terminate)
+    timer.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        timer.cancel()
+
+
+def warm_up(stand: Stand, scenarios: Sequence[Scenario]) -> None:
+    """A few answers of each kind from everybody; a target that cannot answer at all is found here."""
+    kinds = {scenario.is_stream: scenario for scenario in scenarios}
+    for target in stand.targets:
+        for scenario in kinds.values():
+            body = write_body(scenario, stand.folder)
+            argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=WARM_UP)
+            load = run_load(argv, seconds=1.0)
+            if faults := _faults(scenario, load):
+                raise CannotMeasure(f"{target.name} does not answer as it should: {', '.join(faults)}")
+    settle(stand.everybody())
+
+
+def rounds(stand: Stand, scenarios: Sequence[Scenario], count: int, *, with_memory: bool) -> list[Sample]:
+    found = []
+    if with_memory:
+        found += [_told(measure_memory(stand, target, 0)) for target in stand.targets if _may(target, MEMORY.name)]
+    for number in range(count):
+        for scenario in scenarios:
+            for target in stand.targets:
+                if _may(target, scenario.name):
+                    found.append(_told(measure(stand, scenario, target, number)))
+    return found
+
+
+def _may(target: Target, scenario: str) -> bool:
+    has_memory = scenario != MEMORY.name or target.name != DIRECT
+    return has_memory and scenario not in TOO_SLOW_FOR.get(target.name, ())
+
+
+def _told(sample: Sample) -> Sample:
+    tell(f"round {sample.round + 1} {sample.scenario:>6} {sample.target:<14} {_in_words(sample)}")
+    return sample
+
+
+def _in_words(sample: Sample) -> str:
+    faults = f"  FAULTS: {', '.join(sample.faults)}" if sample.faults else ""
+    faults += "" if sample.settled else "  (did not settle)"
+    if not sample.load:
+        return f"+{sample.memory_bytes / 1e6:.1f} MB{faults}"
+    load = sample.load
+    parts = [f"{load['per_s']:>9.0f}/s", f"{1e6 * sample.cpu_s / max(1, load['completed']):>7.0f} us/request"]
+    for name, what in (("latency_ms", "whole"), ("first_token_ms", "first"), ("token_ms", "token")):
+        if load[name]:
+            parts.append(f"{what} {load[name]['p50']:.2f}/{load[name]['p99']:.2f} ms")
+    if load["tokens"]:
+        parts.append(f"{1e6 * sample.cpu_s / load['tokens']:.1f} us/token")
+    if sample.helper_cpu_s or sample.database_cpu_s:
+        parts.append(f"cpu {sample.cpu_s:.2f} s, nodes {sample.helper_cpu_s:.2f}, database {sample.database_cpu_s:.2f}")
+    return "  ".join(parts) + faults

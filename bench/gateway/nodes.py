@@ -1,0 +1,289 @@
+"""A thousand nodes in one process: real keys, the real handshake, real links, receipts in sheets; no model behind them.
+
+They answer by themselves, as `backend.c` does. A node's answers of one pace go forward together, as an engine's batch
+does, and leave as one message per step. Everything is callbacks: this process shares a core with the load generator.
+
+    python -m bench.gateway.nodes --gateway URL --tokens FILE --ready FILE
+
+`FILE` has one join token per line, and there are as many nodes. `--ready` is written when all have joined; a link that
+is lost ends the process, since nothing that was measured without it would count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import uvloop
+from bench.gateway.answers import (
+    TOKENS,
+    WHOLE_TOKENS,
+    first_token,
+    next_token,
+    prompt_tokens,
+    read_wish,
+    stream_end,
+    whole,
+)
+from bench.gateway.fleet import fleet
+from bench.gateway.websocket import Wire, dial
+
+from sparewatt import __version__
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.node_end import GatewayLink, IncomingJob
+from sparewatt.link.outbox import Outbox
+from sparewatt.protocol.link import LINK_PATH, End, Head, Op
+from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.receipts import SHEET_MAX, Receipt, SignedSheet, sheet_digest
+from sparewatt.protocol.signing import SigningKey
+
+JOINING_AT_ONCE = 16
+SIGN_S = 0.5
+"""As long as a node's receipts wait for each other (`node/receipts.py`)."""
+_HEADER = struct.Struct(">BII")
+_WHOLE_HEAD = Head(status=200, content_type="application/json")
+_STREAM_HEAD = Head(status=200, content_type="text/event-stream; charset=utf-8")
+
+
+def _data(number: int, data: bytes) -> bytes:
+    return _HEADER.pack(Op.DATA, number, len(data)) + data
+
+
+class DirectOutbox(Outbox):
+    """Everything of one turn of the event loop leaves as one message, without a task that has to wake up for it."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()
+        self._wire = wire
+        self._waiting: list[bytes] = []
+        self._later = asyncio.get_running_loop().call_soon
+
+    def put(self, frame: bytes) -> None:
+        if not self._waiting:
+            self._later(self._send)
+        self._waiting.append(frame)
+
+    def close(self) -> None:
+        self._send()
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._wire.send_now(b"".join(waiting))
+
+
+class Sheets:
+    """Receipts of the last half second, under one signature."""
+
+    def __init__(self, key: SigningKey, link: GatewayLink) -> None:
+        self._key = key
+        self._link = link
+        self._waiting: list[Receipt] = []
+
+    def write(self, receipt: Receipt) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(SIGN_S, self._sign)
+        self._waiting.append(receipt)
+
+    def _sign(self) -> None:
+        receipts, self._waiting = self._waiting, []
+        for at in range(0, len(receipts), SHEET_MAX):
+            self._link.send_receipt(self._sheet(receipts[at : at + SHEET_MAX]))
+
+    def _sheet(self, receipts: list[Receipt]) -> SignedSheet:
+        digest = sheet_digest(self._key.address, [receipt.digest() for receipt in receipts])
+        return SignedSheet(receipts, self._key.sign(digest).hex())
+
+
+class Writing:
+    """A streamed answer under way."""
+
+    __slots__ = ("began_s", "job", "left", "prompt", "wants_usage")
+
+    def __init__(self, job: IncomingJob, *, prompt: int, wants_usage: bool, began_s: float) -> None:
+        self.job = job
+        self.prompt = prompt
+        self.wants_usage = wants_usage
+        self.began_s = began_s
+        self.left = TOKENS - 1
+
+
+class Ticks:
+    """One timer for the steps of all nodes: what is due within a millisecond is done together."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due: dict[int, list[Callable[[], None]]] = {}
+
+    def in_ms(self, wait_ms: int, step: Callable[[], None]) -> None:
+        at_ms = int(self._loop.time() * 1000) + wait_ms
+        steps = self._due.get(at_ms)
+        if steps is None:
+            self._due[at_ms] = steps = []
+            self._loop.call_at(at_ms / 1000, self._ring, at_ms)
+        steps.append(step)
+
+    def _ring(self, at_ms: int) -> None:
+        for step in self._due.pop(at_ms):
+            step()
+
+
+class Node:
+    """Implements JobRunner."""
+
+    def __init__(self, key: SigningKey, wire: Wire, *, heartbeat_s: float, ticks: Ticks) -> None:
+        self._key = key
+        self._link = GatewayLink(outbox=DirectOutbox(wire), runner=self, clock=SystemClock())
+        self._sheets = Sheets(key, self._link)
+        self._heartbeat_s = heartbeat_s
+        self._ticks = ticks
+        self._loop = asyncio.get_running_loop()
+        self._batches: dict[int, list[Writing]] = {}
+        """By pace in milliseconds. Each waits for its tick while there is anything in it."""
+        self._running = 0
+        wire.on_message = self._receive
+
+    def _receive(self, message: bytes) -> None:
+        """Credit alone is passed over: no answer here is as long as what a job may send without any."""
+        op, _, length = _HEADER.unpack_from(message)
+        if op != Op.CREDIT or len(message) > _HEADER.size + length:
+            self._link.receive(message)
+
+    def beat(self) -> None:
+        self._link.send_load(self._load())
+        self._loop.call_later(self._heartbeat_s, self.beat)
+
+    def start(self, job: IncomingJob) -> None:
+        wish = read_wish(job.body)
+        prompt, began_s = prompt_tokens(len(job.body)), self._loop.time()
+        if not wish.stream:
+            self._answer_whole(job, prompt)
+            return
+        self._running += 1
+        writing = Writing(job, prompt=prompt, wants_usage=wish.wants_usage, began_s=began_s)
+        job.head(_STREAM_HEAD)
+        self._link.send(_data(job.number, first_token(time.monotonic_ns())))
+        if wish.pace_ms:
+            self._join_batch(writing, wish.pace_ms)
+        else:
+            self._write_at_once(writing)
+
+    def cancel(self, job: IncomingJob) -> None:
+        for batch in self._batches.values():
+            left = [writing for writing in batch if writing.job is not job]
+            self._running -= len(batch) - len(left)
+            batch[:] = left
+
+    def _answer_whole(self, job: IncomingJob, prompt: int) -> None:
+        job.head(_WHOLE_HEAD)
+        self._link.send(_data(job.number, whole(prompt)))
+        job.end(End(load=self._load()))
+        self._sign(job, prompt, WHOLE_TOKENS, 0.0)
+
+    def _write_at_once(self, writing: Writing) -> None:
+        number = writing.job.number
+        while writing.left:
+            writing.left -= 1
+            self._link.send(_data(number, next_token(time.monotonic_ns())))
+        self._finish(writing)
+
+    def _join_batch(self, writing: Writing, pace_ms: int) -> None:
+        batch = self._batches.get(pace_ms)
+        if batch is None:
+            batch = self._batches[pace_ms] = []
+            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
+        batch.append(writing)
+
+    def _step(self, pace_ms: int) -> None:
+        """A token for each: made in one moment, so they are the same bytes."""
+        batch = self._batches.pop(pace_ms)
+        if not batch:
+            return
+        token = next_token(time.monotonic_ns())
+        size, pack = len(token), _HEADER.pack
+        self._link.send(b"".join([pack(Op.DATA, writing.job.number, size) + token for writing in batch]))
+        left = []
+        for writing in batch:
+            writing.left -= 1
+            if writing.left:
+                left.append(writing)
+            else:
+                self._finish(writing)
+        if left:
+            self._batches[pace_ms] = left
+            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
+
+    def _finish(self, writing: Writing) -> None:
+        job = writing.job
+        self._running -= 1
+        self._link.send(_data(job.number, stream_end(writing.prompt, wants_usage=writing.wants_usage)))
+        duration_s = self._loop.time() - writing.began_s
+        job.end(End(load=self._load(), first_byte_s=0.0, duration_s=duration_s))
+        self._sign(job, writing.prompt, TOKENS, duration_s)
+
+    def _load(self) -> NodeLoad:
+        return NodeLoad(running=self._running)
+
+    def _sign(self, job: IncomingJob, prompt: int, tokens: int, duration_s: float) -> None:
+        self._sheets.write(
+            Receipt(
+                job=job.meta.job,
+                node=self._key.address,
+                model=job.meta.model,
+                prompt_tokens=prompt,
+                completion_tokens=tokens,
+                first_token_ms=0,
+                duration_ms=round(1000 * duration_s),
+            )
+        )
+
+
+async def join(url: str, token: str, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> None:
+    key = SigningKey.generate(rng=rng)
+    wire = await dial(url, LINK_PATH)
+    welcome = await introduce(
+        wire, key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
+    )
+    node = Node(key, wire, heartbeat_s=welcome.heartbeat_s, ticks=ticks)
+    wire.on_lost = partial(sys.exit, f"{specs.name} lost its link")
+    # Like nodes that came at any time: their beats are spread.
+    asyncio.get_running_loop().call_later(rng.random() * welcome.heartbeat_s, node.beat)
+
+
+async def run(url: str, tokens: Sequence[str], *, on_joined: Callable[[], object]) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    door, ticks = asyncio.Semaphore(JOINING_AT_ONCE), Ticks()
+
+    async def join_in_turn(token: str, specs: NodeSpecs) -> None:
+        async with door:
+            await join(url, token, specs, ticks=ticks, rng=SystemRng())
+
+    async with asyncio.TaskGroup() as tasks:
+        for token, specs in zip(tokens, fleet(len(tokens)), strict=True):
+            tasks.create_task(join_in_turn(token, specs))
+    on_joined()
+    await stop.wait()
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--gateway", required=True, metavar="URL")
+    parser.add_argument("--tokens", required=True, type=Path, metavar="FILE", help="Join tokens, one per line.")
+    parser.add_argument("--ready", required=True, type=Path, metavar="FILE", help="Written once all have joined.")
+    options = parser.parse_args(argv)
+    tokens = options.tokens.read_text().split()
+    uvloop.run(run(options.gateway, tokens, on_joined=options.ready.touch))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

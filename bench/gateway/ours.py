@@ -1,0 +1,115 @@
+"""Our gateway as its users run it: keys, limits, books on a real Postgres, and a thousand nodes on their links."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.gateway.processes import running
+from bench.gateway.targets import OURS, TARGET_CORE, Target, wait_until_answering
+from bench.gateway.tools import LOAD_CORE
+
+from sparewatt import __version__
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.ids import NETWORK_ACCOUNT
+from sparewatt.core.money import NANO_PER_USD, Nano
+from sparewatt.core.rng import SystemRng
+from sparewatt.ledger.rules import deposit
+from sparewatt.store.books import Transfer
+from sparewatt.store.database import Database
+from sparewatt.supervisor.network import LOCAL_NODES_ACCOUNT, prepare
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.processes import wait_until
+
+NODES = 1_000
+CREDITS_USD = 100_000
+JOIN_S = 180.0
+UNLIMITED = "1000000000"
+_LIMITS = ("REQUESTS_PER_MIN", "TOKENS_PER_MIN", "ADDRESS_REQUESTS_PER_MIN", "ADDRESS_TOKENS_PER_MIN")
+_STEERING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL", "CHAIN_URL")
+
+
+@contextmanager
+def running_sparewatt(folder: Path, *, nodes: int = NODES) -> Iterator[Target]:
+    folder.mkdir()
+    with _running_postgres(folder / "postgres") as database:
+        key, tokens = asyncio.run(_prepare(database.dsn, folder, nodes))
+        port_file = folder / "port"
+        argv = [
+            *(sys.executable, "-m", "sparewatt", "gateway", "run", "--port=0", f"--port-file={port_file}"),
+            *(f"--database-url={database.dsn}", f"--data={folder / 'gateway'}", "--drain-s=1"),
+        ]
+        with running(argv, core=TARGET_CORE, output=folder / "gateway.txt", env=_environment(folder)) as gateway:
+            wait_until(port_file.exists, "the gateway does not listen", ceiling_s=JOIN_S)
+            port = int(port_file.read_text())
+            wait_until_answering(port, "/v1/models", OURS, key=key)
+            with _running_nodes(folder, port, tokens) as helper:
+                yield Target(
+                    name=OURS,
+                    version=__version__,
+                    port=port,
+                    key=key,
+                    pids=(gateway.pid,),
+                    helpers=(helper,),
+                    database=(database.pid or 0,),
+                )
+
+
+@contextmanager
+def _running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
+    """On the load's core: what it does must not take from the gateway what the gateway is measured by."""
+    server = EmbeddedPostgres(home)
+    with asyncio.Runner() as runner:
+        runner.run(server.start())
+        try:
+            os.sched_setaffinity(server.pid or 0, {LOAD_CORE})
+            yield server
+        finally:
+            runner.run(server.stop())
+
+
+async def _prepare(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
+    """A key with money behind it, and a join token for each node."""
+    clock, rng = SystemClock(), SystemRng()
+    bootstrap = await prepare(dsn, folder, [], clock=clock, rng=rng)
+    database = await Database.connect(dsn)
+    try:
+        money = Nano(CREDITS_USD * NANO_PER_USD)
+        given = tuple(deposit(NETWORK_ACCOUNT, money))
+        paid_in = Transfer("bench:credits", "deposit", NETWORK_ACCOUNT, money, given, clock.unix_s())
+        await database.books.post_transfer(paid_in)
+        tokens = JoinTokens(database, rng=rng)
+        return bootstrap.api_key, [(await tokens.create(LOCAL_NODES_ACCOUNT))[0] for _ in range(nodes)]
+    finally:
+        await database.close()
+
+
+@contextmanager
+def _running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
+    token_file, ready = folder / "tokens", folder / "nodes.ready"
+    token_file.write_text("\n".join(tokens))
+    argv = [
+        *(sys.executable, "-m", "bench.gateway.nodes", f"--gateway=http://127.0.0.1:{port}"),
+        *(f"--tokens={token_file}", f"--ready={ready}"),
+    ]
+    output = folder / "nodes.txt"
+    with running(argv, core=LOAD_CORE, output=output, env=_environment(folder)) as process:
+
+        def have_joined() -> bool:
+            assert process.poll() is None, f"the nodes ended: {output.read_text()[-2000:]}"
+            return ready.exists()
+
+        wait_until(have_joined, "the nodes do not join", ceiling_s=JOIN_S)
+        yield process.pid
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Without what would steer the gateway, with a home of its own, and with limits that do not bite."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
+    limits = {f"SPAREWATT_GATEWAY_{name}": UNLIMITED for name in _LIMITS}
+    return {**kept, **limits, "HOME": str(folder)}
