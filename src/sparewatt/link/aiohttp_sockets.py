@@ -45,7 +45,7 @@ class AiohttpSocket(Socket):
         self._patience = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _abort(self) -> None:
-        self._sending.cancel()
+        asyncio.get_running_loop().call_soon(self._sending.cancel)  # a task that never began would clean up nothing
 
     async def _listen(self) -> None:
         while self._end is None:

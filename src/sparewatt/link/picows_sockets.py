@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket as sockets
 import ssl
 from collections.abc import Callable
@@ -28,9 +29,9 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows' own api.py does: it has no stub
 
-from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.errors import LinkLost, ProtocolViolation
 from sparewatt.core.limits import LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
-from sparewatt.link.sockets import BROKEN, CLOSE_S, NOT_BINARY, Socket
+from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, NOT_BINARY, Socket
 
 _LOG = logging.getLogger("sparewatt.picows")
 _LOG.setLevel(logging.CRITICAL)  # it would log every connection, and what a stranger sent wrong; `lost` says all that
@@ -38,6 +39,7 @@ _HEADER_BYTES_MAX = 14
 _COPIED_BYTES_MAX = 8192
 """A longer message picows hands to the transport beside a header in memory that its next frame writes over."""
 _HAPPY_EYEBALLS_S = 0.25
+_UPGRADE = re.compile(rb"^connection:[^\r\n]*\bupgrade\b[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 _WS_SCHEMES = {"http": "ws", "https": "wss"}
 
 
@@ -50,6 +52,10 @@ class PicowsSocket(Socket, WSListener):
         self._transport: WSTransport | None = None
         self._parts: bytearray | None = None
         self._patience: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
 
     def send(self, message: bytes) -> None:
         if self._end is not None or self._transport is None:
@@ -84,7 +90,9 @@ class PicowsSocket(Socket, WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+        if transport.is_close_frame_sent:
+            self._hear_after_close(transport, is_close=kind == WSMsgType.CLOSE)
+        elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._break(ProtocolViolation(BROKEN))
         elif kind == WSMsgType.BINARY and frame.fin and self._parts is None:
             self._hear(frame.get_payload_as_bytes())
@@ -112,6 +120,13 @@ class PicowsSocket(Socket, WSListener):
         self._resume()
 
     # inside
+
+    def _hear_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
+        """picows goes on reading after what it refused, and would hand over even a message that is too long."""
+        if self._end is None:
+            self._finish(ProtocolViolation(BROKEN))
+        if is_close:
+            self._answer_close(transport)
 
     def _answer_close(self, transport: WSTransport) -> None:
         if not transport.is_close_frame_sent:
@@ -147,10 +162,16 @@ def adopt(transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket
     transport.pause_reading()  # uvloop chooses how it reads when it begins to
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
-    _feed(protocol, head)
+    _feed(protocol, _plainly(head))
     if not transport.is_closing():
         transport.resume_reading()
     return protocol
+
+
+def _plainly(head: bytes) -> bytes:
+    """picows knows no `Connection: keep-alive, Upgrade`, which some proxies and all of Firefox send."""
+    start, end, rest = head.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"Connection: Upgrade", start, count=1) + end + rest
 
 
 def _feed(protocol: asyncio.BufferedProtocol, head: bytes) -> None:
@@ -184,7 +205,7 @@ def _server_protocol(on_socket: Callable[[Socket], None]) -> asyncio.BufferedPro
 
 
 async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
-    """Raises picows' WSError, or OSError. Redirects are not followed: nodes sign the name that they dialled."""
+    """Raises LinkLost, picows' WSError or OSError. No redirect is followed: nodes sign the name that they dialled."""
     parts = urlsplit(url)
     address = urlunsplit(parts._replace(scheme=_WS_SCHEMES.get(parts.scheme, parts.scheme)))
     socket = PicowsSocket()
@@ -201,6 +222,8 @@ async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
         socket_factory=_connect,
         use_aiofastnet=False,
     )
+    if not socket.is_open:  # the other end left without an answer, of which picows says nothing
+        raise LinkLost(CLOSED)
     return socket
 
 
