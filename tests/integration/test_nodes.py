@@ -19,8 +19,8 @@ import pytest
 
 from sparewatt.core.errors import JoinRefused
 from sparewatt.core.rng import SystemRng
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.handshake import host_of, introduce
-from sparewatt.link.sockets import AiohttpSocket
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.protocol.signing import SigningKey

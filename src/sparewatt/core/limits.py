@@ -101,8 +101,8 @@ KEEP_ALIVE_S = 10.0
 SSE_EVENT_BYTES_MAX = 1 * MIB
 """One server-sent event; a token is about 200 bytes, a chunk of logprobs a few kB."""
 
-LINK_MESSAGE_BYTES_MAX = 4 * MIB
-"""One WebSocket message, which holds many frames."""
+LINK_MESSAGE_BYTES_MAX = MIB
+"""One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
@@ -114,7 +114,7 @@ LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
 """What may wait to be sent on one link before it counts as stuck and is closed."""
 
 LINK_SEND_S = 60.0
-"""A message that is not taken for this long never will be; a full one over 1 Mbit/s takes 34 s."""
+"""A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
 LINK_STREAM_WINDOW_BYTES = 256 * KIB
 """What a node may send of one job before the gateway has passed it on: about 1,000 tokens."""
@@ -124,6 +124,15 @@ LINK_JOBS_MAX = 256
 
 LINK_HANDSHAKE_S = 10.0
 """From opening the socket to a verified signature."""
+
+LINK_EARLY_BYTES_MAX = 2 * MIB
+"""What a socket keeps of messages that nobody has asked for yet: the handshake's are far shorter."""
+
+LINK_READ_BUFFER_BYTES = 4 * KIB
+"""What a link reads into at first; it doubles when that is not enough. Ten thousand idle links are 40 MB."""
+
+LINK_CREDIT_PARTS = 4
+"""Credit is given back when so much of a window has been taken: a quarter, not a frame for every token."""
 
 LINK_UNAUTHENTICATED_MAX = 200
 """Sockets at once that have not yet shown who they are."""

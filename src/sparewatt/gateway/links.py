@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -12,20 +11,23 @@ from aiohttp import web
 from sparewatt import __version__
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation, StoreUnavailable
+from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.names import Names
+from sparewatt.gateway.pinging import Pinger
 from sparewatt.gateway.power import PowerBoard
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.handshake import Visitor, identify
+from sparewatt.link.library import has_picows
 from sparewatt.link.outbox import Outbox
-from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import Countersigned, Signed
@@ -33,12 +35,31 @@ from sparewatt.protocol.receipts import Countersigned, Signed
 _log = Log("sparewatt.links")
 
 
-@dataclass(slots=True)
 class Held:
-    """A link and the task that holds it."""
+    """A link, and the socket that it is on. Implements SocketUser."""
 
-    link: NodeLink
-    task: asyncio.Task[str]
+    __slots__ = ("_desk", "link", "outbox", "receive", "resume", "socket")
+
+    def __init__(self, desk: LinkDesk, link: NodeLink, outbox: Outbox, socket: Socket) -> None:
+        self._desk = desk
+        self.link = link
+        self.outbox = outbox
+        self.socket = socket
+        self.receive = link.receive
+        self.resume = outbox.resume
+
+    def start(self) -> None:
+        self.outbox.attach(self.socket, on_stuck=self.lost)
+        self.socket.attach(self)
+
+    def lost(self, error: LinkError) -> None:
+        self._desk.on_lost(self, error)
+
+    def stop(self, why: str) -> None:
+        """Every open job learns of the end at once."""
+        self.outbox.drop()
+        self.socket.close()
+        self.link.lost(why)
 
 
 class LinkDesk:
@@ -61,7 +82,10 @@ class LinkDesk:
         self._clock = clock
         self._rng = rng
         self._held: dict[NodeId, Held] = {}
+        self._pinger = Pinger(every_s=health.heartbeat_s, clock=clock)
         self._knocking = 0
+        self._visits: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self.links: dict[NodeId, NodeLink] = {}
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
@@ -75,36 +99,60 @@ class LinkDesk:
         self.on_left: Callable[[NodeId], None] = lambda _node: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """The WebSocket route."""
+        """The WebSocket route, for a front end that is aiohttp's."""
         ws = web.WebSocketResponse(max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=False, autoping=True)
         await ws.prepare(request)
         socket = AiohttpSocket(ws)
         try:
             await self.serve(socket)
+            await socket.wait_closed()
         finally:
-            await socket.close()
+            socket.cut()
         return ws
 
+    @staticmethod
+    def can_adopt() -> bool:
+        return has_picows()
+
+    def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol:
+        """Take over a connection whose front end has read `head`, a request for the link's path and what followed it.
+
+        Only where `can_adopt` says so. Once the node is in there is no task for it.
+        """
+        from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
+
+        return adopt(transport, head, self._on_socket)
+
+    def _on_socket(self, socket: Socket) -> None:
+        visit = asyncio.create_task(self.serve(socket))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
     async def serve(self, socket: Socket) -> None:
-        """One connection from its first byte to its last."""
+        """One connection until it is a link or is sent away. A link then lives by what its socket calls."""
         try:
             visitor = await self._let_in(socket)
         except JoinRefused as refused:
             _log.info("join_refused", reason=refused.reason)
-            await self._reject(socket, reason=refused.reason, message=refused.message)
+            self._reject(socket, reason=refused.reason, message=refused.message)
         except ProtocolViolation as error:
-            await self._reject(socket, reason="protocol", message=error.message)
+            self._reject(socket, reason="protocol", message=error.message)
         except LinkLost:
-            return
+            socket.close()
         except StoreUnavailable:
             _log.warning("join_postponed", reason="database")
-            await self._reject(
+            self._reject(
                 socket, reason="unavailable", message="The gateway's database is away. Try again.", final=False
             )
+        except BaseException:
+            socket.cut()
+            raise
         else:
-            await self._hold(visitor, socket)
+            self._hold(visitor, socket)
 
     async def _let_in(self, socket: Socket) -> Visitor:
+        if self._is_closed:
+            raise LinkLost("the gateway is stopping")
         if self._knocking >= LINK_UNAUTHENTICATED_MAX:
             raise LinkLost("too many nodes are joining at once")
         self._knocking += 1
@@ -115,65 +163,41 @@ class LinkDesk:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
             welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__, takes_sheets=True)
-            await socket.send(encode_message(Op.WELCOME, welcome))
+            socket.send(encode_message(Op.WELCOME, welcome))
         finally:
             self._knocking -= 1
         return visitor
 
-    async def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
-        try:
-            reject = Reject(reason=reason, message=message[:500], final=final)
-            await socket.send(encode_message(Op.REJECT, reject))
-        except LinkLost:
-            return
+    def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
+        socket.send(encode_message(Op.REJECT, Reject(reason=reason, message=message[:500], final=final)))
+        socket.close()
 
-    async def _hold(self, visitor: Visitor, socket: Socket) -> None:
-        """Carry jobs until either side ends it. Every open job learns of the end at once."""
+    def _hold(self, visitor: Visitor, socket: Socket) -> None:
+        """Carry jobs until either side ends it."""
         node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
         self._end(node_id, "replaced by a newer link of the same node")
         if not self._table.connect(node_id, specs, now_s=self._clock.now_s()):
             _log.warning("node_turned_away", node=node_id, why="the table is full")
+            socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
         outbox = Outbox()
         link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
-        work = asyncio.create_task(self._carry(link, outbox, socket))
-        held = self._held[node_id] = Held(link, work)
+        held = self._held[node_id] = Held(self, link, outbox, socket)
         self.links[node_id] = link
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
-        why = "the socket closed"
-        try:
-            await asyncio.wait([work])  # not the task itself: whoever ends the link cancels it
-            why = why if work.cancelled() else work.result()
-        finally:
-            work.cancel()
-            if self._held.get(node_id) is held:
-                self._end(node_id, why)
+        held.start()
+        self._pinger.add(link)
 
-    async def _carry(self, link: NodeLink, outbox: Outbox, socket: Socket) -> str:
-        """Send, listen and ping until one of them cannot go on; tells why."""
-        why = ""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(outbox.run(socket))
-                tasks.create_task(self._listen(link, socket))
-                tasks.create_task(self._ping(link))
-        except* LinkLost as lost:
-            why = str(lost.exceptions[0])
-        except* ProtocolViolation as violations:
-            why = f"it broke the protocol: {violations.exceptions[0]}"
-            _log.warning("link_violated", node=link.node_id, what=str(violations.exceptions[0]))
-        return why
-
-    async def _listen(self, link: NodeLink, socket: Socket) -> None:
-        while True:
-            link.receive(await socket.receive())
-
-    async def _ping(self, link: NodeLink) -> None:
-        while True:
-            link.ping()
-            await asyncio.sleep(self._health.heartbeat_s)
+    def on_lost(self, held: Held, error: LinkError) -> None:
+        """Its socket is gone, or can carry it no longer."""
+        node_id, why = held.link.node_id, str(error)
+        if isinstance(error, ProtocolViolation):
+            _log.warning("link_violated", node=node_id, what=why)
+            why = f"it broke the protocol: {why}"
+        if self._held.get(node_id) is held:
+            self._end(node_id, why)
 
     def _end(self, node_id: NodeId, why: str) -> None:
         held = self._held.pop(node_id, None)
@@ -184,8 +208,7 @@ class LinkDesk:
         self.power.forget(node_id)
         self.on_left(node_id)
         self.changed.add(node_id)
-        held.task.cancel()
-        held.link.lost(why)
+        held.stop(why)
         _log.info("node_left", node=node_id, why=why)
 
     def drop_silent(self) -> None:
@@ -205,6 +228,18 @@ class LinkDesk:
         """This gateway stops: nodes are told, so that they dial again later without alarm."""
         for held in self._held.values():
             held.link.say_goodbye(reason)
+
+    async def close(self) -> None:
+        """End all links and visits, for a gateway that stops. What was put for them in this turn still leaves."""
+        self._is_closed = True
+        await asyncio.sleep(0)
+        for visit in self._visits:
+            visit.cancel()
+        sockets = [held.socket for held in self._held.values()]
+        for node_id in list(self._held):
+            self._end(node_id, "the gateway is stopping")
+        if sockets:
+            await asyncio.wait([asyncio.ensure_future(socket.wait_closed()) for socket in sockets], timeout=CLOSE_S)
 
     def _named(self, node_id: NodeId, specs: NodeSpecs) -> NodeSpecs:
         name = self.names.claim(node_id, self.owners[node_id], specs.name)

@@ -362,4 +362,4 @@ async def _drain(services: Services) -> None:
     if services.accounting is not None:
         await _once(services.accounting.close, name="books_close")
     services.desk.say_goodbye("the gateway is stopping")
-    await asyncio.sleep(0)
+    await services.desk.close()

@@ -11,27 +11,28 @@ from typing import Protocol
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_CREDIT_PARTS, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
 from sparewatt.link.outbox import Outbox
 from sparewatt.protocol.link import (
     Credit,
     End,
     Fail,
-    Frame,
     Goodbye,
     Head,
     Op,
     Open,
-    decode_frames,
     decode_message,
     encode_frame,
     encode_message,
+    known_op,
+    split_frames,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import Countersigned, Signed, SignedReceipt, SignedSheet
 
 _STREAM_MAX = (1 << 32) - 1
 _STAMP = struct.Struct(">d")
+_DATA = int(Op.DATA)
 
 
 class StreamListener(Protocol):
@@ -61,18 +62,31 @@ class LinkObserver(Protocol):
 class Stream:
     """One job on one link, seen from the gateway."""
 
+    __slots__ = ("_link", "_owed_bytes", "_step_bytes", "has_head", "listener", "number", "window_left")
+
     def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
         self._link = link
+        self._step_bytes = window_bytes // link.credit_parts
+        self._owed_bytes = 0
         self.number = number
         self.listener = listener
         self.window_left = window_bytes
+        """What the node may still send, by what it was told."""
         self.has_head = False
 
     def grant(self, n_bytes: int) -> None:
-        """The client has taken `n_bytes`: the node may send as many more."""
-        if n_bytes > 0 and self._link.has(self):
-            self.window_left += n_bytes
-            self._link.send(encode_message(Op.CREDIT, Credit(n_bytes=n_bytes), stream=self.number))
+        """The client has taken `n_bytes`: the node may send as many more.
+
+        It is told once that is a good part of its window. Until then it has the rest of the window, so it never waits
+        for credit of which the client has taken all: what it waits with is more than what it is owed.
+        """
+        if n_bytes <= 0 or not self._link.has(self):
+            return
+        self._owed_bytes += n_bytes
+        if self._owed_bytes >= self._step_bytes:
+            granted, self._owed_bytes = self._owed_bytes, 0
+            self.window_left += granted
+            self._link.send(encode_message(Op.CREDIT, Credit(n_bytes=granted), stream=self.number))
 
     def cancel(self) -> None:
         """Stop the job on the node. The listener hears nothing more."""
@@ -90,7 +104,8 @@ class NodeLink:
         self._clock = clock
         self._streams: dict[int, Stream] = {}
         self._last_number = 0
-        self._is_lost = False
+        self.credit_parts = LINK_CREDIT_PARTS
+        self.is_lost = False
 
     def open(self, job: Open, body: bytes, listener: StreamListener) -> Stream:
         """Send a job. A link that has no room for it says so to the listener, as a full node would."""
@@ -131,37 +146,44 @@ class NodeLink:
 
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
-        if self._is_lost:
+        if self.is_lost:
             return  # given up while the message was on its way: a newer link may speak for the node now
-        for frame in decode_frames(message):
-            if frame.stream:
-                self._receive_job_frame(frame)
+        streams = self._streams
+        for op, number, payload in split_frames(message):
+            if op == _DATA and (stream := streams.get(number)) is not None:
+                stream.window_left -= len(payload)
+                if stream.window_left < 0 or not stream.has_head:
+                    raise ProtocolViolation("DATA came before HEAD or beyond the window")
+                stream.listener.on_data(payload)
+            elif number:
+                self._receive_job_frame(known_op(op), number, payload)
             else:
-                self._receive_link_frame(frame)
+                self._receive_link_frame(known_op(op), payload)
 
     def lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""
-        self._is_lost = True
-        streams, self._streams = list(self._streams.values()), {}
+        self.is_lost = True
+        streams = list(self._streams.values())
+        self._streams.clear()  # and not another one: a message may be in the middle of being read
         for stream in streams:
             stream.listener.on_fail(Fail(code="link_lost", message=why))
 
-    def _receive_link_frame(self, frame: Frame) -> None:
-        match frame.op:
+    def _receive_link_frame(self, op: Op, payload: bytes) -> None:
+        match op:
             case Op.LOAD:
-                self._observer.on_load(self.node_id, decode_message(frame.payload, NodeLoad))
+                self._observer.on_load(self.node_id, decode_message(payload, NodeLoad))
             case Op.SPECS:
-                self._observer.on_specs(self.node_id, decode_message(frame.payload, NodeSpecs))
+                self._observer.on_specs(self.node_id, decode_message(payload, NodeSpecs))
             case Op.PONG:
-                self._receive_pong(frame.payload)
+                self._receive_pong(payload)
             case Op.RECEIPT:
-                self._observer.on_receipt(self.node_id, decode_message(frame.payload, SignedReceipt))
+                self._observer.on_receipt(self.node_id, decode_message(payload, SignedReceipt))
             case Op.SHEET:
-                self._observer.on_receipt(self.node_id, decode_message(frame.payload, SignedSheet))
+                self._observer.on_receipt(self.node_id, decode_message(payload, SignedSheet))
             case Op.GOODBYE:
-                decode_message(frame.payload, Goodbye)  # the socket's end follows and says the rest
+                decode_message(payload, Goodbye)  # the socket's end follows and says the rest
             case _:
-                raise ProtocolViolation(f"{frame.op.name} does not belong on stream 0")
+                raise ProtocolViolation(f"{op.name} does not belong on stream 0")
 
     def _receive_pong(self, payload: bytes) -> None:
         if len(payload) != _STAMP.size:
@@ -170,35 +192,27 @@ class NodeLink:
         if 0 <= rtt_s <= 600:  # anything else is an echo that the node made up
             self._observer.on_rtt(self.node_id, rtt_s)
 
-    def _receive_job_frame(self, frame: Frame) -> None:
-        if frame.stream > self._last_number:
-            raise ProtocolViolation(f"stream {frame.stream} was never opened")
-        stream = self._streams.get(frame.stream)
+    def _receive_job_frame(self, op: Op, number: int, payload: bytes) -> None:
+        if number > self._last_number:
+            raise ProtocolViolation(f"stream {number} was never opened")
+        stream = self._streams.get(number)
         if stream is None:
             return  # cancelled by us while the frame was on its way
-        match frame.op:
+        match op:
             case Op.HEAD:
-                self._receive_head(stream, frame.payload)
-            case Op.DATA:
-                self._receive_data(stream, frame.payload)
+                self._receive_head(stream, payload)
             case Op.END:
-                self._receive_end(stream, frame.payload)
+                self._receive_end(stream, payload)
             case Op.FAIL:
-                self._receive_fail(stream, frame.payload)
+                self._receive_fail(stream, payload)
             case _:
-                raise ProtocolViolation(f"{frame.op.name} does not belong to a job")
+                raise ProtocolViolation(f"{op.name} does not belong to a job")
 
     def _receive_head(self, stream: Stream, payload: bytes) -> None:
         if stream.has_head:
             raise ProtocolViolation("a job has one HEAD")
         stream.has_head = True
         stream.listener.on_head(decode_message(payload, Head))
-
-    def _receive_data(self, stream: Stream, payload: bytes) -> None:
-        stream.window_left -= len(payload)
-        if stream.window_left < 0 or not stream.has_head:
-            raise ProtocolViolation("DATA came before HEAD or beyond the window")
-        stream.listener.on_data(payload)
 
     def _receive_end(self, stream: Stream, payload: bytes) -> None:
         end = decode_message(payload, End)

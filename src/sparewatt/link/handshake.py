@@ -63,7 +63,7 @@ async def identify(socket: Socket, *, hosts: Collection[str], gateway_version: s
         hello = decode_message(await _receive(socket, Op.HELLO), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
         nonce = rng.randbytes(32).hex()
-        await socket.send(encode_message(Op.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
+        socket.send(encode_message(Op.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
         proof = decode_message(await _receive(socket, Op.PROOF), Proof)
     node_id = NodeId(hello.node_id)
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
@@ -79,11 +79,11 @@ async def introduce(
     nonce = rng.randbytes(32).hex()
     hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
     async with _in_time():
-        await socket.send(encode_message(Op.HELLO, hello))
+        socket.send(encode_message(Op.HELLO, hello))
         challenge = decode_message(await _receive_or_reject(socket, Op.CHALLENGE), Challenge)
         _refuse_apart(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
-        await socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
+        socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
         return decode_message(await _receive_or_reject(socket, Op.WELCOME), Welcome)
 
 

@@ -14,15 +14,15 @@ from sparewatt.protocol.link import (
     Credit,
     End,
     Fail,
-    Frame,
     Goodbye,
     Head,
     Op,
     Open,
-    decode_frames,
     decode_message,
     encode_frame,
     encode_message,
+    known_op,
+    split_frames,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import Countersigned, Signed, SignedSheet
@@ -106,9 +106,10 @@ class GatewayLink:
     def send_receipt(self, signed: Signed) -> None:
         self.send(encode_message(Op.SHEET if isinstance(signed, SignedSheet) else Op.RECEIPT, signed))
 
-    def say_goodbye(self, reason: str) -> None:
+    def say_goodbye(self, reason: str, *, then: Callable[[], None] = lambda: None) -> None:
+        """The last words: `then` is called when they, and all before them, have left."""
         self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
-        self._outbox.close()
+        self._outbox.finish(then)
 
     def close_job(self, job: IncomingJob) -> bool:
         """False if it was over already."""
@@ -117,8 +118,8 @@ class GatewayLink:
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
         self.last_heard_s = self._clock.now_s()
-        for frame in decode_frames(message):
-            self._receive_frame(frame)
+        for op, number, payload in split_frames(message):
+            self._receive_frame(known_op(op), number, payload)
 
     def lost(self) -> None:
         """The gateway is gone: nobody wants these answers any more."""
@@ -126,38 +127,38 @@ class GatewayLink:
         for job in jobs:
             self._runner.cancel(job)
 
-    def _receive_frame(self, frame: Frame) -> None:
-        match frame.op:
-            case Op.PING:
-                self.send(encode_frame(Op.PONG, 0, frame.payload))
-            case Op.GOODBYE:
-                self.farewell = decode_message(frame.payload, Goodbye).reason
-            case Op.COUNTERSIGNED:
-                self._on_countersigned(decode_message(frame.payload, Countersigned))
-            case Op.OPEN:
-                self._open(frame)
+    def _receive_frame(self, op: Op, number: int, payload: bytes) -> None:
+        match op:
             case Op.BODY | Op.CREDIT | Op.CANCEL:
-                self._receive_job_frame(frame)
+                self._receive_job_frame(op, number, payload)
+            case Op.OPEN:
+                self._open(number, payload)
+            case Op.PING:
+                self.send(encode_frame(Op.PONG, 0, payload))
+            case Op.GOODBYE:
+                self.farewell = decode_message(payload, Goodbye).reason
+            case Op.COUNTERSIGNED:
+                self._on_countersigned(decode_message(payload, Countersigned))
             case _:
-                raise ProtocolViolation(f"a gateway does not send {frame.op.name}")
+                raise ProtocolViolation(f"a gateway does not send {op.name}")
 
-    def _open(self, frame: Frame) -> None:
-        if frame.stream == 0 or frame.stream in self._jobs or len(self._jobs) >= LINK_JOBS_MAX:
+    def _open(self, number: int, payload: bytes) -> None:
+        if number == 0 or number in self._jobs or len(self._jobs) >= LINK_JOBS_MAX:
             raise ProtocolViolation("OPEN on a stream that is taken, or too many jobs")
-        job = IncomingJob(self, frame.stream, decode_message(frame.payload, Open))
-        self._jobs[frame.stream] = job
+        job = IncomingJob(self, number, decode_message(payload, Open))
+        self._jobs[number] = job
         if job.meta.body_bytes == 0:
             self._runner.start(job)
 
-    def _receive_job_frame(self, frame: Frame) -> None:
-        job = self._jobs.get(frame.stream)
+    def _receive_job_frame(self, op: Op, number: int, payload: bytes) -> None:
+        job = self._jobs.get(number)
         if job is None:
             return  # it ended while the frame was on its way
-        match frame.op:
+        match op:
             case Op.BODY:
-                self._add_body(job, frame.payload)
+                self._add_body(job, payload)
             case Op.CREDIT:
-                job.add_credit(decode_message(frame.payload, Credit).n_bytes)
+                job.add_credit(decode_message(payload, Credit).n_bytes)
             case _:
                 self.close_job(job)
                 self._runner.cancel(job)

@@ -4,80 +4,122 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from sparewatt.core.errors import LinkLost
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX, LINK_SEND_S
 from sparewatt.link.sockets import Socket
 
+_STUCK = "the other end stopped reading"
+
 
 class Outbox:
-    """A bounded queue with one sender. Putting never waits; a peer that stops reading ends the link instead."""
+    """A bounded queue before a socket. Putting never waits; a peer that stops reading ends the link instead.
+
+    Before `attach` frames are only collected. `on_stuck` is called once, from the event loop: the link must end.
+    """
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0
-        self._wake = asyncio.Event()
-        self._closed = False
-        self._overflowed = False
-        self._patience: asyncio.Timeout | None = None
+        self._socket: Socket | None = None
+        self._on_stuck: Callable[[LinkLost], None] = lambda _error: None
+        self._on_empty: Callable[[], None] | None = None
+        self._is_due = False
+        self._is_closed = False
+        self._has_overflowed = False
+        self._patience: asyncio.TimerHandle | None = None
+
+    def attach(self, socket: Socket, *, on_stuck: Callable[[LinkLost], None]) -> None:
+        """From here on, what is put leaves at the end of the turn."""
+        self._socket = socket
+        self._on_stuck = on_stuck
+        if self._has_overflowed:
+            asyncio.get_running_loop().call_soon(self._give_up)
+        self._schedule()
 
     def has_room(self, n_bytes: int) -> bool:
         return self._queued_bytes + n_bytes <= LINK_SEND_QUEUE_BYTES_MAX
 
     def put(self, frame: bytes) -> None:
-        if self._closed:
+        if self._is_closed:
             return
-        if not self.has_room(len(frame)):
+        if self._queued_bytes + len(frame) > LINK_SEND_QUEUE_BYTES_MAX:
             self._overflow()
             return
         self._frames.append(frame)
         self._queued_bytes += len(frame)
-        self._wake.set()
+        if not self._is_due:
+            self._schedule()
 
-    def close(self) -> None:
-        """Send what is queued, then stop."""
-        self._closed = True
-        self._wake.set()
+    def finish(self, then: Callable[[], None]) -> None:
+        """Take no more, send what is queued, then call `then`."""
+        self._is_closed = True
+        self._on_empty = then
+        self._schedule()
 
-    async def run(self, socket: Socket) -> None:
-        """Send until closed. Raises LinkLost when the peer does not keep up or is gone."""
-        try:
-            async with asyncio.timeout(None) as self._patience:
-                await self._send_all(socket, self._patience)
-        except TimeoutError:
-            raise LinkLost("the other end stopped reading") from None
-        finally:
-            self._closed = True
-            self._drop_all()
+    def drop(self) -> None:
+        """The link is over: nothing more is sent or kept."""
+        self._is_closed = True
+        self._socket = None
+        self._on_empty = None
+        self._clear()
+        self._be_patient(None)
 
-    async def _send_all(self, socket: Socket, patience: asyncio.Timeout) -> None:
-        now_s = asyncio.get_running_loop().time
-        while not self._overflowed:
-            while self._frames:
-                patience.reschedule(now_s() + LINK_SEND_S)
-                await socket.send(self._take())
-            patience.reschedule(None)
-            if self._closed:
-                break
-            await self._wake.wait()
-            self._wake.clear()
-        if self._overflowed:
-            raise LinkLost("the other end stopped reading")
+    def resume(self) -> None:
+        """The socket takes messages again."""
+        self._be_patient(None)
+        self._flush()
+
+    def _schedule(self) -> None:
+        if self._socket is not None and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        socket = self._socket
+        if socket is None:
+            return
+        while self._frames and not socket.is_paused:
+            socket.send(self._take())
+        if socket.is_paused:
+            self._be_patient(LINK_SEND_S)
+        elif self._on_empty is not None:
+            then, self._on_empty = self._on_empty, None
+            then()
+
+    def _be_patient(self, seconds: float | None) -> None:
+        """A peer that has not made room by then never will. None: it has."""
+        if seconds is None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(seconds, self._give_up)
 
     def _overflow(self) -> None:
-        """The sender may be waiting for a peer that reads nothing: its patience ends now."""
-        self._closed = self._overflowed = True
-        self._drop_all()
-        self._wake.set()
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(asyncio.get_running_loop().time())
+        """Frames are lost, so the link must end; not now, for whoever puts is in the middle of something."""
+        self._is_closed = self._has_overflowed = True
+        self._clear()
+        if self._socket is not None:
+            asyncio.get_running_loop().call_soon(self._give_up)
 
-    def _drop_all(self) -> None:
+    def _give_up(self) -> None:
+        if self._socket is not None:
+            self.drop()
+            self._on_stuck(LinkLost(_STUCK))
+
+    def _clear(self) -> None:
         self._frames.clear()
         self._queued_bytes = 0
 
     def _take(self) -> bytes:
         """As many frames as fit below the limit: aiohttp refuses a message that reaches it."""
+        if self._queued_bytes < LINK_MESSAGE_BYTES_MAX:
+            message = b"".join(self._frames)
+            self._clear()
+            return message
         batch: list[bytes] = []
         size = 0
         while self._frames and size + len(self._frames[0]) < LINK_MESSAGE_BYTES_MAX:

@@ -11,13 +11,14 @@ import msgspec
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import LinkLost, ProtocolViolation, StartupError
-from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, NEWS_APART_S
+from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation, StartupError
+from sparewatt.core.limits import NEWS_APART_S
 from sparewatt.core.rng import Rng
+from sparewatt.link.dialling import dial, why_hopeless
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink
 from sparewatt.link.outbox import Outbox
-from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.link.sockets import Socket
 from sparewatt.node.hardware.sensing import Sensing
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
@@ -53,6 +54,30 @@ def in_words(error: Exception) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "the gateway did not answer in time; is this machine online?"
     return str(error)[:200] or type(error).__name__
+
+
+class Carried:
+    """A link on its socket, to be waited for. Implements SocketUser."""
+
+    def __init__(self, link: GatewayLink, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.receive = link.receive
+        self.resume = outbox.resume
+
+    async def carry(self, socket: Socket) -> None:
+        """Until its end. Raises LinkLost or ProtocolViolation, unless it was ours."""
+        self._outbox.attach(socket, on_stuck=self.lost)
+        socket.attach(self)
+        await self._over
+
+    def end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def lost(self, error: LinkError) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)
 
 
 class Agent:
@@ -111,19 +136,8 @@ class Agent:
 
     def _refuse_hopeless(self, error: Exception) -> None:
         """Before the first join, an address that is no gateway is a mistake to be told, not a fault to wait out."""
-        if self._has_joined:
-            return
-        if isinstance(error, aiohttp.WSServerHandshakeError):
-            raise StartupError(
-                f"{self._url} is no Sparewatt gateway: it answered {error.status}. Check the address."
-            ) from None
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            raise StartupError(
-                f"The certificate of {self._url} is not trusted here ({error.certificate_error}). "
-                "If it is your own, say where it is: SSL_CERT_FILE=gateway.crt."
-            ) from None
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            raise StartupError(f"{self._url} cannot be found. Check the address.") from None
+        if not self._has_joined and (why := why_hopeless(self._url, error)) is not None:
+            raise StartupError(why) from None
 
     async def drain(self) -> None:
         """Finish running jobs, take no new ones, then leave."""
@@ -144,8 +158,7 @@ class Agent:
     async def _join_once(self) -> None:
         url = self._url
         async with asyncio.timeout(DIAL_S):
-            ws = await self._session.ws_connect(url + LINK_PATH, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0)
-        socket = AiohttpSocket(ws)
+            socket = await dial(url + LINK_PATH, session=self._session, library=self._settings.link_library)
         try:
             welcome = await introduce(
                 socket,
@@ -162,7 +175,8 @@ class Agent:
             await self._serve(socket, welcome)
         finally:
             self.joined_unix_s = None
-            await socket.close()
+            socket.close()
+            await socket.wait_closed()
 
     async def _serve(self, socket: Socket, welcome: Welcome) -> None:
         outbox = Outbox()
@@ -170,28 +184,25 @@ class Agent:
             outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
         )
         self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
+        carried = Carried(link, outbox)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
-                    tasks.create_task(self._listen(link, socket)),
                     tasks.create_task(self._beat(link, welcome.heartbeat_s)),
                     tasks.create_task(self._report_news(link)),
                     tasks.create_task(self._report_changes(link)),
-                    tasks.create_task(self._leave(link)),
+                    tasks.create_task(self._leave(link, carried)),
                 ]
-                await outbox.run(socket)  # returns once goodbye is said
+                await carried.carry(socket)  # returns once goodbye is said
                 for task in background:
                     task.cancel()
         except* (LinkLost, ProtocolViolation) as group:
             raise LinkLost(link.farewell or str(group.exceptions[0])) from None
         finally:
             self._link = None
+            outbox.drop()
             self._receipts.on_link(None)
             link.lost()
-
-    async def _listen(self, link: GatewayLink, socket: Socket) -> None:
-        while True:
-            link.receive(await socket.receive())
 
     async def _beat(self, link: GatewayLink, heartbeat_s: float) -> None:
         """Report on every beat, and give up on a gateway that has gone silent."""
@@ -223,11 +234,11 @@ class Agent:
             link.send_specs(self._inventory.specs)
             await self._inventory.changed()
 
-    async def _leave(self, link: GatewayLink) -> None:
+    async def _leave(self, link: GatewayLink, carried: Carried) -> None:
         """Also a link that came up while the node was already stopping."""
         await self._stopping.wait()
         self._receipts.sign()
-        link.say_goodbye("the node is stopping")
+        link.say_goodbye("the node is stopping", then=carried.end)
 
     def _report_load(self) -> None:
         if self._link is not None:

@@ -1,61 +1,81 @@
-"""Two ends of a WebSocket inside one process. They pass the same contract suite as aiohttp's."""
+"""Two ends of a WebSocket inside one process. They pass the same contract suite as the real ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-from sparewatt.core.errors import LinkLost
+from sparewatt.link.sockets import Socket
 
 CAPACITY = 1024
-"""Messages on their way in one direction; a full line makes the sender wait, as a socket does."""
+"""Messages on their way in one direction; a full line makes the sender pause, as a socket does."""
 
 
-class _Line:
-    """What both ends share."""
+class MemorySocket(Socket):
+    """One end of a pair. What is sent arrives in a later turn of the event loop."""
 
-    def __init__(self) -> None:
-        self.closed = False
-        self.changed = asyncio.Condition()
-
-
-class MemorySocket:
-    """Implements Socket: one end of a pair."""
-
-    def __init__(self, line: _Line, *, inbox: deque[bytes], outbox: deque[bytes], capacity: int) -> None:
-        self._line = line
-        self._inbox = inbox
-        self._outbox = outbox
+    def __init__(self, *, capacity: int = CAPACITY) -> None:
+        super().__init__()
+        self.peer: MemorySocket = self
         self._capacity = capacity
-        self._closed_here = False
+        self._incoming: deque[bytes] = deque()
+        self._is_due = False
+        self._is_held = False
+        self._is_closed = asyncio.Event()
 
-    async def send(self, message: bytes) -> None:
-        async with self._line.changed:
-            await self._line.changed.wait_for(lambda: self._line.closed or len(self._outbox) < self._capacity)
-            if self._line.closed:
-                raise LinkLost("the socket is closed")
-            self._outbox.append(message)
-            self._line.changed.notify_all()
+    def send(self, message: bytes) -> None:
+        if self._end is None and self.peer.take(message):
+            self._pause()
 
-    async def receive(self) -> bytes:
-        """What was sent before the other end closed still arrives."""
-        async with self._line.changed:
-            await self._line.changed.wait_for(lambda: self._line.closed or self._inbox)
-            if not self._inbox or self._closed_here:
-                raise LinkLost("the other end closed the socket")
-            self._line.changed.notify_all()
-            return self._inbox.popleft()
+    async def wait_closed(self) -> None:
+        await self._is_closed.wait()
 
-    async def close(self) -> None:
-        async with self._line.changed:
-            self._line.closed = self._closed_here = True
-            self._line.changed.notify_all()
+    def hold(self) -> None:
+        """Read nothing more, as a peer that is stuck."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self.look()
+
+    # between the two
+
+    def take(self, message: bytes) -> bool:
+        """Whether the line is full now."""
+        self._incoming.append(message)
+        self.look()
+        return len(self._incoming) >= self._capacity
+
+    def look(self) -> None:
+        """In the next turn: is there a message, or the end?"""
+        if not self._is_due and not self._is_held:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._deliver)
+
+    def relieve(self) -> None:
+        if self.is_paused:
+            self._resume()
+
+    def _close(self, code: int = 1000) -> None:  # noqa: ARG002 (nobody looks at it in memory)
+        self.peer.look()
+        self._is_closed.set()
+
+    def _abort(self) -> None:
+        self._close()
+
+    def _deliver(self) -> None:
+        self._is_due = False
+        while self._incoming and not self._is_held:
+            self._hear(self._incoming.popleft())
+        if len(self._incoming) < self._capacity:
+            self.peer.relieve()
+        if self.peer.is_over and not self._incoming:
+            self._gone()
+            self._is_closed.set()
 
 
 def socket_pair(*, capacity: int = CAPACITY) -> tuple[MemorySocket, MemorySocket]:
     """Two connected ends."""
-    line, there, back = _Line(), deque[bytes](), deque[bytes]()
-    return (
-        MemorySocket(line, inbox=back, outbox=there, capacity=capacity),
-        MemorySocket(line, inbox=there, outbox=back, capacity=capacity),
-    )
+    near, far = MemorySocket(capacity=capacity), MemorySocket(capacity=capacity)
+    near.peer, far.peer = far, near
+    return near, far

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -37,7 +38,7 @@ from sparewatt.testing.clock import ManualClock
 from sparewatt.testing.sockets import MemorySocket, socket_pair
 from tests.unit.link.ends import Listener, job_of
 from tests.unit.protocol.reports import SPECS
-from tests.waiting import CEILING_S, until
+from tests.waiting import CEILING_S, turns, until
 
 HOST = "gateway.example:443"
 HEALTH = HealthRules(heartbeat_s=5.0, offline_after_missed=3)
@@ -69,8 +70,9 @@ class Visit:
     async def _serve(self, desk: LinkDesk, socket: MemorySocket) -> None:
         try:
             await desk.serve(socket)
+            await socket.wait_closed()
         finally:
-            await socket.close()
+            socket.cut()
 
     async def join(self, *, specs: NodeSpecs = SPECS) -> Welcome:
         return await introduce(
@@ -181,7 +183,7 @@ async def test_a_node_whose_socket_closes_has_left_and_its_jobs_fail_at_once(des
     visit = await desk.joined()
     job = desk.open_job(visit)
     desk.changed.clear()
-    await visit.socket.close()
+    visit.socket.close()
     await visit.over()
     assert [fail.code for fail in job.fails] == ["link_lost"]
     assert not desk.row(visit).connected
@@ -191,7 +193,7 @@ async def test_a_node_whose_socket_closes_has_left_and_its_jobs_fail_at_once(des
 
 async def test_a_node_that_left_may_come_back(desk: Desk) -> None:
     visit = await desk.joined()
-    await visit.socket.close()
+    visit.socket.close()
     await visit.over()
     again = await desk.joined()
     assert desk.row(again).connected
@@ -207,7 +209,7 @@ async def test_a_connection_that_the_server_drops_is_a_node_that_left(desk: Desk
 
 async def test_nodes_do_not_end_each_other(desk: Desk) -> None:
     one, two = await desk.joined(seed=1), await desk.joined(seed=2)
-    await one.socket.close()
+    one.socket.close()
     await one.over()
     assert set(desk.links) == {two.key.address}
     assert (desk.row(one).connected, desk.row(two).connected) == (False, True)
@@ -232,8 +234,8 @@ async def test_a_link_that_was_replaced_ends_without_harm_to_the_newer_one(desk:
     new = await desk.joined()
     job = desk.open_job(new)
     await old.over()
-    with pytest.raises(LinkLost):
-        await old.socket.send(encode_message(Op.LOAD, NodeLoad(draining=True)))
+    old.socket.send(encode_message(Op.LOAD, NodeLoad(draining=True)))
+    await turns()
     assert not job.fails
     assert desk.row(new).connected
     assert not desk.row(new).load.draining
@@ -257,7 +259,7 @@ async def test_a_link_that_is_heard_of_in_time_stays(desk: Desk) -> None:
     visit = await desk.joined()
     desk.clock.advance(SILENT_S - 1)
     desk.drop_silent()
-    await visit.socket.send(encode_message(Op.LOAD, NodeLoad(running=1)))
+    visit.socket.send(encode_message(Op.LOAD, NodeLoad(running=1)))
     await until(lambda: desk.row(visit).load.running == 1)
     desk.clock.advance(SILENT_S - 1)
     desk.drop_silent()
@@ -271,7 +273,7 @@ async def test_reports_reach_the_table(desk: Desk) -> None:
     visit = await desk.joined()
     desk.changed.clear()
     renamed = msgspec.structs.replace(SPECS, name="cellar", models=())
-    await visit.socket.send(encode_message(Op.SPECS, renamed) + encode_message(Op.LOAD, NodeLoad(queued=2)))
+    visit.socket.send(encode_message(Op.SPECS, renamed) + encode_message(Op.LOAD, NodeLoad(queued=2)))
     await until(lambda: desk.row(visit).load.queued == 2)
     assert (desk.row(visit).specs, desk.row(visit).models) == (renamed, {})
     assert desk.changed == {visit.key.address}
@@ -281,14 +283,14 @@ async def test_a_pong_reaches_the_table(desk: Desk) -> None:
     visit = await desk.joined()
     stamp = await receive_op(visit.socket, Op.PING)
     desk.clock.advance(0.25)
-    await visit.socket.send(encode_frame(Op.PONG, 0, stamp))
+    visit.socket.send(encode_frame(Op.PONG, 0, stamp))
     await until(lambda: desk.row(visit).rtt_s == 0.25)
 
 
 async def test_a_node_that_breaks_the_protocol_is_dropped_with_the_reason(desk: Desk) -> None:
     visit = await desk.joined()
     job = desk.open_job(visit)
-    await visit.socket.send(encode_frame(Op.DATA, 1, b"before the head"))
+    visit.socket.send(encode_frame(Op.DATA, 1, b"before the head"))
     await visit.over()
     assert "broke the protocol" in job.fails[0].message
     assert (desk.links, desk.row(visit).connected) == ({}, False)
@@ -300,12 +302,14 @@ async def test_an_error_that_nobody_foresaw_ends_the_link_and_is_not_swallowed(d
         def on_head(self, head: Head) -> None:
             raise ZeroDivisionError
 
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     visit = await desk.joined()
     other = desk.open_job(visit)
     desk.links[visit.key.address].open(job_of(b"{}"), b"{}", Broken())
-    await visit.socket.send(encode_message(Op.HEAD, Head(status=200), stream=2))
+    visit.socket.send(encode_message(Op.HEAD, Head(status=200), stream=2))
     await visit.over()
-    assert isinstance(visit.served.exception(), ExceptionGroup)
+    assert [type(error["exception"]) for error in errors] == [ZeroDivisionError]
     assert (len(other.fails), desk.links, desk.row(visit).connected) == (1, {}, False)
 
 
@@ -330,14 +334,14 @@ async def test_a_node_is_asked_to_come_back_while_the_database_is_away(desk: Des
 
 async def test_a_visitor_that_breaks_the_protocol_is_told_so(desk: Desk) -> None:
     visit = desk.visit()
-    await visit.socket.send(b"GET / HTTP/1.1")
+    visit.socket.send(b"GET / HTTP/1.1")
     assert (await visit.answer()).reason == "protocol"
     assert desk.tokens.seen == []
 
 
 async def test_a_visitor_that_leaves_is_forgotten(desk: Desk) -> None:
     visit = desk.visit()
-    await visit.socket.close()
+    visit.socket.close()
     await visit.over()
     assert (visit.served.exception(), desk._knocking) == (None, 0)
 
@@ -386,3 +390,54 @@ async def test_a_gateway_that_stops_tells_its_nodes(desk: Desk) -> None:
     desk.say_goodbye("the gateway is stopping")
     goodbye = decode_message(await receive_op(visit.socket, Op.GOODBYE), Goodbye)
     assert goodbye.reason == "the gateway is stopping"
+
+
+async def test_a_gateway_that_closes_ends_its_links_after_its_last_words(desk: Desk) -> None:
+    visit = await desk.joined()
+    job = desk.open_job(visit)
+    desk.say_goodbye("the gateway is stopping")
+    await desk.close()
+    await receive_op(visit.socket, Op.GOODBYE)
+    await visit.over()
+    assert [fail.code for fail in job.fails] == ["link_lost"]
+    late = desk.visit(seed=2)
+    with pytest.raises(LinkLost):
+        await late.join()
+
+
+async def test_a_link_that_is_up_has_no_task(desk: Desk) -> None:
+    near, far = socket_pair()
+    serving = asyncio.create_task(desk.serve(far))
+    key = SigningKey.generate(rng=seeded(7))
+    await introduce(near, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
+    await serving
+    assert key.address in desk.links
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# pings
+
+
+async def test_every_link_is_pinged_when_it_comes_and_on_every_beat_by_one_timer(desk: Desk) -> None:
+    one = await desk.joined(seed=1)
+    await receive_op(one.socket, Op.PING)
+    desk.clock.advance(2.0)
+    two = await desk.joined(seed=2)
+    await receive_op(two.socket, Op.PING)
+    assert desk.clock.pending == 1
+    desk.clock.advance(3.0)
+    await receive_op(one.socket, Op.PING)
+    assert not two.socket._early
+    desk.clock.advance(2.0)
+    await receive_op(two.socket, Op.PING)
+    assert desk.clock.pending == 1
+
+
+async def test_without_links_there_is_no_timer(desk: Desk) -> None:
+    visit = await desk.joined()
+    visit.socket.close()
+    await visit.over()
+    desk.clock.advance(HEALTH.heartbeat_s)
+    assert desk.clock.pending == 0
+    await desk.joined()
+    assert desk.clock.pending == 1

@@ -11,6 +11,7 @@ import msgspec
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules, Job
 from sparewatt.inference.dispatch.run import JobRun
@@ -95,6 +96,7 @@ class ScriptedNode:
         self._table = table
         self._outbox = RecordingOutbox()
         self.link = NodeLink(self.id, outbox=self._outbox, observer=Nobody(), clock=clock)
+        self.link.credit_parts = LINK_STREAM_WINDOW_BYTES  # every byte of credit is told at once, to be counted
         self._sent: Counter[int] = Counter()
 
     def answer_when_asked(self, *pieces: bytes, status: int = 200) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from sparewatt.core.errors import LinkLost
+from sparewatt.core.errors import LinkError
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
 from sparewatt.link.gateway_end import NodeLink, Stream
@@ -147,6 +147,24 @@ class Ends:
         return taker
 
 
+class Carrier:
+    """Implements SocketUser: one end's link on its socket."""
+
+    def __init__(self, receive: Callable[[bytes], None], outbox: Outbox, broke: list[Exception]) -> None:
+        self.receive = receive
+        self.resume = outbox.resume
+        self._outbox = outbox
+        self._broke = broke
+
+    def start(self, socket: Socket) -> None:
+        self._outbox.attach(socket, on_stuck=self.lost)
+        socket.attach(self)
+
+    def lost(self, error: LinkError) -> None:
+        self._outbox.drop()
+        self._broke.append(error)
+
+
 @asynccontextmanager
 async def connected(
     node_socket: Socket, gateway_socket: Socket, *, work: Callable[[IncomingJob], Awaitable[None]] | None = echo
@@ -160,31 +178,14 @@ async def connected(
         observer=observer,
         clock=clock,
     )
-
-    async def carry(work: Awaitable[None]) -> None:
-        try:
-            await work
-        except LinkLost as lost:
-            ends.broke.append(lost)
-
-    tasks = [
-        asyncio.create_task(carry(node_outbox.run(node_socket))),
-        asyncio.create_task(carry(gateway_outbox.run(gateway_socket))),
-        asyncio.create_task(carry(listen(ends.node.receive, node_socket))),
-        asyncio.create_task(carry(listen(ends.gateway.receive, gateway_socket))),
-    ]
+    Carrier(ends.node.receive, node_outbox, ends.broke).start(node_socket)
+    Carrier(ends.gateway.receive, gateway_outbox, ends.broke).start(gateway_socket)
     try:
         yield ends
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        node_outbox.drop()
+        gateway_outbox.drop()
         await runner.close()
-
-
-async def listen(receive: Callable[[bytes], None], socket: Socket) -> None:
-    while True:
-        receive(await socket.receive())
 
 
 class Wire:

@@ -40,7 +40,7 @@ HELLO = Hello(node_id=KEY.address, nonce="0f" * 32, host=HOST, token="join-sw-1"
 
 async def gateway(socket: Socket, *, hosts: Collection[str] = (HOST,), seed: int = 10) -> Visitor:
     visitor = await identify(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
-    await socket.send(encode_message(Op.WELCOME, WELCOME))
+    socket.send(encode_message(Op.WELCOME, WELCOME))
     return visitor
 
 
@@ -65,13 +65,13 @@ class Impostor:
         self.gateway = asyncio.create_task(gateway(far))
 
     async def challenged(self, hello: Hello = HELLO) -> Challenge:
-        await self.socket.send(encode_message(Op.HELLO, hello))
+        self.socket.send(encode_message(Op.HELLO, hello))
         (frame,) = decode_frames(await self.socket.receive())
         assert frame.op is Op.CHALLENGE
         return decode_message(frame.payload, Challenge)
 
     async def prove(self, proof: Proof) -> Visitor:
-        await self.socket.send(encode_message(Op.PROOF, proof))
+        self.socket.send(encode_message(Op.PROOF, proof))
         return await self.gateway
 
 
@@ -119,9 +119,9 @@ async def test_a_proof_from_an_earlier_session_is_refused() -> None:
     await first.prove(recorded)
     near, far = socket_pair()
     later = asyncio.create_task(gateway(far, seed=11))
-    await near.send(encode_message(Op.HELLO, HELLO))
+    near.send(encode_message(Op.HELLO, HELLO))
     await near.receive()
-    await near.send(encode_message(Op.PROOF, recorded))
+    near.send(encode_message(Op.PROOF, recorded))
     with pytest.raises(JoinRefused) as refused:
         await later
     assert refused.value.reason == "bad_signature"
@@ -141,7 +141,7 @@ async def test_two_challenges_are_never_the_same() -> None:
     for seed in range(20):
         near, far = socket_pair()
         running = asyncio.create_task(gateway(far, seed=seed))
-        await near.send(encode_message(Op.HELLO, HELLO))
+        near.send(encode_message(Op.HELLO, HELLO))
         (frame,) = decode_frames(await near.receive())
         nonces.add(decode_message(frame.payload, Challenge).nonce)
         running.cancel()
@@ -153,7 +153,7 @@ async def test_two_challenges_are_never_the_same() -> None:
 
 async def test_a_node_that_dialled_another_name_is_told_so() -> None:
     near, far = socket_pair()
-    await near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, host="other.example:443")))
+    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, host="other.example:443")))
     with pytest.raises(JoinRefused, match=r"other\.example:443") as refused:
         await gateway(far)
     assert refused.value.reason == "wrong_host"
@@ -164,7 +164,7 @@ async def test_a_node_that_dialled_another_name_is_told_so() -> None:
 )
 async def test_another_protocol_version_says_which_side_to_update(protocol: int, advice: str) -> None:
     near, far = socket_pair()
-    await near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, protocol=protocol)))
+    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, protocol=protocol)))
     with pytest.raises(JoinRefused, match=rf"{advice} \(agent 0.1.0, gateway 0.2.0\)") as refused:
         await gateway(far)
     assert refused.value.reason == "protocol_version"
@@ -175,7 +175,7 @@ async def test_another_protocol_version_says_which_side_to_update(protocol: int,
 )
 async def test_an_agent_too_far_from_the_gateway_is_told_which_side_to_update(version: str, advice: str) -> None:
     near, far = socket_pair()
-    await near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
+    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
     with pytest.raises(JoinRefused, match=advice) as refused:
         await gateway(far)
     assert refused.value.reason == "version_apart"
@@ -192,7 +192,7 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
-    await far.send(encode_message(Op.CHALLENGE, Challenge(nonce="0a" * 32, gateway_version="0.3.0")))
+    far.send(encode_message(Op.CHALLENGE, Challenge(nonce="0a" * 32, gateway_version="0.3.0")))
     with pytest.raises(JoinRefused, match="Update the agent"):
         await joining
 
@@ -212,7 +212,7 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
 )
 async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
     near, far = socket_pair()
-    await near.send(message)
+    near.send(message)
     with pytest.raises(ProtocolViolation):
         await gateway(far)
 
@@ -220,14 +220,14 @@ async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: by
 async def test_a_message_that_is_too_long_for_a_handshake_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "decode_frames", lambda _: pytest.fail("it was read"))
     near, far = socket_pair()
-    await near.send(bytes(handshake.HANDSHAKE_BYTES_MAX + 1))
+    near.send(bytes(handshake.HANDSHAKE_BYTES_MAX + 1))
     with pytest.raises(ProtocolViolation):
         await gateway(far)
 
 
 async def test_a_gateway_that_does_not_challenge_breaks_the_protocol() -> None:
     near, far = socket_pair()
-    await far.send(encode_message(Op.WELCOME, WELCOME))
+    far.send(encode_message(Op.WELCOME, WELCOME))
     with pytest.raises(ProtocolViolation, match="CHALLENGE"):
         await node(near)
 
@@ -256,14 +256,14 @@ async def test_a_peer_that_stops_halfway_is_given_up(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("half", [gateway, node])
 async def test_a_peer_that_leaves_is_lost(half: object) -> None:
     near, far = socket_pair()
-    await far.close()
+    far.close()
     with pytest.raises(LinkLost):
         await (gateway(near) if half is gateway else node(near))
 
 
 async def test_a_final_refusal_is_the_end() -> None:
     near, far = socket_pair()
-    await far.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
+    far.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
     with pytest.raises(JoinRefused, match="has been used") as refused:
         await node(near)
     assert refused.value.reason == "token_used"
@@ -271,7 +271,7 @@ async def test_a_final_refusal_is_the_end() -> None:
 
 async def test_a_refusal_that_is_not_final_can_be_tried_again() -> None:
     near, far = socket_pair()
-    await far.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Try again.", final=False)))
+    far.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Try again.", final=False)))
     with pytest.raises(LinkLost, match="Try again"):
         await node(near)
 
@@ -280,9 +280,9 @@ async def test_a_refusal_may_come_instead_of_the_welcome() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
-    await far.send(encode_message(Op.CHALLENGE, Challenge(nonce="00" * 32, gateway_version="0.2.0")))
+    far.send(encode_message(Op.CHALLENGE, Challenge(nonce="00" * 32, gateway_version="0.2.0")))
     await far.receive()
-    await far.send(encode_message(Op.REJECT, Reject(reason="bad_signature", message="Not yours.")))
+    far.send(encode_message(Op.REJECT, Reject(reason="bad_signature", message="Not yours.")))
     with pytest.raises(JoinRefused, match="Not yours"):
         await joining
 

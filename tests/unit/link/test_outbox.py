@@ -11,10 +11,66 @@ from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, 
 from sparewatt.link import outbox as outbox_module
 from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import Socket
-from sparewatt.testing.sockets import socket_pair
-from tests.waiting import CEILING_S, turns
+from sparewatt.testing.sockets import MemorySocket, socket_pair
+from tests.waiting import turns, until
 
 BIG = bytes(LINK_FRAME_BYTES_MAX)
+
+
+class Sending:
+    """An outbox on one end of a pair. Implements SocketUser, as a link does."""
+
+    def __init__(self, *, capacity: int = 1024) -> None:
+        self.near, self.far = socket_pair(capacity=capacity)
+        self.outbox = Outbox()
+        self.stuck: list[LinkLost] = []
+        self.done = 0
+
+    def start(self) -> Sending:
+        self.outbox.attach(self.near, on_stuck=self.stuck.append)
+        self.near.attach(self)
+        return self
+
+    def finish(self) -> None:
+        self.outbox.finish(self._on_done)
+
+    def _on_done(self) -> None:
+        self.done += 1
+        self.near.close()
+
+    def receive(self, message: bytes) -> None: ...
+
+    def lost(self, error: Exception) -> None: ...
+
+    def resume(self) -> None:
+        self.outbox.resume()
+
+    async def jam(self) -> None:
+        """The peer stops reading, and the line is full."""
+        self.far.hold()
+        self.outbox.put(b"taken")
+        await turns()
+        self.outbox.put(b"stuck")
+        await turns()
+        assert self.near.is_paused
+
+
+class Heard(list[bytes]):
+    """Implements SocketUser: keeps every message."""
+
+    is_over = False
+
+    def __init__(self, socket: MemorySocket) -> None:
+        super().__init__()
+        socket.attach(self)
+
+    def receive(self, message: bytes) -> None:
+        self.append(message)
+
+    def lost(self, error: Exception) -> None:
+        self.is_over = True
+
+    def resume(self) -> None: ...
 
 
 def fill(outbox: Outbox) -> None:
@@ -31,154 +87,154 @@ async def everything(socket: Socket) -> AsyncIterator[bytes]:
 
 
 async def test_what_is_put_in_one_turn_leaves_as_one_message() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    running = asyncio.create_task(outbox.run(near))
-    await turns()
-    outbox.put(b"a")
-    outbox.put(b"b")
-    outbox.put(b"c")
-    assert await far.receive() == b"abc"
-    outbox.close()
-    await running
+    sending = Sending().start()
+    for frame in (b"a", b"b", b"c"):
+        sending.outbox.put(frame)
+    assert await sending.far.receive() == b"abc"
 
 
 async def test_what_is_put_in_another_turn_leaves_as_another_message() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    running = asyncio.create_task(outbox.run(near))
+    sending = Sending().start()
     for frame in (b"a", b"b"):
-        outbox.put(frame)
+        sending.outbox.put(frame)
         await turns()
-    assert [await far.receive(), await far.receive()] == [b"a", b"b"]
-    outbox.close()
-    await running
+    assert [await sending.far.receive(), await sending.far.receive()] == [b"a", b"b"]
 
 
-async def test_frames_put_before_the_sender_runs_are_sent() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    outbox.put(b"early")
-    outbox.close()
-    await outbox.run(near)
-    assert await far.receive() == b"early"
+async def test_frames_put_before_there_is_a_socket_are_sent() -> None:
+    sending = Sending()
+    sending.outbox.put(b"early")
+    sending.start()
+    assert await sending.far.receive() == b"early"
 
 
 async def test_order_is_kept_and_no_message_reaches_the_limit() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
+    sending = Sending().start()
+    heard = Heard(sending.far)
     frames = [bytes([i % 251]) * (LINK_FRAME_BYTES_MAX // (1 + i % 3)) for i in range(60)]
     for frame in frames:
-        outbox.put(frame)
-    outbox.close()
-    await outbox.run(near)
-    await near.close()
-    received = [message async for message in everything(far)]
-    assert b"".join(received) == b"".join(frames)
-    assert all(len(message) < LINK_MESSAGE_BYTES_MAX for message in received)
-    assert len(received) < len(frames)
+        sending.outbox.put(frame)
+    sending.finish()
+    await until(lambda: heard.is_over)
+    assert b"".join(heard) == b"".join(frames)
+    assert all(len(message) < LINK_MESSAGE_BYTES_MAX for message in heard)
+    assert len(heard) < len(frames)
 
 
 async def test_frames_that_make_exactly_the_limit_are_two_messages() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
+    sending = Sending().start()
     for _ in range(LINK_MESSAGE_BYTES_MAX // LINK_FRAME_BYTES_MAX):
-        outbox.put(BIG)
-    outbox.close()
-    await outbox.run(near)
-    assert len(await far.receive()) == LINK_MESSAGE_BYTES_MAX - LINK_FRAME_BYTES_MAX
-    assert len(await far.receive()) == LINK_FRAME_BYTES_MAX
+        sending.outbox.put(BIG)
+    assert len(await sending.far.receive()) == LINK_MESSAGE_BYTES_MAX - LINK_FRAME_BYTES_MAX
+    assert len(await sending.far.receive()) == LINK_FRAME_BYTES_MAX
 
 
-async def test_closing_sends_what_is_queued_and_takes_no_more() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    outbox.put(b"last")
-    outbox.close()
-    outbox.put(b"too late")
-    await outbox.run(near)
-    await near.close()
-    assert await far.receive() == b"last"
-    with pytest.raises(LinkLost):
-        await far.receive()
+async def test_finishing_sends_what_is_queued_and_takes_no_more() -> None:
+    sending = Sending().start()
+    sending.outbox.put(b"last")
+    sending.finish()
+    sending.outbox.put(b"too late")
+    assert [message async for message in everything(sending.far)] == [b"last"]
+    assert sending.done == 1
 
 
-async def test_a_queue_that_overflows_before_anything_is_sent_ends_the_link() -> None:
-    outbox, (near, _) = Outbox(), socket_pair()
-    fill(outbox)
-    with pytest.raises(LinkLost, match="stopped reading"):
-        await outbox.run(near)
+async def test_finishing_waits_for_a_peer_that_is_slow() -> None:
+    sending = Sending(capacity=1).start()
+    await sending.jam()
+    sending.finish()
+    await turns()
+    assert sending.done == 0
+    sending.far.release()
+    assert [message async for message in everything(sending.far)] == [b"taken", b"stuck"]
+    assert sending.done == 1
+
+
+async def test_a_paused_socket_is_sent_nothing_until_it_resumes() -> None:
+    sending = Sending(capacity=1).start()
+    await sending.jam()
+    sending.outbox.put(b" too")
+    await turns()
+    sending.far.release()
+    assert [await sending.far.receive(), await sending.far.receive()] == [b"taken", b"stuck too"]
+
+
+async def test_a_queue_that_overflows_before_there_is_a_socket_ends_the_link() -> None:
+    sending = Sending()
+    fill(sending.outbox)
+    sending.start()
+    await until(lambda: sending.stuck)
+    assert "stopped reading" in str(sending.stuck[0])
 
 
 async def test_a_queue_may_be_full_to_its_limit() -> None:
-    outbox, (near, _) = Outbox(), socket_pair()
+    sending = Sending()
     for _ in range(LINK_SEND_QUEUE_BYTES_MAX // len(BIG)):
-        outbox.put(BIG)
-    assert not outbox.has_room(1)
-    outbox.close()
-    await outbox.run(near)
+        sending.outbox.put(BIG)
+    assert not sending.outbox.has_room(1)
+    sending.start()
+    Heard(sending.far)
+    await until(lambda: sending.outbox.has_room(LINK_SEND_QUEUE_BYTES_MAX))
+    assert not sending.stuck
 
 
-async def test_a_queue_that_overflows_while_the_peer_does_not_read_ends_the_link_at_once() -> None:
-    outbox, (near, _) = Outbox(), socket_pair(capacity=1)
-    running = asyncio.create_task(outbox.run(near))
-    outbox.put(b"taken")
+async def test_a_queue_that_overflows_while_the_peer_does_not_read_ends_the_link_soon_but_not_within_the_put() -> None:
+    sending = Sending(capacity=1).start()
+    await sending.jam()
+    fill(sending.outbox)
+    assert not sending.stuck
     await turns()
-    outbox.put(b"stuck")
-    await turns()
-    assert not running.done()
-    fill(outbox)
-    async with asyncio.timeout(CEILING_S):
-        with pytest.raises(LinkLost, match="stopped reading"):
-            await running
+    assert len(sending.stuck) == 1
 
 
 async def test_a_queue_that_overflowed_ends_the_link_even_if_the_peer_reads_again() -> None:
     """Frames were lost: going on without them would be worse than the end."""
-    outbox, (near, far) = Outbox(), socket_pair(capacity=1)
-    running = asyncio.create_task(outbox.run(near))
-    outbox.put(b"taken")
+    sending = Sending(capacity=1).start()
+    await sending.jam()
+    fill(sending.outbox)
+    sending.far.release()
     await turns()
-    outbox.put(b"stuck")
+    sending.outbox.put(b"later")
     await turns()
-    fill(outbox)
-    assert await far.receive() == b"taken"
-    with pytest.raises(LinkLost, match="stopped reading"):
-        await running
+    assert len(sending.stuck) == 1
+    assert await sending.far.receive() == b"taken"
+    assert not sending.far._early
 
 
 async def test_a_message_that_is_never_taken_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.01)
-    outbox, (near, _) = Outbox(), socket_pair(capacity=1)
-    running = asyncio.create_task(outbox.run(near))
-    outbox.put(b"taken")
-    await turns()
-    outbox.put(b"stuck")
-    async with asyncio.timeout(CEILING_S):
-        with pytest.raises(LinkLost, match="stopped reading"):
-            await running
+    sending = Sending(capacity=1).start()
+    await sending.jam()
+    await until(lambda: sending.stuck)
+    assert "stopped reading" in str(sending.stuck[0])
+
+
+async def test_a_peer_that_reads_slowly_but_reads_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.2)
+    sending = Sending(capacity=1).start()
+    for _ in range(4):
+        await sending.jam()
+        await asyncio.sleep(0.08)
+        sending.far.release()
+        assert [await sending.far.receive(), await sending.far.receive()] == [b"taken", b"stuck"]
+    assert not sending.stuck
 
 
 async def test_an_idle_link_may_stay_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.01)
-    outbox, (near, far) = Outbox(), socket_pair()
-    running = asyncio.create_task(outbox.run(near))
-    outbox.put(b"one")
-    assert await far.receive() == b"one"
-    await asyncio.wait([running], timeout=0.05)
-    outbox.put(b"two")
-    assert await far.receive() == b"two"
-    outbox.close()
-    await running
-
-
-async def test_a_socket_that_is_gone_ends_the_link() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    await far.close()
-    outbox.put(b"x")
-    with pytest.raises(LinkLost):
-        await outbox.run(near)
+    sending = Sending().start()
+    sending.outbox.put(b"one")
+    assert await sending.far.receive() == b"one"
+    await asyncio.sleep(0.05)
+    sending.outbox.put(b"two")
+    assert await sending.far.receive() == b"two"
+    assert not sending.stuck
 
 
 async def test_after_the_end_nothing_piles_up() -> None:
-    outbox, (near, far) = Outbox(), socket_pair()
-    await far.close()
-    outbox.put(b"x")
-    with pytest.raises(LinkLost):
-        await outbox.run(near)
-    fill(outbox)
-    assert outbox.has_room(LINK_SEND_QUEUE_BYTES_MAX)
+    sending = Sending().start()
+    sending.outbox.put(b"x")
+    sending.outbox.drop()
+    fill(sending.outbox)
+    await turns()
+    assert sending.outbox.has_room(LINK_SEND_QUEUE_BYTES_MAX)
+    assert (sending.stuck, sending.far._early) == ([], type(sending.far._early)())

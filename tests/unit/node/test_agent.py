@@ -18,8 +18,9 @@ from aiohttp.test_utils import TestServer
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import seeded
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.handshake import host_of, identify
-from sparewatt.link.sockets import AiohttpSocket, Socket
+from sparewatt.link.sockets import Socket
 from sparewatt.node import agent as agent_module
 from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s, in_words, is_offline
 from sparewatt.node.receipts import ReceiptBook
@@ -77,7 +78,7 @@ class Gateway:
             return
         await identify(socket, hosts={host_of(self.url)}, gateway_version="1", rng=seeded(2))
         await self.may_welcome.wait()
-        await socket.send(encode_message(Op.WELCOME, Welcome(heartbeat_s=HEARTBEAT_S, gateway_version="1")))
+        socket.send(encode_message(Op.WELCOME, Welcome(heartbeat_s=HEARTBEAT_S, gateway_version="1")))
         self.sockets.append(socket)
         while True:
             self.frames += decode_frames(await socket.receive())
@@ -94,7 +95,10 @@ async def running_gateway() -> AsyncIterator[Gateway]:
     async def accept(request: web.Request) -> web.WebSocketResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
-        await asyncio.wait([asyncio.ensure_future(gateway.serve(AiohttpSocket(ws)))])
+        socket = AiohttpSocket(ws)
+        await asyncio.wait([asyncio.ensure_future(gateway.serve(socket))])
+        socket.close()
+        await socket.wait_closed()
         return ws
 
     app = web.Application()
@@ -215,7 +219,7 @@ async def test_work_from_elsewhere_is_told_without_waiting_for_a_heartbeat(
 async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Path) -> None:
     async def refuse(socket: Socket) -> None:
         await socket.receive()
-        await socket.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
+        socket.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
 
     gateway.instead = refuse
     async with dialling(gateway, tmp_path) as node:
@@ -227,7 +231,7 @@ async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Pat
 async def test_a_refusal_that_may_pass_is_tried_again(gateway: Gateway, tmp_path: Path) -> None:
     async def postpone(socket: Socket) -> None:
         await socket.receive()
-        await socket.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Later.", final=False)))
+        socket.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Later.", final=False)))
         if gateway.visits == 3:
             gateway.instead = None
 
@@ -241,7 +245,7 @@ async def test_a_refusal_that_may_pass_is_tried_again(gateway: Gateway, tmp_path
 async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tmp_path: Path, nonsense: bytes) -> None:
     async def babble(socket: Socket) -> None:
         gateway.instead = None
-        await socket.send(nonsense)
+        socket.send(nonsense)
 
     gateway.instead = babble
     async with dialling(gateway, tmp_path):
@@ -254,14 +258,14 @@ async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tm
 async def test_a_link_that_breaks_is_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path):
         await until(lambda: gateway.heard(Op.SPECS))
-        await gateway.sockets[0].close()
+        gateway.sockets[0].close()
         await until(lambda: len(gateway.sockets) == 2)
 
 
 async def test_a_gateway_that_breaks_the_protocol_is_left_and_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path):
         await until(lambda: gateway.sockets)
-        await gateway.sockets[0].send(encode_message(Op.LOAD, NodeLoad()))
+        gateway.sockets[0].send(encode_message(Op.LOAD, NodeLoad()))
         await until(lambda: len(gateway.sockets) == 2)
 
 
@@ -280,7 +284,7 @@ async def test_a_lost_link_stops_the_jobs_that_came_over_it(gateway: Gateway, tm
         await node.rig.fault("stall_after_tokens", after_tokens=1)
         await send_job(gateway.sockets[0])
         await until(lambda: gateway.heard(Op.DATA))
-        await gateway.sockets[0].close()
+        gateway.sockets[0].close()
         await until(lambda: node.rig.jobs.count() == 0)
 
 
@@ -288,7 +292,7 @@ async def send_job(socket: Socket) -> None:
     """What a gateway sends for a job, taken from its own end of a link."""
     body = chat_body()
     meta = Open(path="/v1/chat/completions", model=MODEL, body_bytes=len(body), stream=True, window_bytes=1 << 20)
-    await socket.send(encode_message(Op.OPEN, meta, stream=1) + encode_frame(Op.BODY, 1, body))
+    socket.send(encode_message(Op.OPEN, meta, stream=1) + encode_frame(Op.BODY, 1, body))
 
 
 # stopping

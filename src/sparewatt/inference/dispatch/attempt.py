@@ -85,6 +85,8 @@ class Attempt:
             if job.stream
             else whole_reply(job.path, price=price)
         )
+        self._stream_reply = self._reply if isinstance(self._reply, StreamReply) and seam is None else None
+        """Where chunks may be passed on as they are, once they are all alike."""
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
@@ -144,7 +146,8 @@ class Attempt:
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much; the node may send on."""
-        self._heard_at_s = self._clock.now_s()  # it may have waited for this
+        if self._has_no_credit():
+            self._heard_at_s = self._clock.now_s()  # it has waited for this
         self._make_room(n_bytes)
 
     # what the link calls
@@ -157,8 +160,12 @@ class Attempt:
     def on_data(self, data: bytes) -> None:
         if self._over:
             return
-        self._hear()
-        self.had_to_wait |= self._has_no_credit()
+        has_no_credit = self._has_no_credit()
+        self._hear(has_no_credit=has_no_credit)
+        self.had_to_wait |= has_no_credit
+        if self._stream_reply is not None and self._stream_reply.passes(data):
+            self._owner.on_output(data)
+            return
         try:
             self._read(data)
         except ReplyBroken as error:
@@ -278,10 +285,11 @@ class Attempt:
             return rules.idle_s
         return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
 
-    def _hear(self) -> None:
+    def _hear(self, *, has_no_credit: bool) -> None:
         now_s = self._clock.now_s()
-        if self.started and not self._has_no_credit():
-            self._longest_pause_s = max(self._longest_pause_s, now_s - self._heard_at_s)
+        pause_s = now_s - self._heard_at_s
+        if pause_s > self._longest_pause_s and self.started and not has_no_credit:
+            self._longest_pause_s = pause_s
         self._heard_at_s = now_s
 
     def _has_no_credit(self) -> bool:

@@ -10,10 +10,12 @@ from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.model import Seen
 from sparewatt.inference.dispatch.said import Said
 from sparewatt.inference.dispatch.seam import Seam
+from sparewatt.inference.dispatch.shape import Shape, shape_of
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.inference.dispatch.stops import StraddlingStop
 from sparewatt.protocol.openai import Chunk, Usage, read_chunk, read_completion, read_error_message, with_usage
 
+_QUOTES = 2
 NOTHING = b"null"
 """What llama.cpp streams now and then beside several texts."""
 
@@ -55,6 +57,20 @@ class StreamReply:
         self._usage_events: list[bytes] = []
         self._fed_chars = 0
         self._texts_ended = 0
+        self._shape: Shape | None = None
+
+    def passes(self, data: bytes) -> bool:
+        """Whether this is one more chunk like those before, to be passed on as it is. If so, it is counted."""
+        if self._shape is None or self._splitter.has_rest or self.done:
+            return False
+        text = self._shape.text_of(data)
+        if text is None:
+            return False
+        seen = self.seen
+        seen.chunks += 1
+        seen.text_bytes += len(text) - _QUOTES
+        self.said.note_text(text)
+        return True
 
     @property
     def tokens(self) -> int:
@@ -79,6 +95,9 @@ class StreamReply:
         for event in self._splitter.feed(data):
             if self.is_cut:
                 return
+            if self.passes(event):
+                self._held.append(event)
+                continue
             for passed in self._read(event):
                 self._held.append(passed)
                 self._held_bytes += len(passed)
@@ -115,6 +134,8 @@ class StreamReply:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
         self.said.note(chunk, data)
+        if self.started and not self._held:
+            self._shape = shape_of(event, chunk)
         return (event,)
 
     def _count(self, chunk: Chunk) -> None:

@@ -81,6 +81,8 @@ class JobRun:
         self._held: Reservation | None = None
         self._step_s = 0.0
         self._replying = False
+        self._speaks = False
+        """Whether the attempt that runs has said something."""
         self._over = False
         self._resume = Resume(job, able)
         self._rest = job
@@ -116,8 +118,10 @@ class JobRun:
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much: credit for the node that sent it, if it is still at it."""
-        stale = min(n_bytes, self._stale_bytes)
-        self._stale_bytes -= stale
+        stale = 0
+        if self._stale_bytes:
+            stale = min(n_bytes, self._stale_bytes)
+            self._stale_bytes -= stale
         self._passed_bytes -= n_bytes
         if self._attempt is not None and n_bytes > stale:
             self._attempt.consumed(n_bytes - stale)
@@ -130,8 +134,10 @@ class JobRun:
     # what an attempt calls
 
     def on_output(self, data: bytes) -> None:
-        self._speak("text/event-stream")
-        self._send(data)
+        if not self._speaks:
+            self._speak("text/event-stream")
+        self._passed_bytes += len(data)
+        self._sink.data(data)
 
     def can_move(self) -> bool:
         if not self._replying or self._attempt is None or not self._resume.can_move(self._attempt.said):
@@ -333,6 +339,7 @@ class JobRun:
         if not self._replying:
             self._replying = True
             self._sink.start({"content-type": content_type} | self._headers())
+        self._speaks = True
 
     def _send(self, data: bytes) -> None:
         self._passed_bytes += len(data)
@@ -367,6 +374,7 @@ class JobRun:
             record.chars = self._resume.add(said, record.tokens)
         self._stale_bytes = self._passed_bytes
         self._attempt = None
+        self._speaks = False
         if self._held is not None:
             self._table.release(self._held)
             self._held = None

@@ -40,6 +40,15 @@ class Said:
             for name, part in (choice.delta or {}).items():
                 self._note_field(name, bytes(part))
 
+    def note_text(self, piece: bytes) -> None:
+        """One more piece of plain text, in its quotes, of an answer that has begun."""
+        if self._bytes > SAID_BYTES_MAX:
+            self.is_more_than_text = True
+            self._pieces.clear()
+        elif not self.is_more_than_text:
+            self._pieces.append(piece)
+            self._bytes += len(piece)
+
     def _note_field(self, name: str, part: bytes) -> None:
         if part in _NOTHING or name == "role":
             return

@@ -19,6 +19,8 @@ class EventSplitter:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
+        if not self._rest and data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
+            return [data]  # nearly every piece is just one event
         look_from = max(0, len(self._rest) - _BLANK_LINE_BYTES_MAX + 1)
         self._rest += data
         events: list[bytes] = []
@@ -30,6 +32,10 @@ class EventSplitter:
         if len(self._rest) > SSE_EVENT_BYTES_MAX:
             raise ProtocolViolation("a server-sent event is over the limit")
         return events
+
+    @property
+    def has_rest(self) -> bool:
+        return bool(self._rest)
 
     @property
     def rest(self) -> bytes:

@@ -1,0 +1,96 @@
+"""The link on aiohttp's WebSocket: where picows is not installed, and for whoever is asked by an aiohttp route.
+
+aiohttp is asked for messages and waits while it sends, so there are two tasks to a socket here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+import aiohttp
+from aiohttp import WebSocketError, web
+
+from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.link.sockets import BROKEN, CLOSE_S, NOT_BINARY, Socket
+
+
+class AiohttpSocket(Socket):
+    """Either end of an aiohttp WebSocket."""
+
+    def __init__(self, ws: web.WebSocketResponse | aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__()
+        self._ws = ws
+        self._outgoing: deque[bytes] = deque()
+        self._wake_sender = asyncio.Event()
+        self._close_code = 1000
+        self._patience: asyncio.TimerHandle | None = None
+        self._listening = asyncio.create_task(self._listen())
+        self._sending = asyncio.create_task(self._send_all())
+
+    def send(self, message: bytes) -> None:
+        if self._end is None:
+            self._outgoing.append(message)
+            self._pause()
+            self._wake_sender.set()
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait([self._sending])
+
+    def _close(self, code: int = 1000) -> None:
+        self._close_code = code
+        self._wake_sender.set()
+        self._patience = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
+
+    def _abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self._sending.cancel)  # a task that never began would clean up nothing
+
+    async def _listen(self) -> None:
+        while self._end is None:
+            message = await self._ws.receive()
+            match message.type:
+                case aiohttp.WSMsgType.BINARY:
+                    self._hear(message.data)
+                case aiohttp.WSMsgType.TEXT:
+                    self._break(ProtocolViolation(NOT_BINARY), code=1003)
+                case aiohttp.WSMsgType.ERROR if isinstance(message.data, WebSocketError):
+                    self._break(ProtocolViolation(BROKEN), code=message.data.code)
+                case _:
+                    self._gone()
+        self._wake_sender.set()
+
+    async def _send_all(self) -> None:
+        """Until the end. What was sent before it still goes out."""
+        try:
+            with suppress(OSError, RuntimeError, aiohttp.ClientError):  # whoever listens is told below
+                await self._send_until_over()
+                await self._ws.close(code=self._close_code)
+        finally:
+            await self._cut()
+
+    async def _send_until_over(self) -> None:
+        while self._outgoing or self._end is None:
+            await self._wake_sender.wait()
+            self._wake_sender.clear()
+            while self._outgoing:
+                await self._ws.send_bytes(self._outgoing.popleft())
+            if self.is_paused:
+                self._resume()
+
+    async def _cut(self) -> None:
+        """What aiohttp has not closed by now it closes when its own closing is cancelled."""
+        self._gone()
+        if self._patience is not None:
+            self._patience.cancel()
+        self._listening.cancel()
+        await asyncio.wait([self._listening])
+        with suppress(TimeoutError, OSError, RuntimeError, aiohttp.ClientError):
+            async with asyncio.timeout(0):
+                await self._ws.close(code=self._close_code)
+
+
+async def dial_aiohttp(url: str, session: aiohttp.ClientSession) -> Socket:
+    """Raises aiohttp's errors, or OSError."""
+    return AiohttpSocket(await session.ws_connect(url, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0))

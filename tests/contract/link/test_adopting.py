@@ -1,0 +1,71 @@
+"""A connection whose head somebody else has read becomes a WebSocket, whatever that head holds and what follows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.contract.link.raw_peer import BINARY, RawPeer
+from tests.contract.link.servers import Server, picows_server
+from tests.contract.link.users import User
+from tests.waiting import CEILING_S, until
+
+HEAD = (
+    b"GET /link/v1 HTTP/1.1\r\nHost: gateway\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s\r\n"
+)
+
+
+async def dialled(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def test_what_follows_the_head_in_the_same_read_is_heard() -> None:
+    async with picows_server() as server:
+        reader, writer = await dialled(server)
+        peer = RawPeer(reader, writer, masks=True)
+        writer.write(HEAD % b"" + peer.frame(BINARY, b"at once") + peer.frame(BINARY, bytes(30_000)))
+        socket = await server.next()
+        user = User(socket)
+        await until(lambda: len(user.heard) == 2)
+        assert user.heard == [b"at once", bytes(30_000)]
+        writer.close()
+
+
+async def test_a_long_head_is_taken() -> None:
+    async with picows_server() as server:
+        _, writer = await dialled(server)
+        writer.write(HEAD % (b"X-Proxy: " + b"x" * 9_000 + b"\r\n"))
+        await server.next()
+        writer.close()
+
+
+async def test_what_is_sent_when_it_opens_comes_after_the_answer() -> None:
+    async with picows_server() as server:
+        server.arrived.put_nowait = lambda socket: socket.send(b"first words")  # type: ignore[method-assign]
+        reader, writer = await dialled(server)
+        writer.write(HEAD % b"")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        assert await RawPeer(reader, writer, masks=True).read() == (BINARY, b"first words")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"GET /link/v1 HTTP/1.1\r\nHost: gateway\r\n\r\n", id="no-upgrade"),
+        pytest.param((HEAD % b"").replace(b"13", b"12"), id="other-version"),
+        pytest.param((HEAD % b"").replace(b"AAAA==", b""), id="half-a-key"),
+        pytest.param((HEAD % b"").replace(b"GET", b"POST"), id="no-get"),
+        pytest.param(b"\x16\x03\x01\r\n\r\n", id="no-http"),
+    ],
+)
+async def test_a_head_that_asks_for_no_websocket_gets_400_and_the_end(head: bytes) -> None:
+    async with picows_server() as server:
+        reader, writer = await dialled(server)
+        writer.write(head)
+        async with asyncio.timeout(CEILING_S):
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        assert server.arrived.empty()
+        writer.close()

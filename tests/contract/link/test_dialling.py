@@ -1,0 +1,117 @@
+"""Dialling a gateway that is none, is gone, or is not to be trusted: both libraries tell the owner the same."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sparewatt.core.errors import LinkLost
+from sparewatt.link import dialling
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
+from sparewatt.link.dialling import UpgradeRefused, dial, why_hopeless
+from sparewatt.link.library import Library
+from sparewatt.link.picows_sockets import PicowsSocket, dial_picows
+from tests.certificates import make_certificate
+from tests.contract.link.servers import SERVERS, aiohttp_server, picows_server
+from tests.contract.link.users import User
+from tests.waiting import CEILING_S, until
+
+pytestmark = pytest.mark.parametrize("library", ["picows", "aiohttp"])
+
+
+@asynccontextmanager
+async def answering(answer: bytes | None) -> AsyncIterator[str]:
+    """A server that says `answer` to any request; None: it closes the connection."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answer is not None:
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def failure(url: str, library: Library) -> Exception:
+    async with aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
+        with pytest.raises((LinkLost, OSError, aiohttp.ClientError)) as failed:
+            await dial(f"{url}/link", session=session, library=library)
+    return failed.value
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 426, 500, 503])
+async def test_an_answer_that_is_no_upgrade_is_told_with_its_status(library: Library, status: int) -> None:
+    async with answering(b"HTTP/1.1 %d Hm\r\nContent-Length: 2\r\n\r\nno" % status) as url:
+        error = await failure(url, library)
+        assert isinstance(error, UpgradeRefused)
+        assert f"it answered {status}" in (why_hopeless(url, error) or "")
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 101"])
+async def test_an_answer_that_makes_no_sense_may_be_tried_again(library: Library, answer: bytes | None) -> None:
+    async with answering(answer) as url:
+        assert why_hopeless(url, await failure(url, library)) is None
+
+
+async def test_nobody_there_may_be_tried_again(library: Library) -> None:
+    error = await failure("http://127.0.0.1:1", library)
+    assert isinstance(error, OSError)
+    assert why_hopeless("http://127.0.0.1:1", error) is None
+
+
+async def test_a_name_that_nobody_has_is_a_mistake(library: Library) -> None:
+    url = "http://no-such-name.invalid"
+    assert "cannot be found" in (why_hopeless(url, await failure(url, library)) or "")
+
+
+@pytest.mark.parametrize("server", [picows_server, aiohttp_server])
+async def test_a_certificate_that_is_not_trusted_is_told(
+    library: Library, server: Callable[..., Awaitable[None]], tmp_path: Path
+) -> None:
+    async with server(tls=_server_tls(tmp_path)) as found:  # type: ignore[attr-defined]  # a context manager
+        url = f"https://127.0.0.1:{found.port}"
+        assert "is not trusted here" in (why_hopeless(url, await failure(url, library)) or "")
+
+
+def _server_tls(folder: Path) -> ssl.SSLContext:
+    pair = make_certificate(folder, "IP:127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.cert, pair.key)
+    return tls
+
+
+async def test_a_link_passes_over_tls(library: Library, tmp_path: Path) -> None:
+    """`library` at the gateway; picows at the node, where it is our own code that makes the connection."""
+    async with SERVERS[library](tls=_server_tls(tmp_path)) as server:
+        trust = ssl.create_default_context(cafile=tmp_path / "gateway.crt")
+        near = await dial_picows(server.url, tls=trust)
+        far = await server.next()
+        here, there = User(near), User(far)
+        message = bytes(range(256)) * 1000
+        for _ in range(10):
+            near.send(message)
+            far.send(message)
+        await until(lambda: len(here.heard) == len(there.heard) == 10)
+        assert here.heard == there.heard == [message] * 10
+        near.close()
+        await until(lambda: there.ends)
+        await near.wait_closed()
+
+
+async def test_without_picows_aiohttp_dials(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "has_picows", lambda: library == "picows")
+    async with SERVERS["aiohttp"]() as server, aiohttp.ClientSession() as session:
+        socket = await dial(server.url, session=session)
+        assert isinstance(socket, PicowsSocket if library == "picows" else AiohttpSocket)
+        socket.close()
+        await socket.wait_closed()

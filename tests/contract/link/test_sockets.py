@@ -1,0 +1,155 @@
+"""What a link needs of a socket: the same on memory, on picows and on aiohttp, and between the two."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sparewatt.core.errors import LinkLost, ProtocolViolation
+from sparewatt.core.limits import KIB, LINK_EARLY_BYTES_MAX, LINK_MESSAGE_BYTES_MAX
+from sparewatt.core.rng import seeded
+from sparewatt.link.sockets import Socket
+from tests.contract.link.conftest import Pair
+from tests.contract.link.users import User
+from tests.waiting import CEILING_S, until
+
+
+async def receive_in_time(socket: Socket) -> bytes:
+    async with asyncio.timeout(CEILING_S):
+        return await socket.receive()
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 125, 126, 8193, 64 * KIB, 256 * KIB + 1, LINK_MESSAGE_BYTES_MAX - 1])
+async def test_a_message_arrives_as_it_was_sent(pair: Pair, n_bytes: int) -> None:
+    message = seeded(n_bytes).randbytes(n_bytes)
+    for sender, receiver in (pair, reversed(pair)):
+        sender.send(message)
+        assert await receive_in_time(receiver) == message
+
+
+async def test_messages_arrive_in_order_and_apart(pair: Pair) -> None:
+    near, far = pair
+    user = User(far)
+    for i in range(2000):
+        near.send(str(i).encode())
+    await until(lambda: len(user.heard) == 2000)
+    assert user.heard == [str(i).encode() for i in range(2000)]
+
+
+async def test_what_came_before_there_was_a_user_is_heard_first(pair: Pair) -> None:
+    near, far = pair
+    near.send(b"one")
+    near.send(b"two")
+    assert await receive_in_time(far) == b"one"
+    await until(lambda: far._early)
+    user = User(far)
+    assert user.heard == [b"two"]
+    near.send(b"three")
+    await until(lambda: len(user.heard) == 2)
+    assert user.heard == [b"two", b"three"]
+
+
+async def test_both_directions_flow_at_once(pair: Pair) -> None:
+    users = [User(socket) for socket in pair]
+    message = seeded(1).randbytes(256 * KIB)
+    for _ in range(20):
+        for socket in pair:
+            socket.send(message)
+    await until(lambda: all(len(user.heard) == 20 for user in users))
+    assert all(set(user.heard) == {message} for user in users)
+
+
+async def test_an_answer_may_be_sent_from_inside_a_message(pair: Pair) -> None:
+    near, far = pair
+    User(far, on_message=far.send)
+    near.send(b"echo")
+    assert await receive_in_time(near) == b"echo"
+
+
+async def test_what_was_sent_before_the_end_still_arrives(pair: Pair) -> None:
+    near, far = pair
+    big = seeded(2).randbytes(LINK_MESSAGE_BYTES_MAX - 1)
+    user = User(far)
+    near.send(big)
+    near.send(b"last words")
+    near.close()
+    await until(lambda: user.ends)
+    assert user.heard == [big, b"last words"]
+    assert isinstance(user.ends[0], LinkLost)
+
+
+async def test_a_receiver_that_waits_learns_of_the_end(pair: Pair) -> None:
+    near, far = pair
+    waiting = asyncio.create_task(receive_in_time(far))
+    await asyncio.sleep(0)
+    near.close()
+    with pytest.raises(LinkLost):
+        await waiting
+
+
+async def test_a_user_learns_of_the_end_once_and_of_its_own_not_at_all(pair: Pair) -> None:
+    near, far = pair
+    here, there = User(near), User(far)
+    near.close()
+    near.close()
+    await until(lambda: there.ends)
+    far.close()
+    far.cut()
+    async with asyncio.timeout(CEILING_S):
+        await asyncio.gather(near.wait_closed(), far.wait_closed())
+    assert (here.ends, len(there.ends)) == ([], 1)
+
+
+async def test_after_the_own_end_nothing_is_sent_or_received(pair: Pair) -> None:
+    near, far = pair
+    user = User(far)
+    near.close()
+    near.send(b"x")
+    with pytest.raises(LinkLost):
+        await receive_in_time(near)
+    await until(lambda: user.ends)
+    assert user.heard == []
+    far.send(b"y")
+
+
+async def test_a_connection_that_is_taken_away_is_told_at_both_ends(pair: Pair) -> None:
+    here, there = (User(socket) for socket in pair)
+    pair[0].cut()
+    assert len(here.ends) == 1
+    await until(lambda: there.ends)
+    assert isinstance(there.ends[0], LinkLost)
+
+
+async def test_a_user_that_is_told_nonsense_ends_the_connection(pair: Pair) -> None:
+    near, far = pair
+
+    def refuse(message: bytes) -> None:
+        raise ProtocolViolation("nonsense")
+
+    here, there = User(near), User(far, on_message=refuse)
+    near.send(b"a")
+    near.send(b"b")
+    await until(lambda: here.ends)
+    assert there.heard == [b"a"]
+    assert [str(end) for end in there.ends] == ["nonsense"]
+
+
+async def test_a_user_that_breaks_ends_the_connection_and_is_not_swallowed(pair: Pair) -> None:
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    near, far = pair
+    here, there = User(near), User(far, on_message=lambda _: 1 // 0)
+    near.send(b"a")
+    await until(lambda: here.ends)
+    assert isinstance(there.ends[0], LinkLost)
+    assert [type(error.get("exception")) for error in errors] == [ZeroDivisionError]
+
+
+async def test_a_peer_that_talks_before_it_is_asked_is_bounded(pair: Pair) -> None:
+    near, far = pair
+    for _ in range(LINK_EARLY_BYTES_MAX // (64 * KIB) + 1):
+        near.send(bytes(64 * KIB))
+    await until(lambda: far.is_over)
+    assert far._early_bytes <= LINK_EARLY_BYTES_MAX + 65 * KIB
