@@ -39,10 +39,10 @@ from sparewatt.core.limits import (
 from sparewatt.core.log import Log
 from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
 from sparewatt.gateway.front.guest import Guest
-from sparewatt.gateway.front.head import Head, fault_of, joined, without_upgrade
+from sparewatt.gateway.front.head import Head, fault_of, head_of, joined, without_upgrade
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
 from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.proxies import is_trusted
+from sparewatt.gateway.proxies import detour_error, is_trusted
 from sparewatt.gateway.services import Services
 
 if TYPE_CHECKING:
@@ -355,6 +355,18 @@ class Connection(asyncio.Protocol):
             self._tunnel = self._guest
             if rest:
                 self._guest.data_received(rest)
+        elif self._turns and self._turns[0].fault is None:
+            self._hand_over(self._turns[0].head, rest)
+
+    def _hand_over(self, head: Head, rest: bytes) -> None:
+        """From here on the socket is a link, and this connection has nothing more to do with it."""
+        transport, services = self._transport, self._doorkeeper.services
+        if transport is None or services is None:
+            return
+        self._transport = None
+        self._turns.clear()
+        self._doorkeeper.left(self)
+        services.desk.adopt(transport, head_of(head, head.headers) + rest)
 
     # answering
 
@@ -362,12 +374,16 @@ class Connection(asyncio.Protocol):
         """The first of the turns is next."""
         head, services = turn.head, self._doorkeeper.services
         read = self._doorkeeper.hot.get(head.path) if head.method == b"POST" and services is not None else None
+        if turn.fault is None and services is not None and services.settings.behind_proxy and head.is_link:
+            turn.fault = detour_error(self.peer, head.headers, services.settings)
         if turn.fault is None and (head.length or 0) > REQUEST_BODY_BYTES_MAX:
             turn.fault = BodyTooLarge(_TOO_LARGE)
         elif self._doorkeeper.bodies_bytes > BODIES_BYTES_MAX:
             turn.fault = QueueFull("Too many large requests are being read here.", retry_after_s=2.0)
         if turn.fault is not None:
             self._refuse(turn.fault)
+        elif self._doorkeeper.adopts(head):
+            return  # when the parser has let go of what follows
         elif read is None or services is None:
             self._ask_guest(turn)
         else:
@@ -501,6 +517,10 @@ class Doorkeeper:
             self._by_address[connection.peer] = count
         else:
             del self._by_address[connection.peer]
+
+    def adopts(self, head: Head) -> bool:
+        """Whether a node dials, and its link needs no framework either."""
+        return self.services is not None and head.is_link and self.services.desk.can_adopt()
 
     def make_guest(self, on_answered: Callable[[], None]) -> Guest:
         return Guest(self._manager, loop=self._loop, on_answered=on_answered)
