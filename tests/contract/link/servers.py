@@ -29,6 +29,10 @@ class Server:
     arrived: asyncio.Queue[Socket] = field(default_factory=asyncio.Queue)
     transports: list[asyncio.Transport] = field(default_factory=list)
     """Of each connection, in the order of `arrived`."""
+    on_socket: Callable[[Socket], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.on_socket = self.arrived.put_nowait
 
     @property
     def url(self) -> str:
@@ -53,7 +57,7 @@ class Front(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head:
-            adopt(self._transport, self._head, self._server.arrived.put_nowait)
+            adopt(self._transport, self._head, self._server.on_socket)
 
 
 def listener(*, proto: int = socket.IPPROTO_TCP) -> socket.socket:
