@@ -9,15 +9,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from sparewatt.core.errors import JoinRefused
+from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import SystemRng
-from sparewatt.link.aiohttp_sockets import AiohttpSocket
+from sparewatt.link.dialling import dial
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.signing import SigningKey
@@ -100,12 +101,19 @@ def test_a_cookie_works_at_both_and_a_logout_ends_it_at_both(first: Network, sec
 
 async def hold_a_link(network: Network, key: SigningKey, token: str | None) -> None:
     """Join as a node and stay until the gateway ends it."""
-    async with aiohttp.ClientSession() as session, session.ws_connect(network.root_url + LINK_PATH) as ws:
+    async with aiohttp.ClientSession() as session:
         host = host_of(network.root_url)
-        socket = AiohttpSocket(ws)
-        await introduce(socket, key=key, host=host, token=token, specs=SPECS, agent_version="0.1.0", rng=SystemRng())
-        async for _ in ws:
-            pass
+        socket = await dial(network.root_url + LINK_PATH, session=session)
+        try:
+            await introduce(
+                socket, key=key, host=host, token=token, specs=SPECS, agent_version="0.1.0", rng=SystemRng()
+            )
+            with suppress(LinkLost):
+                while True:
+                    await socket.receive()
+        finally:
+            socket.close()
+            await socket.wait_closed()
 
 
 async def test_the_nodes_of_a_closed_account_leave_and_stay_out(first: Network, second: Network, ann: Person) -> None:

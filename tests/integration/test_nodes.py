@@ -19,7 +19,7 @@ import pytest
 
 from sparewatt.core.errors import JoinRefused
 from sparewatt.core.rng import SystemRng
-from sparewatt.link.aiohttp_sockets import AiohttpSocket
+from sparewatt.link.dialling import dial
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.node import NodeSpecs
@@ -61,16 +61,21 @@ def new_token(network: Network, **more: object) -> str:
 
 async def knock(network: Network, *, key: SigningKey, token: str | None, host: str | None = None) -> None:
     """Dial in and introduce oneself, then leave."""
-    async with aiohttp.ClientSession() as session, session.ws_connect(network.root_url + LINK_PATH) as ws:
-        await introduce(
-            AiohttpSocket(ws),
-            key=key,
-            host=host or host_of(network.root_url),
-            token=token,
-            specs=SPECS,
-            agent_version="0.1.0",
-            rng=SystemRng(),
-        )
+    async with aiohttp.ClientSession() as session:
+        socket = await dial(network.root_url + LINK_PATH, session=session)
+        try:
+            await introduce(
+                socket,
+                key=key,
+                host=host or host_of(network.root_url),
+                token=token,
+                specs=SPECS,
+                agent_version="0.1.0",
+                rng=SystemRng(),
+            )
+        finally:
+            socket.close()
+            await socket.wait_closed()
 
 
 class Impostor(SigningKey):

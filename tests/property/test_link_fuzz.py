@@ -114,6 +114,32 @@ def test_a_node_survives_any_gateway(received: list[bytes]) -> None:
     assert all(len(job.body) == job.meta.body_bytes for job in runner.started)
 
 
+@given(
+    window_bytes=st.integers(min_value=1, max_value=200),
+    steps=st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=40),
+)
+def test_a_node_that_waits_for_credit_waits_for_the_client(window_bytes: int, steps: list[tuple[int, int]]) -> None:
+    """Credit comes in steps, yet a node never stands still over bytes that were all taken, nor exceeds its window."""
+    link, wire, _, _ = lone_gateway()
+    stream = link.open(job_of(b"", window_bytes=window_bytes), b"", Listener())
+    link.receive(encode_frame(Op.HEAD, 1, b'{"status":200}'))
+    sent = taken = told = 0
+    for wanted, taking in steps:
+        piece = min(wanted, window_bytes + told - sent)
+        link.receive(encode_frame(Op.DATA, 1, bytes(piece)))
+        sent += piece
+        some = min(taking, sent - taken)
+        taken += some
+        stream.grant(some)
+        told += sum(decode_message(each.payload, Credit).n_bytes for each in wire.frames() if each.op is Op.CREDIT)
+        left = window_bytes + told - sent
+        assert stream.window_left == left
+        assert told <= taken
+        assert taken - told < max(1, window_bytes / 4)
+        assert left > 0 or sent - taken > window_bytes * 3 / 4 - 1
+        assert left > 0 or taken < sent
+
+
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=70) | st.binary(min_size=65, max_size=65))
 def test_any_bytes_are_a_signature_or_refused(digest: bytes, signature: bytes) -> None:
     with suppress(BadSignature):

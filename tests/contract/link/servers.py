@@ -29,6 +29,11 @@ class Server:
     arrived: asyncio.Queue[Socket] = field(default_factory=asyncio.Queue)
     transports: list[asyncio.Transport] = field(default_factory=list)
     """Of each connection, in the order of `arrived`."""
+    give_to: Callable[[asyncio.Transport, bytes], object] = field(init=False)
+    """What a front end does with a connection and its head."""
+
+    def __post_init__(self) -> None:
+        self.give_to = lambda transport, head: adopt(transport, head, self.arrived.put_nowait)
 
     @property
     def url(self) -> str:
@@ -53,7 +58,7 @@ class Front(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head:
-            adopt(self._transport, self._head, self._server.arrived.put_nowait)
+            self._server.give_to(self._transport, self._head)
 
 
 def listener(*, proto: int = socket.IPPROTO_TCP) -> socket.socket:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from sparewatt.link.picows_sockets import adopt
 from tests.contract.link.raw_peer import BINARY, RawPeer
 from tests.contract.link.servers import Server, picows_server
 from tests.contract.link.users import User
@@ -43,7 +44,7 @@ async def test_a_long_head_is_taken() -> None:
 
 async def test_what_is_sent_when_it_opens_comes_after_the_answer() -> None:
     async with picows_server() as server:
-        server.arrived.put_nowait = lambda socket: socket.send(b"first words")  # type: ignore[method-assign]
+        server.give_to = lambda transport, head: adopt(transport, head, lambda socket: socket.send(b"first words"))
         reader, writer = await dialled(server)
         writer.write(HEAD % b"")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")

@@ -61,6 +61,16 @@ async def test_both_directions_flow_at_once(pair: Pair) -> None:
     assert all(set(user.heard) == {message} for user in users)
 
 
+async def test_long_messages_that_are_sent_in_one_turn_do_not_mix(pair: Pair) -> None:
+    near, far = pair
+    user = User(near)
+    sizes = [20 * KIB + i for i in range(200)]
+    for size in sizes:
+        far.send(bytes(size))
+    await until(lambda: len(user.heard) == len(sizes))
+    assert [len(message) for message in user.heard] == sizes
+
+
 async def test_an_answer_may_be_sent_from_inside_a_message(pair: Pair) -> None:
     near, far = pair
     User(far, on_message=far.send)
@@ -140,7 +150,11 @@ async def test_a_user_that_breaks_ends_the_connection_and_is_not_swallowed(pair:
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     near, far = pair
-    here, there = User(near), User(far, on_message=lambda _: 1 // 0)
+
+    def divide(message: bytes) -> None:
+        raise ZeroDivisionError
+
+    here, there = User(near), User(far, on_message=divide)
     near.send(b"a")
     await until(lambda: here.ends)
     assert isinstance(there.ends[0], LinkLost)

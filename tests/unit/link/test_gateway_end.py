@@ -183,6 +183,21 @@ def test_credit_widens_the_window_by_what_was_taken() -> None:
         link.receive(data(1, b"x"))
 
 
+def test_credit_is_told_once_a_quarter_of_the_window_was_taken() -> None:
+    link, wire, _, _ = lone_gateway()
+    stream, _ = opened(link, window_bytes=100)
+    wire.frames()
+    link.receive(head(1) + data(1, bytes(60)))
+    stream.grant(20)
+    stream.grant(4)
+    assert wire.frames() == []
+    assert stream.window_left == 40
+    stream.grant(1)
+    (frame,) = wire.frames()
+    assert decode_message(frame.payload, Credit) == Credit(n_bytes=25)
+    assert stream.window_left == 65
+
+
 @pytest.mark.parametrize("n_bytes", [0, -5])
 def test_no_credit_is_given_for_nothing(n_bytes: int) -> None:
     link, wire, _, _ = lone_gateway()

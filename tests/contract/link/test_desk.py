@@ -1,0 +1,81 @@
+"""The desk behind a front end that gives connections away: nodes join, work and leave on picows, with no task each."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import aiohttp
+import pytest
+
+from sparewatt.core.errors import JoinRefused, LinkLost
+from sparewatt.core.rng import seeded
+from sparewatt.link.dialling import dial
+from sparewatt.link.handshake import introduce
+from sparewatt.link.library import Library
+from sparewatt.link.node_end import GatewayLink
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
+from tests.contract.link.servers import Server, picows_server
+from tests.unit.gateway.test_links import HOST, Desk
+from tests.unit.link.ends import Carrier, Runner, Taker, echo, job_of
+from tests.unit.protocol.reports import SPECS
+from tests.waiting import CEILING_S, until
+
+LIBRARIES = pytest.mark.parametrize("library", ["picows", "aiohttp"])
+
+
+async def join(server: Server, session: aiohttp.ClientSession, library: Library, *, seed: int = 1) -> Socket:
+    socket = await dial(server.url, session=session, library=library)
+    key = SigningKey.generate(rng=seeded(seed))
+    await introduce(socket, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
+    return socket
+
+
+@LIBRARIES
+async def test_a_node_joins_works_and_leaves(library: Library) -> None:
+    desk, runner, outbox = Desk(), Runner(echo), Outbox()
+    async with picows_server() as server, aiohttp.ClientSession() as session:
+        server.give_to = desk.adopt
+        socket = await join(server, session, library)
+        Carrier(GatewayLink(outbox=outbox, runner=runner, clock=ManualClock()).receive, outbox, []).start(socket)
+        await until(lambda: desk.links)
+        assert not desk._visits
+        taker, body = Taker(), bytes(700_000)
+        (link,) = desk.links.values()
+        taker.stream = link.open(job_of(body), body, taker)
+        await until(lambda: taker.over)
+        assert (taker.data, taker.fails) == (body, [])
+        socket.close()
+        await until(lambda: not desk.links)
+        await runner.close()
+        await socket.wait_closed()
+
+
+@LIBRARIES
+async def test_a_node_that_is_refused_is_told_why(library: Library) -> None:
+    desk = Desk()
+    desk.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
+    async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
+        server.give_to = desk.adopt
+        with pytest.raises(JoinRefused, match="has been used"):
+            await join(server, session, library)
+        await until(lambda: not desk._visits)
+
+
+@LIBRARIES
+async def test_a_desk_that_closes_lets_its_nodes_go(library: Library) -> None:
+    desk = Desk()
+    async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
+        server.give_to = desk.adopt
+        socket = await join(server, session, library)
+        await until(lambda: desk.links)
+        leaving = asyncio.create_task(desk.close())
+        with suppress(LinkLost):
+            while True:
+                await socket.receive()
+        await leaving
+        await socket.wait_closed()
+        assert not desk.links
