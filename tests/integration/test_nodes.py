@@ -201,7 +201,7 @@ def command(folder: Path, *words: str) -> Any:
     """`sparewatt node …` beside a running agent, as its owner would type it."""
     argv = [sys.executable, "-m", "sparewatt", "node", *words, f"--data={folder}", "--json"]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return json.loads(ended.stdout)
 
 

@@ -351,7 +351,7 @@ class Connection(asyncio.Protocol):
             again, self._rewritten = self._rewritten + rest, b""
             self._parser = httptools.HttpRequestParser(self)
             self._read(again)
-        elif self._guest is not None:
+        elif self._guest is not None and self._turns and self._turns[0].is_guests:
             self._tunnel = self._guest
             if rest:
                 self._guest.data_received(rest)
@@ -366,6 +366,8 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._turns.clear()
         self._doorkeeper.left(self)
+        if self._guest is not None:
+            self._guest.leave()
         services.desk.adopt(transport, head_of(head, head.headers) + rest)
 
     # answering

@@ -31,6 +31,11 @@ class Guest(web.RequestHandler):
         """The head of the next request, in our own words."""
         self.data_received(head_of(head, head.headers))
 
+    def leave(self) -> None:
+        """The connection goes on without a guest."""
+        self.transport = None
+        self.connection_lost(None)
+
     async def finish_response(self, *args: Any, **kw: Any) -> Any:
         """aiohttp's last step of every request."""
         result = await super().finish_response(*args, **kw)
