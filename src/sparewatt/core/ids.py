@@ -30,8 +30,13 @@ ModelId = NewType("ModelId", str)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
 
 
+_PAIRS = tuple(low + high for high in _ALPHABET for low in _ALPHABET)
+"""Ten bits at a time."""
+
+
 def new_id(prefix: str, *, rng: Rng, n_bytes: int = 10) -> str:
     """A fresh id of `n_bytes` of chance, e.g. `match_5k0w…` (16 characters for 10 bytes)."""
     number = int.from_bytes(rng.randbytes(n_bytes), "big")
     n_chars = -(-n_bytes * 8 // 5)
-    return f"{prefix}_" + "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in range(n_chars))
+    text = "".join([_PAIRS[(number >> at) & 1023] for at in range(0, 5 * n_chars, 10)])
+    return f"{prefix}_{text[:n_chars]}"

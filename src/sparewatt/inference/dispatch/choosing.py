@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from sparewatt.core.errors import (
     BadRequest,
@@ -37,7 +36,7 @@ def match_through(
         return match(job, table, at, policy=policy, seed=seed)
     own = gate.own_nodes()
     for allowed in gate.stages():
-        seen = at if allowed is None and not own else replace(at, allowed=allowed, own=own)
+        seen = at if allowed is None and not own else at.seen_through(allowed, own)
         decision = match(job, table, seen, policy=policy, seed=seed)
         if decision.ranked:
             break

@@ -135,3 +135,33 @@ def scan(  # noqa: PLR0917 (called by `kernel` alone)
         base = total(job, parts(job, numbers[e]))
         tell(job, numbers[e], base * job.jitter * mixed(hashes[e], job.start), lines[rank])
     return found
+
+
+@jit
+def pick_stopped(stops: Any, named: Any, hashes: Any, numbers: Any, told: Any, places: Any, lines: Any) -> int:  # noqa: PLR0917
+    """Of the places that something stopped, those of the lowest hashes, in order: fill the last two; how many."""
+    found, worst, most = 0, 0, places.size
+    for i in range(stops.size):
+        if stops[i] < 0:
+            continue
+        e = named[i] if named.size else i
+        if found < most:
+            places[found] = e
+            if hashes[e] > hashes[places[worst]]:
+                worst = found
+            found += 1
+        elif hashes[e] < hashes[places[worst]]:
+            places[worst] = e
+            for j in range(found):
+                if hashes[places[j]] > hashes[places[worst]]:
+                    worst = j
+    for i in range(1, found):
+        e, at = places[i], i
+        while at > 0 and hashes[places[at - 1]] > hashes[e]:
+            places[at] = places[at - 1]
+            at -= 1
+        places[at] = e
+    for i in range(found):
+        for j in range(told.size):
+            lines[i, j] = numbers[places[i], told[j]]
+    return found

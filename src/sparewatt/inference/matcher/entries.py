@@ -89,6 +89,8 @@ class Entries:
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
+        self._seated: tuple[NodeId, ...] = ()
+        self._seated_at = 0
         self._columns: Floats | None = None
         self._written: set[int] = set()
         """Places whose columns are behind, where columns are kept at all."""
@@ -101,6 +103,13 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def seated(self) -> tuple[NodeId, ...]:
+        """Who has each place now: decisions keep this, and share it until somebody comes or goes."""
+        if self._seated_at != self.changes:
+            self._seated, self._seated_at = tuple(self.nodes), self.changes
+        return self._seated
 
     @property
     def data(self) -> Floats:
@@ -144,6 +153,7 @@ class Entries:
         """A copy of these places alone, for a scan that supposes other numbers."""
         part = Entries()
         part.nodes = [self.nodes[place] for place in places.tolist()]
+        part.changes += 1
         part._keep(self._numbers[places])
         part._hash, part._row, part._id = self._hash[places], self._row[places], self._id[places]
         return part

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REJECTIONS_KEPT
+from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.model import Candidate, MatchJob, Rejected, Rejection
@@ -23,28 +24,33 @@ NANO = 1e9
 HALF_A_STEP = 5e-7
 """Prices per million tokens come in millionths of a nano: rounding down must not slip below a whole one."""
 _T = TypeVar("_T")
-_TOLD = (
-    Field.CONTEXT_TOKENS,
-    Field.WEIGHTS_BYTES,
-    Field.KV_BYTES_PER_TOKEN,
-    Field.VRAM_BYTES,
-    Field.JOBS,
-    Field.ROOM_JOBS,
+_TOLD: Places = np.array(
+    [
+        Field.CONTEXT_TOKENS,
+        Field.WEIGHTS_BYTES,
+        Field.KV_BYTES_PER_TOKEN,
+        Field.VRAM_BYTES,
+        Field.JOBS,
+        Field.ROOM_JOBS,
+    ]
 )
 
 
 class Kept(Sequence[_T]):
     """A sequence whose items are made when asked for; equal to any other that holds the same."""
 
-    __slots__ = ("_nodes", "_numbers")
+    __slots__ = ("_numbers", "_places", "_seated")
 
     def __init__(self, entries: Entries, places: Places, numbers: Floats) -> None:
-        nodes = entries.nodes
-        self._nodes: tuple[NodeId, ...] = tuple([nodes[place] for place in places.tolist()])
+        self._seated = entries.seated
+        self._places = places
         self._numbers = numbers
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._places)
+
+    def node_at(self, index: int) -> NodeId:
+        return self._seated[self._places[index]]
 
     @overload
     def __getitem__(self, at: int) -> _T: ...
@@ -75,7 +81,7 @@ class Ranked(Kept[Candidate]):
     def _made(self, index: int) -> Candidate:
         cost, first_token_s, finish_s, usd, *parts = self._numbers[index].tolist()
         price_nano = int(usd * NANO + HALF_A_STEP)
-        return Candidate(self._nodes[index], cost, tuple(parts), first_token_s, finish_s, price_nano)
+        return Candidate(self.node_at(index), cost, tuple(parts), first_token_s, finish_s, price_nano)
 
 
 class RankedHolders(Ranked):
@@ -97,17 +103,20 @@ class Stopped(Kept[Rejected]):
 
     __slots__ = ("_job", "_reasons")
 
-    def __init__(self, job: MatchJob, entries: Entries, stops: NDArray[np.int8]) -> None:
-        """`stops`: by place, the number of what stopped it, or -1. The same are kept whatever the table's order."""
-        places = np.flatnonzero(stops >= 0)
-        hashes = entries.hashes[places]
-        if places.size > REJECTIONS_KEPT:
-            places = places[np.argpartition(hashes, REJECTIONS_KEPT)[:REJECTIONS_KEPT]]
-            hashes = entries.hashes[places]
-        places = places[np.argsort(hashes)]
-        super().__init__(entries, places, entries.numbers[places[:, None], _TOLD])
+    def __init__(self, job: MatchJob, entries: Entries, stops: NDArray[np.int8], named: Places) -> None:
+        """`stops`: of all places or of the named ones, the number of what stopped each, or -1.
+
+        The same are kept whatever the table's order.
+        """
+        if kernel.ready():
+            places, numbers = kernel.pick_stopped(entries, stops, named, _TOLD, k=REJECTIONS_KEPT)
+        else:
+            places = _lowest(entries, stops, named)
+            numbers = entries.numbers[places[:, None], _TOLD]
+        super().__init__(entries, places, numbers)
         self._job = job
-        self._reasons = stops[places].tobytes()
+        at = np.searchsorted(named, places) if named.size else places
+        self._reasons = stops[at].tobytes()
 
     def _made(self, index: int) -> Rejected:
         context_tokens, weights, kv_token, vram, jobs, room = self._numbers[index].tolist()
@@ -121,4 +130,16 @@ class Stopped(Kept[Rejected]):
                 needed, had = jobs + 1, room
             case _:
                 needed = had = 0.0
-        return Rejected(self._nodes[index], reason, needed=needed, had=had)
+        return Rejected(self.node_at(index), reason, needed=needed, had=had)
+
+
+def _lowest(entries: Entries, stops: NDArray[np.int8], named: Places) -> Places:
+    """As `compiled.pick_stopped`."""
+    places = np.flatnonzero(stops >= 0)
+    places = named[places] if named.size else places
+    hashes = entries.hashes[places]
+    if places.size > REJECTIONS_KEPT:
+        places = places[np.argpartition(hashes, REJECTIONS_KEPT)[:REJECTIONS_KEPT]]
+        hashes = entries.hashes[places]
+    lowest: Places = places[np.argsort(hashes)]
+    return lowest

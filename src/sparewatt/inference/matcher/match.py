@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
@@ -171,8 +170,8 @@ def _decision(
 ) -> Decision:
     dropped: dict[Rejection, int] = {}
     if any(ranking.counts):
-        dropped = {reason: count for reason, count in zip(REASONS, ranking.counts, strict=True) if count}
-    rejected = Stopped(job, entries, _stops(ranking, entries, named)) if dropped and not unlisted else ()
+        dropped = {REASONS[at]: count for at, count in enumerate(ranking.counts) if count}
+    rejected = Stopped(job, entries, ranking.stops, named) if dropped and not unlisted else ()
     if unlisted:
         dropped[Rejection.NOT_SHORTLISTED] = unlisted
     if len(table) > len(entries):
@@ -180,12 +179,3 @@ def _decision(
     places, lines = ranking.places, ranking.lines
     ranked = RankedHolders(entries, places, lines, cached) if cached else Ranked(entries, places, lines)
     return Decision(job, policy.name, len(table), ranked, rejected, dropped, barred)
-
-
-def _stops(ranking: Ranking, entries: Entries, named: Places) -> NDArray[np.int8]:
-    """By place in the entries, also where only some places were named."""
-    if not named.size:
-        return ranking.stops
-    stops = np.full(len(entries), -1, np.int8)
-    stops[named] = ranking.stops
-    return stops

@@ -22,6 +22,10 @@ class Situation:
     held: Mapping[NodeId, int] | None = None
     """Tokens of the prompt's beginning that nodes are believed to hold; None for most jobs."""
 
+    def seen_through(self, allowed: Allowed | None, own: Collection[NodeId]) -> Situation:
+        """The same moment, for a job that not everybody may have."""
+        return Situation(self.now_s, self.rules, self.tried, allowed, own, self.held)
+
 
 def vram_needed_bytes(job: MatchJob, model: ModelReport) -> int:
     """Weights, and keys and values for the whole context of the job (NeuralGrid's minVram)."""
