@@ -7,8 +7,9 @@ operator and the scope `admin`, both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+import msgspec
 
 from sparewatt.core.errors import NotAllowed, OperatorsOnly
 from sparewatt.core.ids import AccountId, KeyId
@@ -19,8 +20,7 @@ Scope = Literal["inference", "lease", "node", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """Exactly one of `key` and `session` is there."""
 
     account_id: AccountId

@@ -40,6 +40,8 @@ class Eligibility:
         self._known: dict[ModelId, dict[NodeId, Known]] = {}
         self._dearest: dict[ModelId, tuple[float, tuple[int, int]]] = {}
         self._able: dict[tuple[ModelId, Needs], AllAble] = {}
+        self._gates: dict[tuple[Policy, ModelId, AccountId | None, Prices | None, Needs], Gate] = {}
+        """One for all jobs that are alike."""
 
     def gate(
         self,
@@ -59,7 +61,13 @@ class Eligibility:
         checks = checks if checks is not None and checks.checks else None
         if payer is None and usual is None and checks is None and policy.order is None and not needs.can:
             return None
-        return Gate(self, policy, checks, model, payer, usual, needs)
+        key = (policy, model, payer, usual, needs)
+        gate = self._gates.get(key)
+        if gate is None:
+            if len(self._gates) >= POLICIES_COMPILED_MAX:
+                self._gates.clear()
+            gate = self._gates[key] = Gate(self, policy, checks, model, payer, usual, needs)
+        return gate
 
     def stages(self, terms: Terms) -> Sequence[Allowed | None]:
         """First those whom the policy names in order, one after the other; then whomever it leaves."""
@@ -85,6 +93,14 @@ class Eligibility:
         ):
             _, gone = self._judged.popitem(last=False)
             self._verdicts -= len(gone.verdicts)
+
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
+    def changes(self, model: ModelId) -> int:
+        """How often a node came to a model, left it, or said something new."""
+        entries = self._table.entries(model)
+        return -1 if entries is None else entries.changes + entries.reports
 
     def has_dearer(self, usual: Prices, model: ModelId) -> bool:
         """Whether anybody asks for more, as of a moment ago."""
@@ -205,11 +221,20 @@ class Gate:
     usual: Prices | None = None
     needs: Needs = NO_NEEDS
 
+    _open_until_s: float = 0.0
+    """Until when everybody may serve it, by what was known when it was last looked at."""
+    _open_changes: int = -1
+
     def stages(self) -> Sequence[Allowed | None]:
-        terms = self._terms()
-        if self._asks_nothing(terms):
+        """Whoever is then chosen is judged once more (`admits`): so what was seen a moment ago is good enough."""
+        now_s, changes = self.eligibility.now_s(), self.eligibility.changes(self.model)
+        if now_s < self._open_until_s and changes == self._open_changes:
             return _EVERYBODY
-        return self.eligibility.stages(terms)
+        terms = self._terms()
+        if not self._asks_nothing(terms):
+            return self.eligibility.stages(terms)
+        self._open_until_s, self._open_changes = now_s + FRESH_S, changes
+        return _EVERYBODY
 
     def _terms(self) -> Terms:
         """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""

@@ -15,7 +15,8 @@ TOKENS_MAX = 1 << 24
 _Counted = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
 
 
-_NULL = msgspec.Raw(b"null")
+NULL = msgspec.Raw(b"null")
+"""What a field that is not there is taken for; the very object tells that it was not there."""
 _NOTHING = (b"null", b'""', b"[]", b"{}")
 _QUOTES = 2
 _T = TypeVar("_T")
@@ -35,10 +36,10 @@ class ChatRequest(msgspec.Struct, frozen=True):
     max_tokens: _Counted | None = None
     max_completion_tokens: _Counted | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
-    tools: msgspec.Raw = _NULL
-    tool_choice: msgspec.Raw = _NULL
-    response_format: msgspec.Raw = _NULL
-    logprobs: msgspec.Raw = _NULL
+    tools: msgspec.Raw = NULL
+    tool_choice: msgspec.Raw = NULL
+    response_format: msgspec.Raw = NULL
+    logprobs: msgspec.Raw = NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Who may serve it, in the words of `policy/`; not for the node's eyes. Empty if it is not there."""
 
@@ -62,8 +63,8 @@ class _Choice(msgspec.Struct, frozen=True):
     index: int = 0
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
-    logprobs: msgspec.Raw = _NULL
-    text: msgspec.Raw = _NULL
+    logprobs: msgspec.Raw = NULL
+    text: msgspec.Raw = NULL
     """What a text completion says, which has no delta."""
 
     def output_bytes(self) -> int | None:
@@ -79,7 +80,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
     choices: list[_Choice] | None = None
     usage: Usage | None = None
-    error: msgspec.Raw = _NULL
+    error: msgspec.Raw = NULL
 
     def is_error(self) -> bool:
         return bytes(self.error) != b"null"
@@ -103,8 +104,8 @@ class Chunk(msgspec.Struct, frozen=True):
 
 class _WholeChoice(msgspec.Struct, frozen=True):
     message: dict[str, msgspec.Raw] | None = None
-    logprobs: msgspec.Raw = _NULL
-    text: msgspec.Raw = _NULL
+    logprobs: msgspec.Raw = NULL
+    text: msgspec.Raw = NULL
     finish_reason: str | None = None
 
     def output_bytes(self) -> int:
@@ -195,10 +196,10 @@ def for_node(
         fields["model"] = msgspec.Raw(msgspec.json.encode(model))
         fields.pop("provider", None)
     if stream:
-        fields["stream_options"] = _usage_included(fields.get("stream_options", _NULL))
+        fields["stream_options"] = _usage_included(fields.get("stream_options", NULL))
     if output_limit is not None:
         fields["max_tokens"] = msgspec.Raw(b"%d" % output_limit)
-    elif bytes(fields.get("max_completion_tokens", _NULL)) != b"null":  # every server knows the older name
+    elif bytes(fields.get("max_completion_tokens", NULL)) != b"null":  # every server knows the older name
         fields["max_tokens"] = fields["max_completion_tokens"]
     return msgspec.json.encode(fields)
 
@@ -226,7 +227,7 @@ def read_chunk(data: bytes) -> Chunk | None:
 def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = None) -> bytes:
     """The same chunk or whole reply with these counts (None: its own), and what they cost."""
     fields = _fields_decoder.decode(reply)
-    usage = _usage_decoder.decode(fields.get("usage", _NULL)) or {}
+    usage = _usage_decoder.decode(fields.get("usage", NULL)) or {}
     if counts is not None:
         total = counts.prompt_tokens + counts.completion_tokens
         usage |= {"prompt_tokens": _raw(counts.prompt_tokens), "completion_tokens": _raw(counts.completion_tokens)}

@@ -72,6 +72,8 @@ PASSED: Mapping[JobPath, frozenset[str]] = {
     "/v1/embeddings": _EMBEDDINGS,
 }
 
+_KNOWN = {path: names | _OURS for path, names in PASSED.items()}
+
 NOTED = frozenset(
     {
         "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user",
@@ -97,12 +99,15 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.\-]")
 
 def foreign_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
     """What no node gets of a body."""
+    if _KNOWN[path].issuperset(fields):
+        return ()
     return tuple(name for name in fields if name not in PASSED[path] and name not in _OURS)
 
 
 def ignored_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
     """Of those, what a client must hear about: it asked for something that does not happen."""
-    return tuple(name for name in foreign_fields(fields, path) if not _asks_nothing(name, bytes(fields[name])))
+    foreign = foreign_fields(fields, path)
+    return foreign and tuple(name for name in foreign if not _asks_nothing(name, bytes(fields[name])))
 
 
 def unsure_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:

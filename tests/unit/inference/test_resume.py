@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -166,7 +165,7 @@ def piece(name: str, text: str, finish: str | None = None) -> bytes:
 def test_a_text_completion_goes_on_too(limit: int | None) -> None:
     stage = able()
     body = msgspec.json.encode({"model": MODEL, "prompt": "Once", "max_tokens": limit})
-    job = replace(a_request({}), body=body, path="/v1/completions")
+    job = msgspec.structs.replace(a_request({}), body=body, path="/v1/completions")
     run = stage.dispatcher.dispatch(job, stage.sink, policy=BALANCED)
     stage.turn(run).begin(piece("a", " upon"))
     stage.turn(run).lost()
@@ -292,7 +291,7 @@ def test_an_answer_too_long_to_keep_ends_in_an_error_object() -> None:
 def test_a_request_that_leaves_no_room_for_the_text_ends_in_an_error_object() -> None:
     stage = able()
     job = a_request({})
-    job = replace(job, body=job.body + b" " * (REQUEST_BODY_BYTES_MAX - len(job.body)))
+    job = msgspec.structs.replace(job, body=job.body + b" " * (REQUEST_BODY_BYTES_MAX - len(job.body)))
     run = stage.dispatcher.dispatch(job, stage.sink, policy=BALANCED)
     stage.turn(run).begin(ROLE, text_event("a"))
     stage.turn(run).lost()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from sparewatt.gateway.openai.echo import Echo
 from sparewatt.inference.admission.sizing import PromptSize
@@ -11,8 +12,7 @@ from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.node import Capability
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     path: JobPath
     """The endpoint of the node's model server, which need not be the one that the client called."""
     model: str
@@ -31,7 +31,7 @@ class Call:
     """Tokens of each answer at most, if the client set a limit."""
     answers: int = 1
     """How many it asks for. 0: nothing is written, as with embeddings, and only the prompt costs."""
-    needs: frozenset[Capability] = field(default_factory=frozenset)
+    needs: frozenset[Capability] = msgspec.field(default_factory=frozenset)
     """What a node's model must be able to do."""
     foreign: tuple[str, ...] = ()
     """Fields of the body that no server would take: left out of it."""

@@ -13,7 +13,7 @@ from sparewatt.protocol.parameters import foreign_fields, ignored_fields
 
 PATH: JobPath = "/v1/chat/completions"
 _DEVELOPER = b'"developer"'
-_NOTHING, _LIMITS = 0, ("max_tokens", "max_completion_tokens")
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def read_chat(body: bytes) -> Call:
@@ -21,7 +21,7 @@ def read_chat(body: bytes) -> Call:
     chat = parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
     fields = fields_of(body)
-    if _NOTHING in (chat.max_tokens, chat.max_completion_tokens):
+    if chat.max_tokens == 0 or chat.max_completion_tokens == 0:
         fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
         body = msgspec.json.encode(fields)
     if _DEVELOPER in body:

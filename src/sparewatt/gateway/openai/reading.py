@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.inference.admission.sizing import has_media
 from sparewatt.protocol.node import Capability
-from sparewatt.protocol.openai import ChatRequest
+from sparewatt.protocol.openai import NULL, ChatRequest
 
+_CHAT_ALONE: frozenset[Capability] = frozenset({"chat"})
+"""What nearly every request needs."""
 _NOTHING = (b"null", b"[]", b"false", b"")
 _PICTURES = ("image_url",)
 _NOT_CARRIED = ("input_audio", "audio_url", "video_url", "file")
@@ -28,8 +30,10 @@ class _Format(msgspec.Struct, frozen=True):
     type: str = ""
 
 
-def needs_of(chat: ChatRequest, messages: Iterable[bytes]) -> frozenset[Capability]:
+def needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capability]:
     """`messages`: those that may hold more than text. Raises UnsupportedContent for a part that no node takes."""
+    if not messages and chat.tools is NULL and chat.response_format is NULL and chat.logprobs is NULL:
+        return _CHAT_ALONE
     needs: set[Capability] = {"chat"}
     if is_there(chat.tools) and bytes(chat.tool_choice) != b'"none"':
         needs.add("tools")

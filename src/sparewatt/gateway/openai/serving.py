@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.limits import Charge
@@ -263,7 +263,7 @@ def _with_prefix(job: Job, call: Call, who: Principal, services: Services) -> Jo
         return job
     account = str(who.account_id)
     prefix = chain_of(call.prompt, model=job.match.model, account=account, secret=services.prefix_secret)
-    return replace(job, prefix=prefix)
+    return msgspec.structs.replace(job, prefix=prefix)
 
 
 def _body_for_node(call: Call, routing: Routing, tab: RunningTab | None) -> bytes:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from sparewatt.core.ids import KeyId, ModelId
 from sparewatt.core.limits import (
     WAITING_BYTES_MAX,
@@ -33,8 +35,7 @@ class TicketState(enum.Enum):
     LEFT = "left"
 
 
-@dataclass(frozen=True, slots=True)
-class Applicant:
+class Applicant(msgspec.Struct, frozen=True):
     """A job as admission sees it."""
 
     key_id: KeyId

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 BYTES_PER_TOKEN = 4
 """English prose and code lie near 4; the guess only steers, the node counts."""
@@ -14,11 +16,10 @@ BYTES_PER_TOKEN_AT_MOST = 16
 MEDIA_TOKENS = 1_000
 """An image or sound stands for about this many, however long its data URI is."""
 
-_MEDIA = (b'"image_url"', b'"input_audio"', b'"file"')
+_MEDIA = re.compile(rb'"(?:image_url|input_audio|file)"')
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSize:
+class PromptSize(msgspec.Struct, frozen=True):
     tokens: int
     tokens_floor: int
 
@@ -27,11 +28,12 @@ def size_of(messages: Iterable[bytes]) -> PromptSize:
     """Estimate and lower bound for messages given as raw JSON."""
     tokens = floor = 0
     for message in messages:
+        n_bytes = len(message)
         if has_media(message):
             tokens += MEDIA_TOKENS
         else:
-            tokens += len(message) // BYTES_PER_TOKEN
-            floor += len(message) // BYTES_PER_TOKEN_AT_MOST
+            tokens += n_bytes // BYTES_PER_TOKEN
+            floor += n_bytes // BYTES_PER_TOKEN_AT_MOST
     return PromptSize(max(1, tokens), floor)
 
 
@@ -47,4 +49,4 @@ def size_of_texts(strings: Iterable[str], id_counts: Iterable[int]) -> PromptSiz
 
 def has_media(message: bytes) -> bool:
     """Whether a raw message holds an image, a sound or a file, whose bytes say nothing about its tokens."""
-    return any(mark in message for mark in _MEDIA)
+    return _MEDIA.search(message) is not None

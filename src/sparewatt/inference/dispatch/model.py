@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
@@ -68,8 +70,7 @@ class Gate(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """A request that was admitted: what to send to a node, how its reply is to be read, and who pays."""
 
     match: MatchJob

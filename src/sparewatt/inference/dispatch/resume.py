@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import cached_property
+
+import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
@@ -117,14 +118,14 @@ class Resume:
     def rest(self) -> Job:
         """What is left of the job, for nodes that can go on with it."""
         job = self._job
-        match = replace(
+        match = msgspec.structs.replace(
             job.match,
             prompt_tokens=job.match.prompt_tokens + self.tokens,
             prompt_tokens_floor=job.match.prompt_tokens_floor + self.tokens // 2,
             output_tokens=max(1, job.match.output_tokens - self.tokens),
         )
         body = with_less_to_write(job.body, self.tokens)
-        return replace(job, match=match, body=body, gate=self.gate)
+        return msgspec.structs.replace(job, match=match, body=body, gate=self.gate)
 
     @cached_property
     def gate(self) -> ContinuingGate:

@@ -138,23 +138,30 @@ def scan(  # noqa: PLR0917 (called by `kernel` alone)
 
 
 @jit
-def pick_stopped(stops: Any, named: Any, hashes: Any, numbers: Any, told: Any, places: Any, lines: Any) -> int:  # noqa: PLR0917
-    """Of the places that something stopped, those of the lowest hashes, in order: fill the last two; how many."""
-    found, worst, most = 0, 0, places.size
+def lowest_stopped(stops: Any, named: Any, hashes: Any, places: Any) -> int:
+    """Of the places that something stopped, those of the lowest hashes, into the last; how many."""
+    found, worst = 0, 0
     for i in range(stops.size):
         if stops[i] < 0:
             continue
         e = named[i] if named.size else i
-        if found < most:
+        if found < places.size:
             places[found] = e
-            if hashes[e] > hashes[places[worst]]:
-                worst = found
+            worst = found if hashes[e] > hashes[places[worst]] else worst
             found += 1
         elif hashes[e] < hashes[places[worst]]:
             places[worst] = e
             for j in range(found):
-                if hashes[places[j]] > hashes[places[worst]]:
-                    worst = j
+                worst = j if hashes[places[j]] > hashes[places[worst]] else worst
+    return found
+
+
+@jit
+def pick_stopped(  # noqa: PLR0917 (called by `kernel` alone)
+    stops: Any, named: Any, hashes: Any, numbers: Any, told: Any, places: Any, lines: Any
+) -> int:
+    """The same in order, and what is told of each: fill the last two."""
+    found = lowest_stopped(stops, named, hashes, places)
     for i in range(1, found):
         e, at = places[i], i
         while at > 0 and hashes[places[at - 1]] > hashes[e]:

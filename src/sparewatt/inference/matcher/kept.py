@@ -50,7 +50,8 @@ class Kept(Sequence[_T]):
         return len(self._places)
 
     def node_at(self, index: int) -> NodeId:
-        return self._seated[self._places[index]]
+        place: int = self._places[index]
+        return self._seated[place]
 
     @overload
     def __getitem__(self, at: int) -> _T: ...

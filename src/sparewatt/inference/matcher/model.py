@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+import msgspec
+
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
 from sparewatt.inference.matcher.entries import Entries
@@ -86,8 +88,7 @@ class Preference:
 AS_USUAL = Preference()
 
 
-@dataclass(frozen=True, slots=True)
-class MatchJob:
+class MatchJob(msgspec.Struct, frozen=True):
     """A job as the matcher sees it: sizes and wishes, never content."""
 
     id: MatchId
@@ -204,8 +205,7 @@ class Allowed(NamedTuple):
     """Of the nodes, where that was worked out beforehand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Everything about one match, as numbers. Sentences are made from it when somebody asks."""
 
     job: MatchJob
@@ -215,7 +215,7 @@ class Decision:
     rejected: Sequence[Rejected]
     """Some of those that have the model and cannot have the job."""
     dropped: dict[Rejection, int]
-    barred: Mapping[str, int] = field(default_factory=dict)
+    barred: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Nodes that the job's policy ruled out beforehand, by field."""
 
     @property

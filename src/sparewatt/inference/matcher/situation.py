@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.model import Allowed, HealthRules, MatchJob
 from sparewatt.protocol.node import ModelReport
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     now_s: float
     rules: HealthRules
     tried: Collection[NodeId] = frozenset()

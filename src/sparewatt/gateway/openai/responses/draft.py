@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -70,4 +70,4 @@ def chat_call(asked: Asked, messages: list[Json], tools: Tools) -> Call:
     """As if the client had sent it as a chat."""
     body = to_chat(asked, messages, tools)
     call = read_chat(msgspec.json.encode(body))
-    return replace(call, ignored=(*call.ignored, *asked.ignored, *tools.ignored))
+    return msgspec.structs.replace(call, ignored=(*call.ignored, *asked.ignored, *tools.ignored))
