@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -61,6 +61,26 @@ async def test_an_answer_that_is_no_upgrade_is_told_with_its_status(library: Lib
 async def test_an_answer_that_makes_no_sense_may_be_tried_again(library: Library, answer: bytes | None) -> None:
     async with answering(answer) as url:
         assert why_hopeless(url, await failure(url, library)) is None
+
+
+async def test_who_dials_and_waits_no_longer_leaves_no_connection_behind(library: Library) -> None:
+    left = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read()  # to its end, with no answer
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/link"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await dial(url, session=session, library=library)
+        async with asyncio.timeout(CEILING_S):
+            await left.wait()
+    server.close()
 
 
 async def test_nobody_there_may_be_tried_again(library: Library) -> None:
