@@ -169,7 +169,7 @@ def adopt(transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket
 
 
 def _plainly(head: bytes) -> bytes:
-    """picows knows no `Connection: keep-alive, Upgrade`, which some proxies and all of Firefox send."""
+    """picows knows no `Connection: keep-alive, Upgrade`, which is good HTTP."""
     start, end, rest = head.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"Connection: Upgrade", start, count=1) + end + rest
 

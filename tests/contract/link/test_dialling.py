@@ -63,6 +63,16 @@ async def test_an_answer_that_makes_no_sense_may_be_tried_again(library: Library
         assert why_hopeless(url, await failure(url, library)) is None
 
 
+async def test_a_redirect_is_refused_by_picows_and_followed_by_aiohttp(library: Library) -> None:
+    """A difference that is known; what a node signs is the name that it dialled, wherever it ends up."""
+    async with answering(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n") as there:
+        answer = f"HTTP/1.1 301 Moved\r\nLocation: {there}/link\r\nContent-Length: 0\r\n\r\n"
+        async with answering(answer.encode()) as url:
+            error = await failure(url, library)
+    assert isinstance(error, UpgradeRefused)
+    assert error.answered == (301 if library == "picows" else 404)
+
+
 async def test_who_dials_and_waits_no_longer_leaves_no_connection_behind(library: Library) -> None:
     left = asyncio.Event()
 
