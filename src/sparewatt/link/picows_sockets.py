@@ -11,7 +11,7 @@ import logging
 import re
 import socket as sockets
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
@@ -169,7 +169,7 @@ def adopt(transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket
 
 
 def _plainly(head: bytes) -> bytes:
-    """picows knows no `Connection: keep-alive, Upgrade`, which some proxies and all of Firefox send."""
+    """picows knows no `Connection: keep-alive, Upgrade`, which is good HTTP."""
     start, end, rest = head.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"Connection: Upgrade", start, count=1) + end + rest
 
@@ -209,6 +209,30 @@ async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
     parts = urlsplit(url)
     address = urlunsplit(parts._replace(scheme=_WS_SCHEMES.get(parts.scheme, parts.scheme)))
     socket = PicowsSocket()
+    below: list[sockets.socket] = []
+
+    async def connect(to: WSParsedURL) -> sockets.socket:
+        below.append(await _connect(to))
+        return below[0]
+
+    try:
+        await _upgrade(address, socket, connect, tls=tls)
+    except BaseException:
+        socket.cut()
+        _hang_up(below)
+        raise
+    if not socket.is_open:  # the other end left without an answer, of which picows says nothing
+        raise LinkLost(CLOSED)
+    return socket
+
+
+async def _upgrade(
+    address: str,
+    socket: PicowsSocket,
+    connect: Callable[[WSParsedURL], Awaitable[sockets.socket | None]],
+    *,
+    tls: ssl.SSLContext | None,
+) -> None:
     await ws_connect(
         lambda *_: socket,
         address,
@@ -219,12 +243,16 @@ async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
         max_frame_size=LINK_MESSAGE_BYTES_MAX - 1,
         max_redirects=0,
         read_buffer_init_size=LINK_READ_BUFFER_BYTES,
-        socket_factory=_connect,
+        socket_factory=connect,
         use_aiofastnet=False,
     )
-    if not socket.is_open:  # the other end left without an answer, of which picows says nothing
-        raise LinkLost(CLOSED)
-    return socket
+
+
+def _hang_up(below: list[sockets.socket]) -> None:
+    """picows leaves the connection open when whoever waits for its answer does so no longer."""
+    for raw in below:
+        with suppress(OSError):  # it is closed already
+            raw.shutdown(sockets.SHUT_RDWR)
 
 
 async def _connect(url: WSParsedURL) -> sockets.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -61,6 +61,36 @@ async def test_an_answer_that_is_no_upgrade_is_told_with_its_status(library: Lib
 async def test_an_answer_that_makes_no_sense_may_be_tried_again(library: Library, answer: bytes | None) -> None:
     async with answering(answer) as url:
         assert why_hopeless(url, await failure(url, library)) is None
+
+
+async def test_a_redirect_is_refused_by_picows_and_followed_by_aiohttp(library: Library) -> None:
+    """A difference that is known; what a node signs is the name that it dialled, wherever it ends up."""
+    async with answering(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n") as there:
+        answer = f"HTTP/1.1 301 Moved\r\nLocation: {there}/link\r\nContent-Length: 0\r\n\r\n"
+        async with answering(answer.encode()) as url:
+            error = await failure(url, library)
+    assert isinstance(error, UpgradeRefused)
+    assert error.answered == (301 if library == "picows" else 404)
+
+
+async def test_who_dials_and_waits_no_longer_leaves_no_connection_behind(library: Library) -> None:
+    left = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read()  # to its end, with no answer
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/link"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await dial(url, session=session, library=library)
+        async with asyncio.timeout(CEILING_S):
+            await left.wait()
+    server.close()
 
 
 async def test_nobody_there_may_be_tried_again(library: Library) -> None:
