@@ -93,7 +93,10 @@ class JobRun:
         self._stale_bytes = 0
         """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
         decision = self._finder.decide(job)
-        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), decision, streamed=job.stream)
+        match_s = clock.now_s() - self._began_s
+        self.record = MatchRecord(
+            job.match.id, job.key_id, clock.unix_s(), decision, match_s=match_s, streamed=job.stream
+        )
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
