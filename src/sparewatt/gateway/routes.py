@@ -18,13 +18,17 @@ from sparewatt.gateway.openai import chat, completions, embeddings, models
 from sparewatt.gateway.openai.responses import compact, create, stored
 from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
+from sparewatt.gateway.request_log import remember_reply, request_log
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings), pages.show_missing])
+    settings = services.settings
+    app = web.Application(
+        middlewares=[*request_log(settings), answer_errors, *refuse_detours(settings), pages.show_missing]
+    )
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app[downloads.OWN] = downloads.Downloads()
@@ -32,6 +36,8 @@ def make_app(services: Services) -> web.Application:
     app[history.LINES] = history.Lines()
     app[pages.BUNDLE] = pages.find_bundle()
     app.on_response_prepare.append(add_own_headers)
+    if settings.request_log:
+        app.on_response_prepare.append(remember_reply)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat.chat_completions),
