@@ -8,7 +8,7 @@ from aiohttp import web
 
 from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
-from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
+from sparewatt.gateway.feeds import matches, network, nodes, pulse, status, stream, why
 from sparewatt.gateway.history import reputation
 from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import add_own_headers, answer_errors
@@ -59,6 +59,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/nodes/{node_id}/reputation", reputation.show_reputation),
             web.get("/v1/feed", stream.watch),
             web.get("/v1/network", network.show_network),
+            web.get("/v1/pulse", pulse.show_pulse),
             web.get("/v1/history", history.show_history),
             web.post("/v1/match", matches.dry_run),
             web.get("/v1/matches", matches.list_matches),
