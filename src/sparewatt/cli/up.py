@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway.  [default: 8484]")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), help="Port of its metrics.  [default: 8485 or a free one]"
+    "--metrics-port", type=click.IntRange(0, 65535), help="Port of its metrics.  [default: 9484 or a free one]"
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Where everything is kept.  [default: .sparewatt]")
 @click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")

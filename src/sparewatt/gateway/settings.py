@@ -43,7 +43,7 @@ class GatewaySettings:
     metrics_host: str = "127.0.0.1"
     """Of this machine or a private network: whoever reaches it may read it."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
-    """8485, or where that is taken a free one. One that is named must be had; 0 takes a free one."""
+    """9484, or where that is taken a free one. One that is named must be had; 0 takes a free one."""
     metrics_port_file: Path | None = None
     """Likewise, before the first."""
     metrics_by_node: bool = False

@@ -77,7 +77,7 @@ class UpSettings:
     web_setup: str | None = None
     """A command that builds the dashboard, likewise."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
-    """Of the gateway; 8485 or a free one, unless it is named."""
+    """Of the gateway; 9484 or a free one, unless it is named."""
 
 
 @dataclass(frozen=True, slots=True)

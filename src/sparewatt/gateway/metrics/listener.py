@@ -22,7 +22,7 @@ from sparewatt.gateway.services import SERVICES, Services, services_of
 from sparewatt.gateway.settings import GatewaySettings
 
 _log = Log("sparewatt.gateway")
-METRICS_PORT = 8485
+METRICS_PORT = 9484
 SHUTDOWN_S = 1.0
 
 
