@@ -6,6 +6,8 @@ import msgspec
 
 
 class Totals(msgspec.Struct):
+    """The pulse has the first three of these; the rest is worked out of its counts."""
+
     nodes: dict[str, int] = {}
     gpus: int = 0
     vram_gb: int = 0

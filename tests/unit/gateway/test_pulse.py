@@ -33,28 +33,28 @@ async def test_it_counts_what_was_done() -> None:
     assert {node["id"]: node["tokens"] for node in found["busiest"]} == {node_id(1): 51, node_id(2): 0}
 
 
-def test_of_many_nodes_it_shows_the_busiest_and_those_in_trouble() -> None:
+async def test_of_many_nodes_it_shows_the_busiest_and_those_in_trouble() -> None:
     services = make_services(a_table(3 * PULSE_NODES_MAX))
     services.desk.on_load(node_id(7), NodeLoad(running=5, foreign=5))
     for at in range(20, 20 + 2 * TROUBLED_MAX):
         services.table.note_failure(node_id(at), now_s=NOW_S)
     services.table.note_failure(node_id(25), now_s=NOW_S)
-    found = describe_pulse(services)
+    found = await describe_pulse(services)
     assert found["busiest"][0]["id"] == node_id(7)
     assert found["troubled"][0]["id"] == node_id(25)
     assert len(found["busiest"]) + len(found["troubled"]) == PULSE_NODES_MAX
 
 
-def test_a_node_that_left_lately_is_in_trouble_and_one_long_gone_is_forgotten() -> None:
+async def test_a_node_that_left_lately_is_in_trouble_and_one_long_gone_is_forgotten() -> None:
     services = make_services(a_table(2))
     services.table.disconnect(node_id(1), unix_s=services.clock.unix_s() - 60)
     services.table.disconnect(node_id(2), unix_s=services.clock.unix_s() - 86_400)
-    assert [node["id"] for node in describe_pulse(services)["troubled"]] == [node_id(1)]
+    assert [node["id"] for node in (await describe_pulse(services))["troubled"]] == [node_id(1)]
 
 
-def test_of_several_gpus_the_hottest_counts() -> None:
+async def test_of_several_gpus_the_hottest_counts() -> None:
     services = make_services(a_table(1))
     gpus = (GpuReading(temperature_c=60.0, utilisation=1.0), GpuReading(temperature_c=81.0, utilisation=0.5))
     services.desk.on_load(node_id(1), NodeLoad(sensors=Sensors(power_watts=700.0, gpus=gpus)))
-    (node,) = describe_pulse(services)["busiest"]
+    (node,) = (await describe_pulse(services))["busiest"]
     assert (node["temperature_c"], node["utilisation"], node["power_watts"]) == (81.0, pytest.approx(0.75), 700.0)

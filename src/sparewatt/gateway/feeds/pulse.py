@@ -6,77 +6,112 @@ Counts only ever grow: whoever asks twice knows the rates, and nobody here has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import nlargest
+from collections import Counter
+from collections.abc import Mapping
+from heapq import heappush, heapreplace
+from operator import itemgetter
 from typing import Any
 
 from aiohttp import web
 
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX
+from sparewatt.gateway.feeds.public import vram_gb_of
 from sparewatt.gateway.http import authenticate_operator, json_reply
 from sparewatt.gateway.metrics.histogram import TIMES_S
 from sparewatt.gateway.metrics.job_meter import ModelMeter
+from sparewatt.gateway.metrics.turns import in_turns
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.node import Sensors
 
 TROUBLED_MAX = PULSE_NODES_MAX // 4
+BUSIEST_MAX = PULSE_NODES_MAX - TROUBLED_MAX
 GONE_S = 3600.0
 """A node that is away for longer is no news."""
 _WELL = (NodeState.ONLINE, NodeState.BUSY)
 _EMPTY = ModelMeter()
+_Ranked = tuple[int, int, int, NodeRow, NodeState]
 
 
 async def show_pulse(request: web.Request) -> web.StreamResponse:
     """What this gateway does now: counts since it started, and its busiest and most troubled nodes."""
     services = services_of(request)
     await authenticate_operator(request)
-    return json_reply(describe_pulse(services))
+    return json_reply(await describe_pulse(services))
 
 
-def describe_pulse(services: Services) -> dict[str, Any]:
-    now_s = services.clock.now_s()
-    states = [(row, state_of(row, now_s=now_s, rules=services.health)) for row in services.table]
-    busiest = nlargest(
-        PULSE_NODES_MAX - TROUBLED_MAX,
-        ((row, state) for row, state in states if state in _WELL),
-        key=lambda each: (each[0].jobs_there, each[0].jobs_done, -each[0].index),
-    )
-    troubled = nlargest(
-        TROUBLED_MAX,
-        ((row, state) for row, state in states if _is_troubled(row, state, services)),
-        key=lambda each: (each[0].jobs_failed, -each[0].index),
-    )
+class Survey:
+    """Of all nodes, counts, and those few that a person should see."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._now_s, self._unix_s = services.clock.now_s(), services.clock.unix_s()
+        self.states: Counter[str] = Counter()
+        self.gpus = self.vram_gb = 0
+        self.models: dict[str, tuple[int, int]] = {}
+        """How many that are there have each, and how many have it loaded."""
+        self._busiest: list[_Ranked] = []
+        self._troubled: list[_Ranked] = []
+
+    def add(self, row: NodeRow) -> None:
+        state = state_of(row, now_s=self._now_s, rules=self._services.health)
+        self.states[state.value] += 1
+        if state in _WELL:
+            _keep(self._busiest, (row.jobs_there, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
+        elif state is not NodeState.OFFLINE or self._unix_s - (row.last_seen_unix_s or 0.0) < GONE_S:
+            _keep(self._troubled, (row.jobs_failed, row.jobs_done, -row.index, row, state), TROUBLED_MAX)
+        if state is not NodeState.OFFLINE:
+            self.gpus += row.specs.gpu_count
+            self.vram_gb += vram_gb_of(row)
+            for model in row.specs.models:
+                nodes, warm = self.models.get(model.id, (0, 0))
+                self.models[model.id] = nodes + 1, warm + (model.state == "warm")
+
+    def busiest(self) -> list[dict[str, Any]]:
+        return self._described(self._busiest)
+
+    def troubled(self) -> list[dict[str, Any]]:
+        """Those that failed the most jobs first."""
+        return self._described(self._troubled)
+
+    def _described(self, ranked: list[_Ranked]) -> list[dict[str, Any]]:
+        ordered = sorted(ranked, key=itemgetter(0, 1, 2), reverse=True)
+        return [_describe_node(row, state, self._services) for *_, row, state in ordered]
+
+
+def _keep(heap: list[_Ranked], ranked: _Ranked, most: int) -> None:
+    """The largest so many. No two are alike before their row comes: each has a number of its own."""
+    if len(heap) < most:
+        heappush(heap, ranked)
+    elif ranked[:3] > heap[0][:3]:
+        heapreplace(heap, ranked)
+
+
+async def describe_pulse(services: Services) -> dict[str, Any]:
+    survey = Survey(services)
+    await in_turns(list(services.table), survey.add)
     return {
         "object": "pulse",
         "at": services.clock.unix_s(),
         "started_at": services.started_unix_s,
         "instance": services.live.frames.run,
-        "totals": services.live.totals(),
+        "totals": {"nodes": survey.states, "gpus": survey.gpus, "vram_gb": survey.vram_gb},
         "running": services.dispatcher.running,
         "waiting": services.admission.waiting,
         "tokens_written": services.dispatcher.tokens,
         "errors": services.history.tally.errors,
         "first_token_bounds_s": TIMES_S,
-        "models": _models(services),
-        "busiest": [_describe_node(*each, services) for each in busiest],
-        "troubled": [_describe_node(*each, services) for each in troubled],
+        "models": _models(services, survey.models),
+        "busiest": survey.busiest(),
+        "troubled": survey.troubled(),
     }
 
 
-def _is_troubled(row: NodeRow, state: NodeState, services: Services) -> bool:
-    if state is NodeState.OFFLINE:
-        return services.clock.unix_s() - (row.last_seen_unix_s or 0.0) < GONE_S
-    return state not in _WELL
-
-
-def _models(services: Services) -> list[dict[str, Any]]:
+def _models(services: Services, nodes: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     """Those that were asked for, and those that are served."""
     meters, waiting = services.meters.jobs.models, services.admission.waiting_by_model()
-    served = sorted(services.table.model_ids(), key=lambda model: (-services.table.in_flight(model), model))
-    shown = dict.fromkeys([*meters, *served[:METRICS_MODELS_MAX]])
-    nodes = _nodes_by_model(services.table)
+    served = sorted(nodes, key=lambda model: (-services.table.in_flight(model), model))
     return [
         {
             "id": model,
@@ -86,18 +121,8 @@ def _models(services: Services) -> list[dict[str, Any]]:
             "waiting": waiting.get(model, 0),
             **_describe_meter(meters.get(model, _EMPTY)),
         }
-        for model in shown
+        for model in dict.fromkeys([*meters, *served[:METRICS_MODELS_MAX]])
     ]
-
-
-def _nodes_by_model(rows: Iterable[NodeRow]) -> dict[str, tuple[int, int]]:
-    """How many that are there have it, and how many have it loaded."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in rows:
-        for model in row.specs.models if row.connected else ():
-            nodes, warm = found.get(model.id, (0, 0))
-            found[model.id] = nodes + 1, warm + (model.state == "warm")
-    return found
 
 
 def _describe_meter(meter: ModelMeter) -> dict[str, Any]:

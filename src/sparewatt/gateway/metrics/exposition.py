@@ -7,7 +7,7 @@ needed of a library is this page of text (ADR 27).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sparewatt.gateway.metrics.model import Family, Labels, Sample
 
@@ -17,14 +17,19 @@ _IN_LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """A family without samples is left out: nothing is known of it."""
-    lines: list[str] = []
-    for each in families:
-        if each.samples:
-            lines.append(f"# HELP {each.name} {each.help.translate(_IN_HELP)}")
-            lines.append(f"# TYPE {each.name} {each.kind}")
-            lines.extend(_line(each.name, sample) for sample in each.samples)
+    return as_page(line for each in families for line in lines_of(each))
+
+
+def as_page(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+
+
+def lines_of(each: Family) -> Iterator[str]:
+    """A family without samples is left out: nothing is known of it."""
+    if each.samples:
+        yield f"# HELP {each.name} {each.help.translate(_IN_HELP)}"
+        yield f"# TYPE {each.name} {each.kind}"
+        yield from (_line(each.name, sample) for sample in each.samples)
 
 
 def _line(name: str, sample: Sample) -> str:
