@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
 from sparewatt.core.limits import PULSE_NODES_MAX
@@ -9,7 +12,10 @@ from sparewatt.gateway.feeds.pulse import TROUBLED_MAX, describe_pulse
 from sparewatt.protocol.node import GpuReading, NodeLoad, Sensors
 from tests.unit.gateway.metrics.test_job_meter import a_record, an_attempt
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
+from tests.unit.gateway.test_endpoints import node_of
 from tests.unit.inference.nodes import MODEL, NOW_S, a_table, node_id
+from tests.unit.inference.scripted import DONE, text_event
+from tests.waiting import until
 
 
 async def test_only_operators_see_it() -> None:
@@ -58,3 +64,20 @@ async def test_of_several_gpus_the_hottest_counts() -> None:
     services.desk.on_load(node_id(1), NodeLoad(sensors=Sensors(power_watts=700.0, gpus=gpus)))
     (node,) = (await describe_pulse(services))["busiest"]
     assert (node["temperature_c"], node["utilisation"], node["power_watts"]) == (81.0, pytest.approx(0.75), 700.0)
+
+
+async def test_what_is_being_written_counts_already() -> None:
+    services = make_services()
+    node = node_of(services)
+    async with running(services) as client:
+        body = json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Hi"}]})
+        asking = asyncio.create_task(client.post("/v1/chat/completions", headers=bearer(), data=body))
+        await until(lambda: bool(node.opened))
+        node.head()
+        node.data(text_event("one"), text_event("two"))
+        await asking
+        found = await describe_pulse(services)
+        assert found["tokens_written"] == found["models"][0]["completion_tokens"] == found["busiest"][0]["tokens"] == 2
+        assert found["models"][0]["requests"]["done"] == 0
+        node.data(DONE)
+        node.end()

@@ -7,7 +7,6 @@ Counts only ever grow: whoever asks twice knows the rates, and nobody here has t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from heapq import heappush, heapreplace
 from operator import itemgetter
 from typing import Any
@@ -46,6 +45,7 @@ class Survey:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self.models_writing, self._nodes_writing = services.dispatcher.being_written()
         self._now_s, self._unix_s = services.clock.now_s(), services.clock.unix_s()
         self.states: Counter[str] = Counter()
         self.gpus = self.vram_gb = 0
@@ -77,7 +77,11 @@ class Survey:
 
     def _described(self, ranked: list[_Ranked]) -> list[dict[str, Any]]:
         ordered = sorted(ranked, key=itemgetter(0, 1, 2), reverse=True)
-        return [_describe_node(row, state, self._services) for *_, row, state in ordered]
+        return [self._describe(row, state) for *_, row, state in ordered]
+
+    def _describe(self, row: NodeRow, state: NodeState) -> dict[str, Any]:
+        tokens = self._services.meters.jobs.node_tokens.get(row.id, 0) + self._nodes_writing[row.id]
+        return _describe_node(row, state, tokens=tokens) | _describe_sensors(self._services.desk.power.latest(row.id))
 
 
 def _keep(heap: list[_Ranked], ranked: _Ranked, most: int) -> None:
@@ -102,14 +106,15 @@ async def describe_pulse(services: Services) -> dict[str, Any]:
         "tokens_written": services.dispatcher.tokens,
         "errors": services.history.tally.errors,
         "first_token_bounds_s": TIMES_S,
-        "models": _models(services, survey.models),
+        "models": _models(services, survey),
         "busiest": survey.busiest(),
         "troubled": survey.troubled(),
     }
 
 
-def _models(services: Services, nodes: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
+def _models(services: Services, survey: Survey) -> list[dict[str, Any]]:
     """Those that were asked for, and those that are served."""
+    nodes, writing = survey.models, survey.models_writing
     meters, waiting = services.meters.jobs.models, services.admission.waiting_by_model()
     served = sorted(nodes, key=lambda model: (-services.table.in_flight(model), model))
     return [
@@ -119,22 +124,23 @@ def _models(services: Services, nodes: Mapping[str, tuple[int, int]]) -> list[di
             "warm": nodes.get(model, (0, 0))[1],
             "running": services.table.in_flight(model),
             "waiting": waiting.get(model, 0),
-            **_describe_meter(meters.get(model, _EMPTY)),
+            **_describe_meter(meters.get(model, _EMPTY), writing[model]),
         }
         for model in dict.fromkeys([*meters, *served[:METRICS_MODELS_MAX]])
     ]
 
 
-def _describe_meter(meter: ModelMeter) -> dict[str, Any]:
+def _describe_meter(meter: ModelMeter, writing: int) -> dict[str, Any]:
+    """With what running jobs have written: a long answer must not look like a pause."""
     return {
         "requests": meter.ends,
         "prompt_tokens": meter.prompt_tokens,
-        "completion_tokens": meter.completion_tokens,
+        "completion_tokens": meter.completion_tokens + writing,
         "first_token_counts": meter.first_token.counts,
     }
 
 
-def _describe_node(row: NodeRow, state: NodeState, services: Services) -> dict[str, Any]:
+def _describe_node(row: NodeRow, state: NodeState, *, tokens: int) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.specs.name,
@@ -145,11 +151,10 @@ def _describe_node(row: NodeRow, state: NodeState, services: Services) -> dict[s
         "running": row.jobs_there,
         "queued": row.load.queued,
         "slots": row.specs.slots,
-        "tokens": services.meters.jobs.node_tokens.get(row.id, 0),
+        "tokens": tokens,
         "jobs_done": row.jobs_done,
         "jobs_failed": row.jobs_failed,
         "rtt_ms": round(row.rtt_s * 1000, 3),
-        **_describe_sensors(services.desk.power.latest(row.id)),
     }
 
 

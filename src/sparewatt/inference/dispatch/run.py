@@ -7,7 +7,7 @@ finish. What cannot go on ends in an error object: never in a bare end of file, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -129,6 +129,12 @@ class JobRun:
     def tokens(self) -> int:
         """Written for it so far, by all nodes that tried."""
         return sum(a.tokens for a in self.record.attempts) + (self._attempt.tokens if self._attempt is not None else 0)
+
+    def tokens_by_node(self) -> Iterator[tuple[NodeId, int]]:
+        for each in self.record.attempts:
+            yield each.node_id, each.tokens
+        if self._attempt is not None:
+            yield self._attempt.record.node_id, self._attempt.tokens
 
     # what an attempt calls
 
