@@ -224,6 +224,11 @@ def test_a_lost_gateway_is_waited_for_with_the_last_picture(monkeypatch: pytest.
 # on a terminal
 
 
+def _hear_interrupts() -> None:
+    """As at a terminal: tests that a shell runs in the background inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def terminal(network: FakeNetwork) -> Iterator[tuple[subprocess.Popen[bytes], bytearray]]:
     """The command on a terminal of its own, and what it has written there so far."""
@@ -231,7 +236,15 @@ def terminal(network: FakeNetwork) -> Iterator[tuple[subprocess.Popen[bytes], by
     ours, its = pty.openpty()
     env = {**os.environ, "SPAREWATT_BASE_URL": network.base_url, "SPAREWATT_API_KEY": KEY, "TERM": "xterm"}
     argv = [sys.executable, "-m", "sparewatt", "top", "--interval", "0.5"]
-    process = subprocess.Popen(argv, stdin=its, stdout=its, stderr=its, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        argv,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=env,
+        start_new_session=True,
+        preexec_fn=_hear_interrupts,  # noqa: PLW1509 (one system call)
+    )
     os.close(its)
     written = bytearray()
 
