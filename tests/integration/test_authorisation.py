@@ -65,6 +65,7 @@ MATRIX = {
     "GET /v1/nodes/{node_id}/reputation": known(),
     "GET /v1/feed": everybody(),
     "GET /v1/network": everybody(),
+    "GET /v1/pulse": operators(),
     "GET /v1/history": everybody(),
     "POST /v1/match": known(body={"model": "m"}),
     "GET /v1/matches": known(),

@@ -81,6 +81,8 @@ def test_two_networks_run_side_by_side(tmp_path: Path) -> None:
         assert one.api_key != other.api_key
         assert ask(one, "GET", "/v1/models").status == ask(other, "GET", "/v1/models").status == 200
         assert ask(one, "GET", "/v1/models", key=other.api_key).status == 401
+        assert one.ready["metrics_url"] != other.ready["metrics_url"]
+        assert one.ready["metrics_url"] in one.output.read_text()
 
 
 def test_a_second_up_on_the_same_data_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ _SCOPES_NEEDED = {
     "me": "admin",
     "password": "admin",
     "accounts": "admin",
+    "pulse": "admin",
     "join-tokens": "node",
     "earnings": "node",
     "payouts": "node",

@@ -33,6 +33,7 @@ SECTIONS = {
         "models": Lazy("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": Lazy("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": Lazy("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
+        "top": Lazy("sparewatt.cli.top:top", "Watch what the network does right now."),
     },
     "Your account": {
         "signup": Lazy("sparewatt.cli.login:signup", "Make an account and log in."),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway.  [default: 8484]")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), help="Port of its metrics.  [default: 9484 or a free one]"
+)
 @click.option("--data", type=click.Path(path_type=Path), help="Where everything is kept.  [default: .sparewatt]")
 @click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")
 @click.option("--engine", type=click.Choice(["llama", "deterministic"]), help="A real model, or the test engine.")
@@ -79,6 +82,7 @@ Sparewatt is up. Stop it with Ctrl-C.
   Base URL    {ready.base_url}
   API key     {ready.api_key}
   Dashboard   {ready.dashboard_url}
+  Metrics     {ready.metrics_url or "off"}
 
 Ask it something:
 

@@ -484,3 +484,12 @@ HISTORY_CACHED_MAX = 64
 
 WEB_ASSET_BYTES_MAX = 8 * MIB
 """One file of the dashboard; they are held in memory."""
+
+METRICS_MODELS_MAX = 100
+"""Models with a line of their own among a gateway's figures, about 50 series each; the rest is counted together."""
+
+METRICS_NODES_MAX = 1_000
+"""Nodes that are told one by one, where the operator wants that: about 25 series each."""
+
+PULSE_NODES_MAX = 40
+"""Nodes that an operator's live picture tells of: as many as a tall terminal has lines."""

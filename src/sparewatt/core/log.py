@@ -1,4 +1,5 @@
-"""Structured logs: one JSON object a line. The event is a constant verb phrase; ids and numbers are fields.
+"""Structured logs: one JSON object a line, or on a terminal plain words. The event is a constant verb phrase; ids and
+numbers are fields.
 
 Never a prompt, a key or a body: pass ids and counts, nothing else.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Mapping
 
 _FIELDS = "fields"
@@ -27,6 +29,32 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return _dumps(line)
+
+
+class PlainLines(logging.Formatter):
+    """For a person at a terminal. Values are quoted where they could be mistaken for more, or steer the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, _FIELDS, None)
+        told = fields.items() if isinstance(fields, Mapping) else ()
+        words = [f"{time.strftime('%H:%M:%S', time.localtime(record.created))}"]
+        words += [] if record.levelno <= logging.INFO else [f"{record.levelname.lower()}:"]
+        words += [_on_one_line(_message(record)), *(f"{name}={_word(value)}" for name, value in told)]
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return " ".join(words) + trace
+
+
+def _word(value: object) -> str:
+    text = _text(value)
+    return text if text.isprintable() and text.isascii() and text and not set(text) & {" ", '"', "="} else _quoted(text)
+
+
+def _on_one_line(text: str) -> str:
+    return text if text.isprintable() else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -79,7 +107,7 @@ def log_to_nobody(level: str = "INFO") -> None:
 
 def stderr_handler() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(PlainLines() if sys.stderr.isatty() else JsonLines())
     return handler
 
 

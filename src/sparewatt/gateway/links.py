@@ -30,7 +30,7 @@ from sparewatt.link.library import has_picows
 from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.node import NodeLoad, NodeSpecs, ServerFigures
 from sparewatt.protocol.receipts import Countersigned, Signed
 
 _log = Log("sparewatt.links")
@@ -94,6 +94,8 @@ class LinkDesk:
         self.joined_unix_s: dict[NodeId, float] = {}
         """When each came that nobody knew when this gateway started."""
         self.power = PowerBoard()
+        self.servers: dict[NodeId, ServerFigures] = {}
+        """What the model servers of nodes that are here said of themselves last."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, Signed], None] = lambda _node, _signed: None
@@ -207,6 +209,7 @@ class LinkDesk:
         self.links.pop(node_id, None)
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
         self.power.forget(node_id)
+        self.servers.pop(node_id, None)
         self.on_left(node_id)
         self.changed.add(node_id)
         held.stop(why)
@@ -256,6 +259,8 @@ class LinkDesk:
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
         if load.sensors is not None:
             self.power.note(node_id, load.sensors, unix_s=self._clock.unix_s())
+        if load.server is not None:
+            self.servers[node_id] = load.server
         self._table.set_load(node_id, load, now_s=self._clock.now_s())
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:

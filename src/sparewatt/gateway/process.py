@@ -31,6 +31,7 @@ from sparewatt.gateway.feeds.matches import store_matches
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.history.keeper import STORE_S
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.metrics.listener import metrics_listening, open_metrics_socket
 from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
 from sparewatt.gateway.routes import make_app
@@ -84,15 +85,21 @@ async def run_gateway(settings: GatewaySettings) -> None:
     async with AsyncExitStack() as stack:
         listener = listen(settings.host, settings.port)
         stack.callback(listener.close)
+        metrics = open_metrics_socket(settings)
+        if metrics is not None:
+            stack.callback(metrics.close)
         database = await Database.connect(await stack.enter_async_context(_postgres(settings, clock=clock, rng=rng)))
         stack.push_async_callback(database.close)
         port: int = listener.getsockname()[1]
         services = await assemble(settings, database, port=port, clock=clock, rng=rng)
         tls = certificate.context if certificate is not None else None
         app = make_app(services)
+        await stack.enter_async_context(metrics_listening(services, metrics))
         await stack.enter_async_context(listening(app, listener, tls=tls))
-        if settings.port_file is not None:
-            await asyncio.to_thread(_write_port, settings.port_file, port)
+        for file, socket in ((settings.metrics_port_file, metrics), (settings.port_file, listener)):
+            if file is not None and socket is not None:
+                await asyncio.to_thread(_write_port, file, socket.getsockname()[1])
+        services.meters.watch_loop()
         _spare_the_collector()
         _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
         app[OWN].pack()

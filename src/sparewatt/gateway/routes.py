@@ -10,7 +10,7 @@ from aiohttp import web
 from sparewatt.core.errors import NotFound
 from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
-from sparewatt.gateway.feeds import matches, network, nodes, status, stream, why
+from sparewatt.gateway.feeds import matches, network, nodes, pulse, status, stream, why
 from sparewatt.gateway.history import reputation
 from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import Handler, add_own_headers, answer_errors
@@ -21,6 +21,7 @@ from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.responses import compact, create, stored
 from sparewatt.gateway.openapi import document
 from sparewatt.gateway.proxies import refuse_detours
+from sparewatt.gateway.request_log import remember_reply, request_log
 from sparewatt.gateway.services import SERVICES, Services
 from sparewatt.gateway.web import pages
 from sparewatt.protocol.link import LINK_PATH
@@ -45,7 +46,10 @@ def _stand_in(path: str, read: Callable[[bytes], Call]) -> Handler:
 
 
 def make_app(services: Services) -> web.Application:
-    app = web.Application(middlewares=[answer_errors, *refuse_detours(services.settings), pages.show_missing])
+    settings = services.settings
+    app = web.Application(
+        middlewares=[*request_log(settings), answer_errors, *refuse_detours(settings), pages.show_missing]
+    )
     app[SERVICES] = services
     app[chain.ALLOWANCE] = chain.Allowance(services.clock)
     app[downloads.OWN] = downloads.Downloads()
@@ -53,6 +57,8 @@ def make_app(services: Services) -> web.Application:
     app[history.LINES] = history.Lines()
     app[pages.BUNDLE] = pages.find_bundle()
     app.on_response_prepare.append(add_own_headers)
+    if settings.request_log:
+        app.on_response_prepare.append(remember_reply)
     app.add_routes(
         [
             *(web.post(path, _stand_in(path, read)) for path, read in HOT.items()),
@@ -72,6 +78,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/nodes/{node_id}/reputation", reputation.show_reputation),
             web.get("/v1/feed", stream.watch),
             web.get("/v1/network", network.show_network),
+            web.get("/v1/pulse", pulse.show_pulse),
             web.get("/v1/history", history.show_history),
             web.post("/v1/match", matches.dry_run),
             web.get("/v1/matches", matches.list_matches),

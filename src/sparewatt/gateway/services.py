@@ -21,12 +21,13 @@ from sparewatt.gateway.feeds.live import LiveFeed
 from sparewatt.gateway.history.keeper import HistoryKeeper
 from sparewatt.gateway.kept_answers import KeptAnswers
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.metrics.meters import Meters
 from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
-from sparewatt.inference.dispatch.model import MatchRecord
+from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -78,6 +79,7 @@ class Services:
     """For requests that are sent again."""
     history: HistoryKeeper = field(init=False)
     live: LiveFeed = field(init=False)
+    meters: Meters = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = HistoryKeeper(self.table, self.database.history, self.database.records, clock=self.clock)
@@ -90,11 +92,15 @@ class Services:
             run=new_id("feed", rng=self.rng, n_bytes=5),
             first_token_ms=self.history.first_token_ms,
         )
+        self.meters = Meters(lambda model: self.table.entries(model) is not None, clock=self.clock)
         self.dispatcher.watch = self._on_match
+        self.admission.on_waited = self.meters.queue_wait.observe
 
     def _on_match(self, record: MatchRecord) -> None:
         self.history.on_match(record)
         self.live.on_match(record)
+        if record.outcome is not Outcome.RUNNING:
+            self.meters.jobs.note(record)
 
 
 SERVICES = web.AppKey("services", Services)

@@ -38,6 +38,18 @@ class GatewaySettings:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     port_file: Path | None = None
     """Written with the port when listening; for supervisors that ask for port 0."""
+    metrics: bool = True
+    """Whether there is a second port with figures for the operator."""
+    metrics_host: str = "127.0.0.1"
+    """Of this machine or a private network: whoever reaches it may read it."""
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    """9484, or where that is taken a free one. One that is named must be had; 0 takes a free one."""
+    metrics_port_file: Path | None = None
+    """Likewise, before the first."""
+    metrics_by_node: bool = False
+    """Whether nodes are told one by one, by their address: some 25 series each."""
+    request_log: bool = False
+    """Whether every request leaves a line in the log: ids, route, model, node, times and counts, never content."""
     data: Path = Path("~/.local/share/sparewatt/gateway")
     """Where the journals of its gateways are kept, and the network's secret, unless `secret` is given."""
     secret: str | None = field(default=None, repr=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -66,6 +66,9 @@ class Ledger:
         self._posting: list[Settled] = []
         self._flushing = asyncio.Lock()
         self._broken: str | None = None
+        self.spent = NOTHING
+        self.earned = NOTHING
+        """Of what was posted from here: what payers paid, and what owners got of it."""
 
     @property
     def unposted(self) -> int:
@@ -191,6 +194,7 @@ class Ledger:
         if len(rows) < len(self._posting):
             raise UnbalancedEntry(f"{len(self._posting) - len(rows)} jobs cannot be posted")
         await self._books.post_jobs(rows, instance=self._instance)
+        self._note_posted(rows)
         posted: dict[AccountId, list[Amount]] = {}
         for settled in self._posting:
             posted.setdefault(settled.closed.job.account, []).append(settled.cost)
@@ -199,6 +203,11 @@ class Ledger:
             if purse is not None:
                 purse.posted(sum_of(costs))
         self._posting.clear()
+
+    def _note_posted(self, rows: Sequence[JobRow]) -> None:
+        parts = [part for row in rows for part in row.attempts]
+        self.spent += sum_of([Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)) for row in rows])
+        self.earned += sum_of([Amount(Nano(part.net_promo_nano), Nano(part.net_nano)) for part in parts])
 
     def _shorten_journal(self) -> None:
         """A journal that cannot be rewritten stays as it was: longer, and no less right."""

@@ -22,9 +22,9 @@ from sparewatt.node.measure_plan import MeasurePlan, may_load
 from sparewatt.node.measure_reading import measure_reading, only_reads
 from sparewatt.node.measured_file import MeasuredFile
 from sparewatt.node.pricing import price_of
-from sparewatt.node.reporting import Reporter, Server
+from sparewatt.node.reporting import Reporter, Server, figures_of
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import NodeSpecs, Speed, checked
+from sparewatt.protocol.node import NodeSpecs, ServerFigures, Speed, checked
 
 _log = Log("sparewatt.node")
 LOOK_S = 5.0
@@ -58,6 +58,7 @@ class Inventory:
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
         self.kv_used: float | None = None
+        self.server_figures: ServerFigures | None = None
         self.trouble: str | None = None
         """Why the model server cannot be used, if so."""
         self.measuring: str | None = None
@@ -123,6 +124,7 @@ class Inventory:
             self._load_news.set()
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
         self.kv_used = load.kv_used if load else None
+        self.server_figures = figures_of(load) if load else None
 
     def _kv_capacity(self, context_tokens: int | None) -> int | None:
         """Memory for keys and values, where the server says how many tokens fit and has one model to put them in."""

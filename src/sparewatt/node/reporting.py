@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from sparewatt import __version__
 from sparewatt.core.limits import NAME_CHARS_MAX
 from sparewatt.core.money import parse_usd
-from sparewatt.node.backends.model import BackendModel
+from sparewatt.node.backends.model import BackendLoad, BackendModel
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.hardware.model import Gpu, Hardware
 from sparewatt.node.pricing import price_of
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.node import TFLOPS_MAX, Capability, GpuSpec, ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.node import (
+    COUNT_MAX,
+    TFLOPS_MAX,
+    Capability,
+    GpuSpec,
+    ModelReport,
+    NodeSpecs,
+    ServerFigures,
+    Speed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +116,18 @@ class Reporter:
             copy_bytes_s=speed.copy_bytes_s if speed else None,
             fp16_tflops=speed.fp16_tflops if speed else None,
         )
+
+
+def figures_of(load: BackendLoad) -> ServerFigures:
+    """What its server says of itself, as operators see it."""
+    totals = load.totals
+    return ServerFigures(
+        running=min(COUNT_MAX, load.running),
+        waiting=min(COUNT_MAX, load.queued),
+        prompt_tokens=totals.prompt_tokens,
+        generation_tokens=totals.generation_tokens,
+        first_token_s=totals.first_token_s,
+        first_tokens=totals.first_tokens,
+        request_s=totals.request_s,
+        requests=totals.requests,
+    )

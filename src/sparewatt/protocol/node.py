@@ -33,7 +33,8 @@ assistant message that is taken up as it stands, or from a raw prompt over the s
 Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
 Rate = Annotated[float, Meta(ge=1e-3, le=1e7)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
-Count = Annotated[int, Meta(ge=0, le=100_000)]
+COUNT_MAX = 100_000
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 PRICE_NANO_MAX = 10**15
 PriceNano = Annotated[int, Meta(ge=0, le=PRICE_NANO_MAX)]
 TFLOPS_MAX = 1e6
@@ -102,6 +103,27 @@ class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many seconds those were."""
     gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=GPUS_MAX)] = ()
     """In the order of the specs."""
+
+
+Total = Annotated[float, Meta(ge=0, le=1e18)]
+
+
+class ServerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model server counts of itself, whoever asked it: for operators, not for matching. Sent with heartbeats.
+
+    Totals are since the server started; None where it does not tell.
+    """
+
+    running: Count = 0
+    waiting: Count = 0
+    prompt_tokens: Total | None = None
+    generation_tokens: Total | None = None
+    first_token_s: Total | None = None
+    first_tokens: Total | None = None
+    """How many first tokens those seconds are the sum of."""
+    request_s: Total | None = None
+    requests: Total | None = None
+    """Likewise, of whole requests."""
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -180,6 +202,8 @@ class NodeLoad(msgspec.Struct, frozen=True):
     """Why its owner's rules keep it from new jobs for a while. Such a node is also `draining`, for older gateways."""
     sensors: Sensors | None = None
     """None says nothing new: what was told before stands."""
+    server: ServerFigures | None = None
+    """Likewise."""
 
     def is_news_after(self, before: NodeLoad) -> bool:
         """Whether a gateway that knows `before` should hear this at once. Its own jobs it counts itself."""

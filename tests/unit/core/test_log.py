@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.core.log import JsonLines, Log
+from sparewatt.core.log import JsonLines, Log, PlainLines, stderr_handler
 
 
 class Rude:
@@ -93,3 +94,43 @@ def test_a_warning_is_more_than_an_event(caplog: pytest.LogCaptureFixture) -> No
         Log("sparewatt.test").info("node_joined")
         Log("sparewatt.test").warning("node_turned_away", node="0x1")
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def plain_line_of(event: str = "node_joined", level: int = logging.INFO, **fields: object) -> str:
+    record = logging.LogRecord("sparewatt.test", level, "f.py", 1, event, (), None)
+    record.fields = fields
+    return PlainLines().format(record)
+
+
+def test_a_person_reads_words() -> None:
+    line = plain_line_of(node="0x1", why="its heartbeats stopped", ms=1.5)
+    assert line[8:] == ' node_joined node=0x1 why="its heartbeats stopped" ms=1.5'
+    assert " warning: node_left" in plain_line_of("node_left", logging.WARNING)
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "two\nlines", "\u202egnp.exe", 'a" b="c', "", Rude()])
+def test_no_value_steers_a_terminal_or_passes_for_another_field(value: object) -> None:
+    line = plain_line_of(what=value, id="kept")
+    assert line.isascii()
+    assert line.isprintable()
+    assert line.endswith(" id=kept")
+
+
+def test_a_trace_follows_its_line() -> None:
+    try:
+        int("nobody foresaw this")
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "f.py", 1, "crashed", (), sys.exc_info())
+    assert PlainLines().format(record).endswith("'nobody foresaw this'")
+
+
+@pytest.mark.parametrize(("is_terminal", "shape"), [(True, PlainLines), (False, JsonLines)])
+def test_a_terminal_gets_words_and_a_file_json(
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,  # noqa: FBT001 (a parameter)
+    shape: type[logging.Formatter],
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert isinstance(stderr_handler().formatter, shape)

@@ -31,7 +31,7 @@ def as_event(name: str, frame_id: str, body: Mapping[str, Any]) -> bytes:
 
 class Frames:
     def __init__(self, run: str) -> None:
-        self._run = run
+        self.run = run
         """Names this process, so that a number of another one is not taken for ours."""
         self._ring: deque[Frame] = deque(maxlen=FEED_FRAMES_KEPT)
         self._snapshot: Frame | None = None
@@ -72,7 +72,7 @@ class Frames:
     def number_of(self, last_id: str) -> int | None:
         """Of a frame that a viewer says it has."""
         run, _, number = last_id.rpartition("-")
-        return int(number) if run == self._run and number.isascii() and number.isdigit() and len(number) < 18 else None
+        return int(number) if run == self.run and number.isascii() and number.isdigit() and len(number) < 18 else None
 
     def _id(self) -> str:
-        return f"{self._run}-{self.number}"
+        return f"{self.run}-{self.number}"

@@ -5,7 +5,7 @@ Jobs are noted as they end, replies that were errors as they are sent; who is up
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from http import HTTPStatus
 from statistics import median
@@ -30,6 +30,8 @@ class Tally:
     def __init__(self) -> None:
         self._counted: dict[tuple[Kind, str], Figures] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
+        self.errors: Counter[str] = Counter()
+        """By code, since the start. Codes are our own words, and few."""
 
     def note_job(self, record: MatchRecord, *, now_s: float) -> None:
         """A job is over. What its client asked wrongly, or took back, is nobody's failure."""
@@ -64,6 +66,7 @@ class Tally:
 
     def note_error(self, code: str) -> None:
         """A request for an answer got this error instead."""
+        self.errors[code] += 1
         figures = self._at("error", code)
         if figures is not None:
             figures.jobs += 1

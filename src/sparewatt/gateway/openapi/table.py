@@ -60,6 +60,7 @@ TABLE: dict[str, Said] = {
     "GET /v1/nodes/{node_id}/reputation": Said(summary="How far a node can be relied on; to its owner, why."),
     "GET /v1/feed": Said(streams=True, is_open=True, summary="The network as it changes, as server-sent events."),
     "GET /v1/network": Said(is_open=True, summary="The network in numbers: totals, regions, classes of GPU, models."),
+    "GET /v1/pulse": Said(summary="What this gateway does right now, in counts. Operators only."),
     "GET /v1/history": Said(
         query=("kind", "span", "name", "format"), is_open=True, summary="Lines over a day or a month."
     ),

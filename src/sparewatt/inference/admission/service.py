@@ -78,10 +78,16 @@ class Admission:
         self._to_move: dict[str, None] = {}
         self._move_timer: Timer | None = None
         self._closed = False
+        self.on_waited: Callable[[float], None] = lambda _seconds: None
+        """Hears how long somebody stood in line who does no more, whatever became of them."""
 
     @property
     def waiting(self) -> int:
-        return sum(len(found.line) for found in self._lines.values())
+        return sum(self.waiting_by_model().values())
+
+    def waiting_by_model(self) -> dict[str, int]:
+        """Only of models that somebody waits for."""
+        return {model: len(found.line) for model, found in self._lines.items()}
 
     def must_wait(self, model: ModelId) -> bool:
         """Whether a job that came now would have to stand in line. Nobody waits for nodes that are not there."""
@@ -214,6 +220,7 @@ class Admission:
     def _has_left(self, ticket: Ticket) -> None:
         """The books of a ticket that stands in line no more."""
         ticket.queued_s = self._clock.now_s() - ticket.since_s
+        self.on_waited(ticket.queued_s)
         self._bytes_waiting -= ticket.job.body_bytes
         if ticket.timer is not None:
             ticket.timer.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
@@ -57,6 +57,16 @@ class Dispatcher:
     def tokens(self) -> int:
         """All that nodes have written so far, by count."""
         return self._tokens_done + sum(run.tokens for run in self._running)
+
+    def being_written(self) -> tuple[Counter[str], Counter[NodeId]]:
+        """Tokens of jobs that are not over, by model and by node."""
+        models: Counter[str] = Counter()
+        nodes: Counter[NodeId] = Counter()
+        for run in self._running:
+            for node_id, tokens in run.tokens_by_node():
+                models[run.job.match.model] += tokens
+                nodes[node_id] += tokens
+        return models, nodes
 
     def dispatch(self, job: Job, sink: Sink, *, policy: Policy) -> JobRun:
         """Match and start a job. The sink hears of it at once or later, never twice."""

@@ -169,6 +169,8 @@ class MatchRecord:
     """And its code."""
     broke: str | None = None
     """The code of the error in which a reply ended that had begun."""
+    match_s: float = 0.0
+    """What the choice took."""
     streamed: bool = True
     """Else the answer came in one piece, and nobody here saw when its first token was written."""
 

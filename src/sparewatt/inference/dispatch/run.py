@@ -7,7 +7,7 @@ finish. What cannot go on ends in an error object: never in a bare end of file, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -95,7 +95,10 @@ class JobRun:
         self._stale_bytes = 0
         """Of what the client has not taken yet: bytes that no running attempt waits to hear of."""
         decision = self._finder.decide(job)
-        self.record = MatchRecord(job.match.id, job.key_id, clock.unix_s(), decision, streamed=job.stream)
+        match_s = clock.now_s() - self._began_s
+        self.record = MatchRecord(
+            job.match.id, job.key_id, clock.unix_s(), decision, match_s=match_s, streamed=job.stream
+        )
         self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
 
     def start(self) -> None:
@@ -130,6 +133,12 @@ class JobRun:
     def tokens(self) -> int:
         """Written for it so far, by all nodes that tried."""
         return sum(a.tokens for a in self.record.attempts) + (self._attempt.tokens if self._attempt is not None else 0)
+
+    def tokens_by_node(self) -> Iterator[tuple[NodeId, int]]:
+        for each in self.record.attempts:
+            yield each.node_id, each.tokens
+        if self._attempt is not None:
+            yield self._attempt.record.node_id, self._attempt.tokens
 
     # what an attempt calls
 

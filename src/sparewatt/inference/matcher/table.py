@@ -306,6 +306,10 @@ class NodeTable:
 
     # demand
 
+    def in_flight(self, model: str) -> int:
+        """Jobs of a model that were sent from here and are not over."""
+        return self._in_flight.get(model, 0)
+
     def strain_of(self, model: str) -> float:
         """Demand over supply: jobs in flight, by weight (16 GB is 1), per TB/s of bandwidth that holds the model."""
         return self._in_flight.get(model, 0) * self._strain_per_job.get(model, 0.0)

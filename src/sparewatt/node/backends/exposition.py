@@ -6,7 +6,10 @@ import math
 import re
 from collections.abc import Mapping
 
+from sparewatt.node.backends.model import ServerTotals
+
 LINES_MAX = 20_000
+TOTAL_MAX = 1e18
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\d+)?\s*\Z")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
@@ -38,6 +41,11 @@ class Exposition:
         total = self.sum(*names)
         return None if total is None else max(0, min(100_000, round(total)))
 
+    def total(self, *names: str) -> float | None:
+        """As `sum`, of what only ever grows, within what a report may say."""
+        total = self.sum(*names)
+        return None if total is None else max(0.0, min(TOTAL_MAX, total))
+
     def share(self, *names: str) -> float | None:
         """The largest, within 0 and 1."""
         samples = next((self._samples[name] for name in names if name in self._samples), None)
@@ -51,3 +59,15 @@ class Exposition:
 def number(text: str | None) -> int | None:
     """A label's value, if it is a whole number above zero."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and 0 < int(text) <= 1 << 40 else None
+
+
+def totals_of(page: Exposition, prefix: str) -> ServerTotals:
+    """vLLM and SGLang call them the same."""
+    return ServerTotals(
+        prompt_tokens=page.total(f"{prefix}:prompt_tokens_total"),
+        generation_tokens=page.total(f"{prefix}:generation_tokens_total"),
+        first_token_s=page.total(f"{prefix}:time_to_first_token_seconds_sum"),
+        first_tokens=page.total(f"{prefix}:time_to_first_token_seconds_count"),
+        request_s=page.total(f"{prefix}:e2e_request_latency_seconds_sum"),
+        requests=page.total(f"{prefix}:e2e_request_latency_seconds_count"),
+    )

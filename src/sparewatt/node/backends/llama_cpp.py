@@ -9,7 +9,7 @@ import msgspec
 
 from sparewatt.node.backends.exposition import Exposition
 from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel, ServerTotals
 from sparewatt.node.backends.openai import ModelList, OpenAIBackend
 from sparewatt.protocol.node import Capability
 
@@ -72,6 +72,10 @@ class LlamaCppBackend(OpenAIBackend):
             load,
             queued=page.count("llamacpp:requests_deferred") or 0,
             kv_used=page.share("llamacpp:kv_cache_usage_ratio"),
+            totals=ServerTotals(
+                prompt_tokens=page.total("llamacpp:prompt_tokens_total"),
+                generation_tokens=page.total("llamacpp:tokens_predicted_total"),
+            ),
         )
 
 

@@ -42,6 +42,7 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     params.cpuparams_batch.n_threads = 1
     params.endpoint_slots = True
     params.endpoint_props = True
+    params.endpoint_metrics = True
     params.ui = False
     params.verbosity = 1
     stop = threading.Event()

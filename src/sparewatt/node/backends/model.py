@@ -46,6 +46,18 @@ class BackendModel:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTotals:
+    """What a server has counted since it started, where it tells. Times are sums, beside how many they are of."""
+
+    prompt_tokens: float | None = None
+    generation_tokens: float | None = None
+    first_token_s: float | None = None
+    first_tokens: float | None = None
+    request_s: float | None = None
+    requests: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BackendLoad:
     """Requests that the server works on now, ours and others', and how many it can work on at once."""
 
@@ -57,6 +69,7 @@ class BackendLoad:
     """Requests that it has taken and not begun."""
     kv_used: float | None = None
     """Share of the memory for contexts that is in use."""
+    totals: ServerTotals = ServerTotals()
 
 
 @dataclass(frozen=True, slots=True)

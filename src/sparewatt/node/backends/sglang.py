@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sparewatt.node.backends.exposition import Exposition
+from sparewatt.node.backends.exposition import Exposition, totals_of
 from sparewatt.node.backends.http import ModelServer
 from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, SLOTS_MAX, OpenAIBackend
@@ -79,6 +79,7 @@ class SglangBackend(OpenAIBackend):
             context_tokens=self._info.max_total_num_tokens or None,
             queued=page.count("sglang:num_queue_reqs") or 0,
             kv_used=page.share("sglang:full_token_usage", "sglang:token_usage"),
+            totals=totals_of(page, "sglang"),
         )
 
     async def slots(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from sparewatt.node.backends.exposition import Exposition, number
+from sparewatt.node.backends.exposition import Exposition, number, totals_of
 from sparewatt.node.backends.http import ModelServer
 from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, ModelList, OpenAIBackend
@@ -47,6 +47,7 @@ class VllmBackend(OpenAIBackend):
             context_tokens=self._context_tokens,
             queued=page.count("vllm:num_requests_waiting") or 0,
             kv_used=page.share("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+            totals=totals_of(page, "vllm"),
         )
 
     async def slots(self) -> int:

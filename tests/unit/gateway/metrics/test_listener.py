@@ -1,0 +1,94 @@
+"""The second port: what it answers, and where it refuses to listen."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from sparewatt.core.errors import StartupError
+from sparewatt.gateway.metrics import listener
+from sparewatt.gateway.metrics.listener import make_metrics_app, open_metrics_socket
+from sparewatt.gateway.metrics.meters import LAG_EVERY_S, Meters
+from sparewatt.gateway.routes import make_app
+from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.testing.clock import ManualClock
+from tests.unit.gateway.metrics.scraped import read
+from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def port_of(settings: GatewaySettings) -> int:
+    found = open_metrics_socket(settings)
+    assert found is not None
+    with found:
+        return int(found.getsockname()[1])
+
+
+async def test_it_answers_prometheus_and_whoever_watches() -> None:
+    services = make_services()
+    async with TestClient(TestServer(make_metrics_app(services))) as client:
+        reply = await client.get("/metrics")
+        assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "sparewatt_nodes" in read(await reply.read()).kinds
+        targets = await (await client.get("/metrics/targets")).json()
+        assert targets[0]["targets"] == [f"127.0.0.1:{client.port}"]
+        assert (await client.get("/healthz")).status == 200
+        assert (await client.get("/readyz")).status == 200
+        services.stopping = True
+        assert (await client.get("/readyz")).status == 503
+        assert (await client.get("/healthz")).status == 200
+
+
+async def test_the_public_port_has_none_of_it_not_even_for_operators() -> None:
+    services = make_services()
+    async with running(services, make_app(services)) as client:
+        for path in ("/metrics", "/metrics/targets", "/v1/metrics"):
+            assert (await client.get(path, headers=bearer(ADMIN))).status == 404
+
+
+def test_a_port_that_is_named_must_be_had() -> None:
+    with taken_port() as port, pytest.raises(StartupError, match="--metrics-port"):
+        open_metrics_socket(GatewaySettings(metrics_port=port))
+
+
+def test_a_second_network_takes_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with taken_port() as port:
+        monkeypatch.setattr(listener, "METRICS_PORT", port)
+        assert port_of(GatewaySettings()) not in {0, port}
+
+
+def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with taken_port() as port:
+        pass
+    monkeypatch.setattr(listener, "METRICS_PORT", port)
+    assert port_of(GatewaySettings()) == port
+
+
+def test_it_can_be_switched_off() -> None:
+    assert open_metrics_socket(GatewaySettings(metrics=False)) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "2a00:1450::1", "gateway.example"])  # noqa: S104
+def test_it_does_not_listen_where_strangers_are(host: str) -> None:
+    with pytest.raises(StartupError, match="metrics"):
+        open_metrics_socket(GatewaySettings(metrics_host=host, metrics_port=0))
+
+
+def test_how_late_timers_ring_is_counted() -> None:
+    clock = ManualClock(now_s=0.0)
+    meters = Meters(lambda _: True, clock=clock)
+    meters.watch_loop()
+    clock.advance(4 * LAG_EVERY_S)
+    assert sum(meters.loop_lag.counts) == 4
+    assert meters.loop_lag.total == pytest.approx(0.0)
