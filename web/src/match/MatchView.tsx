@@ -2,6 +2,7 @@ import type { Explanation } from "@/api/types";
 import { count, exact, gb } from "@/lib/format";
 import { Section } from "@/parts/Page";
 import { Funnel } from "./Funnel";
+import { Moves } from "./Moves";
 import { Outcome } from "./Outcome";
 import { readable } from "./relaxation";
 import { Reweigh } from "./Reweigh";
@@ -40,9 +41,10 @@ export function MatchView({ match }: { match: Explanation }) {
           <Reweigh key={match.match_id} match={match} />
         </Section>
       )}
+      <Moves match={match} />
       {match.match_id && (
         <Section title="What happened">
-          <Timeline attempts={match.attempts} />
+          <Timeline attempts={match.attempts} isStreamed={match.streamed ?? true} />
         </Section>
       )}
       {match.rejected.length > 0 && (
