@@ -361,5 +361,6 @@ def _verdict(told: Explanation) -> str:
 
 
 def _name_of(told: Explanation, node: str) -> str:
-    names = [known.name for known in (*told.ranked, *told.attempts) if known.node == node]
+    known: list[Candidate | Attempt] = [*told.ranked, *told.attempts]
+    names = [one.name for one in known if one.node == node]
     return f"{names[0]} ({node})" if names and names[0] else node

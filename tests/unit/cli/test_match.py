@@ -176,8 +176,8 @@ def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork
 def test_explain_says_that_an_answer_came_in_one_piece(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/matches/match_1", PAST)
     assert "in one piece" not in run("match", "explain", "match_1").stdout
-    attempts = [attempt | {"first_token_ms": None} for attempt in PAST["attempts"]]
-    network.on("GET /v1/matches/match_1", PAST | {"streamed": False, "attempts": attempts})
+    whole = {"node": OSLO, "name": "oslo", "outcome": "done", "first_token_ms": None, "ended_ms": 9.0}
+    network.on("GET /v1/matches/match_1", PAST | {"streamed": False, "attempts": [whole]})
     shown = run("match", "explain", "match_1").stdout
     assert "came in one piece" in shown
     assert "█ answering" not in shown
