@@ -20,7 +20,7 @@ export interface Me {
   csrf_token?: string;
 }
 
-export type StateName = "online" | "busy" | "suspect" | "offline" | "draining";
+export type StateName = "online" | "busy" | "suspect" | "offline" | "draining" | "paused";
 
 export interface Totals {
   nodes: Partial<Record<StateName, number>>;

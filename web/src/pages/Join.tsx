@@ -64,7 +64,7 @@ export default function Join() {
         )}
       </Section>
       {others.length > 0 && (
-        <Section title="Your other nodes">
+        <Section title={fresh.length ? "Your other nodes" : "Your nodes"}>
           {others.map((node) => (
             <Progress key={node.id} node={node} />
           ))}

@@ -18,7 +18,7 @@ import { Choice } from "@/parts/Tabs";
 import { Doors } from "./network/Doors";
 import { Headline } from "./network/Headline";
 
-const STATES: StateName[] = ["online", "busy", "suspect", "draining", "offline"];
+const STATES: StateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
 const LINES: Drawn[] = [
   { title: "Tokens", unit: "tokens/s", lines: [{ name: "tokens", colour: "volt", of: (point) => point.tokens_per_s }] },
   { title: "Nodes", unit: "online", lines: [{ name: "nodes", colour: "online", of: (point) => point.nodes }] },

@@ -11,29 +11,33 @@ import { Stat, Stats } from "@/parts/Stat";
 import { Choice } from "@/parts/Tabs";
 import { meaningOf } from "./status/meanings";
 
-const CHARTS: Drawn[] = [
-  {
-    title: "Success",
-    unit: "% of answers",
-    lines: [{ name: "success", colour: "online", of: (point) => (point.success_rate === null ? null : point.success_rate * 100) }],
-  },
-  {
-    title: "First token",
-    unit: "ms",
-    lines: [
-      { name: "p50", colour: "busy", of: (point) => point.first_token_p50_ms },
-      { name: "p95", colour: "suspect", of: (point) => point.first_token_p95_ms },
-    ],
-  },
-  {
-    title: "Jobs",
-    unit: "per minute, or hour in 30 d",
-    lines: [
-      { name: "all", colour: "busy", of: (point) => point.jobs },
-      { name: "failed", colour: "offline", of: (point) => point.failed },
-    ],
-  },
-];
+const CHARTS: Record<Span, Drawn[]> = { "24h": chartsPer("minute"), "30d": chartsPer("hour") };
+
+function chartsPer(step: string): Drawn[] {
+  return [
+    {
+      title: "Success",
+      unit: "% of answers",
+      lines: [{ name: "success", colour: "online", of: (point) => (point.success_rate === null ? null : point.success_rate * 100) }],
+    },
+    {
+      title: "First token",
+      unit: "ms",
+      lines: [
+        { name: "p50", colour: "busy", of: (point) => point.first_token_p50_ms },
+        { name: "p95", colour: "suspect", of: (point) => point.first_token_p95_ms },
+      ],
+    },
+    {
+      title: "Jobs",
+      unit: `per ${step}`,
+      lines: [
+        { name: "all", colour: "busy", of: (point) => point.jobs },
+        { name: "failed", colour: "offline", of: (point) => point.failed },
+      ],
+    },
+  ];
+}
 
 export default function Status() {
   const [span, setSpan] = useChosen<Span>("span", SPANS);
@@ -65,7 +69,7 @@ export default function Status() {
         <Stat name="Running now">{count(totals?.jobs ?? 0)}</Stat>
       </Stats>
       <div className="grid gap-4 lg:grid-cols-3">
-        {CHARTS.map((drawn) => (
+        {CHARTS[span].map((drawn) => (
           <HistoryChart key={drawn.title} history={network.data} drawn={drawn} />
         ))}
       </div>
