@@ -25,7 +25,8 @@ from tests.integration.networks import Network, start_network
 from tests.processes import commands_of, end_process, start_process, wait_until
 
 HERE = Path(__file__).parent
-CROWD = "1500"
+CROWD = {"CROWD_NODES": "1500", "CROWD_CHANGES": "60"}
+"""A calm one: some come and go while the picture is taken."""
 QUESTIONS = ("Say hello", "Why is the sky blue?", "Tell me a story about a spare watt", "What is a quorum?")
 PAGES = ("models", "nodes", "earnings", "keys", "usage", "join", "status", "matching")
 SETTLE_MS = 2_500
@@ -45,7 +46,7 @@ def shoot(page: Page, name: str, *, is_whole: bool = False) -> None:
 def crowd(folder: Path) -> Iterator[str]:
     port = free_port()
     argv = [sys.executable, "-m", "tests.soak.crowd", str(port)]
-    process = start_process(argv, output=folder / "crowd.txt", env={**os.environ, "CROWD_NODES": CROWD})
+    process = start_process(argv, output=folder / "crowd.txt", env={**os.environ, **CROWD})
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

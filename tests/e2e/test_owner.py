@@ -32,7 +32,7 @@ def an_engine(folder: Path, model: str) -> Iterator[str]:
     """A model server beside the node."""
     port = free_port()
     argv = [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--model={model}"]
-    argv += ["--decode-tps=120", "--answer-tokens=3000"]
+    argv += ["--decode-tps=120", "--prefill-tps=900", "--answer-tokens=3000"]
     process = start_process(argv, output=folder / "engine.txt", env=dict(os.environ))
     try:
         yield f"http://127.0.0.1:{port}"

@@ -90,7 +90,7 @@ def test_a_phone_has_every_page_in_its_bar_and_nothing_over_the_map(network: Net
     assert window.faults == []
 
 
-def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> None:
+def test_search_and_drawers_work_by_keyboard_alone(network: Network, window: Window) -> None:
     sign_up(window, network)
     page = window.open(network, "/")
     page.get_by_role("button", name="Find a node").wait_for()
@@ -101,6 +101,12 @@ def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> Non
     page.keyboard.press("Enter")
     page.wait_for_url("**/nodes/0x*")
     expect(page.get_by_role("heading", level=1)).to_have_text("node-2")
+    page = window.open(network, "/keys")
+    opener = page.get_by_role("button", name="Make a key", exact=True)
+    opener.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
 
 
 def test_a_link_shows_the_same_table_filter_and_choice(network: Network, window: Window) -> None:
