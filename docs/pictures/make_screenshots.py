@@ -10,34 +10,43 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from sparewatt.supervisor.spawn import free_port
 from tests.e2e.conftest import FLAGS, Window, find_chromium
 from tests.e2e.people import ask, sign_up
+from tests.e2e.test_owner import an_engine, has_job
+from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network, start_network
-from tests.processes import end_process, start_process
+from tests.processes import commands_of, end_process, start_process, wait_until
 
 HERE = Path(__file__).parent
-CROWD = "1500"
+CROWD = {"CROWD_NODES": "1500", "CROWD_CHANGES": "60"}
+"""A calm one: some come and go while the picture is taken."""
 QUESTIONS = ("Say hello", "Why is the sky blue?", "Tell me a story about a spare watt", "What is a quorum?")
 PAGES = ("models", "nodes", "earnings", "keys", "usage", "join", "status", "matching")
 SETTLE_MS = 2_500
+SIZE: ViewportSize = {"width": 1280, "height": 800}
+MATCH_HEIGHT = 1_340
+"""All of a match with two attempts."""
+ATTIC = "attic-7b"
+JOBS = 5
 
 
-def shoot(page: Page, name: str) -> None:
+def shoot(page: Page, name: str, *, is_whole: bool = False) -> None:
     page.wait_for_timeout(SETTLE_MS)
-    page.screenshot(path=HERE / f"{name}.png")
+    page.screenshot(path=HERE / f"{name}.png", full_page=is_whole)
 
 
 @contextmanager
 def crowd(folder: Path) -> Iterator[str]:
     port = free_port()
     argv = [sys.executable, "-m", "tests.soak.crowd", str(port)]
-    process = start_process(argv, output=folder / "crowd.txt", env={**os.environ, "CROWD_NODES": CROWD})
+    process = start_process(argv, output=folder / "crowd.txt", env={**os.environ, **CROWD})
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -46,7 +55,7 @@ def crowd(folder: Path) -> Iterator[str]:
 
 def shoot_map(browser: Browser, folder: Path) -> None:
     with crowd(folder) as url:
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="dark")
+        page = browser.new_page(viewport=SIZE, color_scheme="dark")
         for _ in range(100):
             try:
                 page.goto(url)
@@ -58,29 +67,73 @@ def shoot_map(browser: Browser, folder: Path) -> None:
         page.close()
 
 
-def shoot_pages(browser: Browser, network: Network) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
+def shoot_pages(browser: Browser, network: Network, folder: Path) -> None:
+    context = browser.new_context(viewport=SIZE, color_scheme="dark")
     window = Window(context)
     page = sign_up(window, network)
     for question in QUESTIONS:
         ask(page, question)
     shoot(page, "playground")
-    page.get_by_test_id("why-link").last.click()
-    page.get_by_test_id("timeline").wait_for()
-    shoot(page, "match")
-    page.wait_for_timeout(12_000)  # until what happened is in the lines
-    for name in PAGES:
-        window.open(network, f"/{name}")
-        page.get_by_role("heading", level=1).wait_for()
-        shoot(page, name)
-    window.open(network, "/nodes")
-    page.locator("#nodes tbody tr").first.click()
-    page.wait_for_url("**/nodes/0x*")
-    shoot(page, "node")
+    shoot_moved(page, network)
+    with own_node(window, network, folder) as node_id:
+        page.wait_for_timeout(12_000)  # until what happened is in the lines
+        for name in PAGES:
+            window.open(network, f"/{name}")
+            page.get_by_role("heading", level=1).wait_for()
+            shoot(page, name)
+        window.open(network, f"/nodes/{node_id}")
+        page.locator("[data-testid=reputation] [data-cause=link_lost]").wait_for()
+        shoot(page, "node", is_whole=True)
     page.emulate_media(color_scheme="light")
     window.open(network, "/status")
     shoot(page, "status-light")
     context.close()
+
+
+def shoot_moved(page: Page, network: Network) -> None:
+    """A match whose node died in the middle of the answer."""
+    page.get_by_label("longest answer").fill("3000")
+    page.get_by_label("Question").fill("Tell me a long story about a spare watt")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    answer = page.get_by_test_id("answer").last
+    page.locator("[data-testid=answer][data-state=writing]").wait_for()
+    serving = answer.locator("xpath=..").locator("a[href^='/nodes/0x']").inner_text().split()[0]
+    commands = commands_of(network.descendants()).items()
+    os.kill(next(pid for pid, command in commands if f"--name={serving} " in command), signal.SIGKILL)
+    page.locator("[data-testid=answer][data-state=done]").nth(len(QUESTIONS)).wait_for()
+    page.get_by_test_id("why-link").last.click()
+    page.get_by_test_id("timeline").wait_for()
+    page.set_viewport_size({"width": SIZE["width"], "height": MATCH_HEIGHT})
+    shoot(page, "match")
+    page.set_viewport_size(SIZE)
+
+
+@contextmanager
+def own_node(window: Window, network: Network, folder: Path) -> Iterator[str]:
+    """A node of who is logged in, that earned, was lost with a job once, and is back."""
+    page = window.open(network, "/join")
+    page.get_by_role("button", name="Make a line for this network").click()
+    token = page.get_by_test_id("join-line").inner_text().rpartition("--token ")[2]
+    body = {"model": ATTIC, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 200, "stream": True}
+    with an_engine(folder, ATTIC) as backend:
+        argv = [sys.executable, "-m", "sparewatt", "node", "join", network.root_url, f"--token={token}"]
+        argv += [f"--backend={backend}", f"--data={folder / 'attic'}", "--name=attic", "--region=JP"]
+        process = start_process(argv, output=folder / "attic.txt")
+        card = page.get_by_test_id("joining").first
+        card.get_by_text("tok/s").wait_for()
+        node_id = str(card.get_attribute("data-node"))
+        for _ in range(JOBS):
+            ask_api(network, "POST", "/v1/chat/completions", body)
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(ask_api, network, "POST", "/v1/chat/completions", body | {"max_tokens": 3_000})
+            wait_until(lambda: has_job(network, node_id), "the job is not under way")
+            process.kill()
+            lost.result()
+        process = start_process(argv, output=folder / "attic.txt")
+        try:
+            yield node_id
+        finally:
+            end_process(process, signal.SIGTERM, ceiling_s=20)
 
 
 def main() -> None:
@@ -88,7 +141,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
         shoot_map(browser, Path(folder))
         with start_network(Path(folder) / "network", "--engine=deterministic") as network:
-            shoot_pages(browser, network)
+            shoot_pages(browser, network, Path(folder))
         browser.close()
 
 

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.e2e.conftest import PAGE_S, Window
 from tests.e2e.people import ask, sign_up
+from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -45,7 +46,8 @@ def faults_in_both_themes(page: Page) -> list[str]:
 def look_through(page: Page, network: Network) -> list[str]:
     """Each page once."""
     found: list[str] = []
-    for path in (*PUBLIC, *OWN):
+    node_id = ask_api(network, "GET", "/v1/nodes").json()["data"][0]["id"]
+    for path in (*PUBLIC, *OWN, f"/nodes/{node_id}"):
         page.goto(f"{network.root_url}{path}")
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         page.wait_for_load_state("load")
@@ -88,7 +90,7 @@ def test_a_phone_has_every_page_in_its_bar_and_nothing_over_the_map(network: Net
     assert window.faults == []
 
 
-def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> None:
+def test_search_and_drawers_work_by_keyboard_alone(network: Network, window: Window) -> None:
     sign_up(window, network)
     page = window.open(network, "/")
     page.get_by_role("button", name="Find a node").wait_for()
@@ -99,6 +101,30 @@ def test_search_finds_by_keyboard_alone(network: Network, window: Window) -> Non
     page.keyboard.press("Enter")
     page.wait_for_url("**/nodes/0x*")
     expect(page.get_by_role("heading", level=1)).to_have_text("node-2")
+    page = window.open(network, "/keys")
+    opener = page.get_by_role("button", name="Make a key", exact=True)
+    opener.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+
+
+def test_a_link_shows_the_same_table_filter_and_choice(network: Network, window: Window) -> None:
+    """Chosen by keyboard; what was chosen is in the address."""
+    sign_up(window, network)
+    page = window.open(network, "/usage")
+    page.get_by_role("radio", name="day").press("ArrowRight")
+    expect(page.get_by_role("radio", name="model")).to_be_focused()
+    page.reload()
+    expect(page.get_by_role("radio", name="model")).to_have_attribute("aria-checked", "true")
+    page = window.open(network, "/nodes")
+    page.get_by_label("Which nodes").fill("region=EU")
+    page.get_by_label("Which nodes").press("Enter")
+    expect(page.locator("#nodes")).to_contain_text("1 row")
+    page.reload()
+    expect(page.locator("#nodes")).to_contain_text("1 row")
+    page = window.open(network, "/#regions")
+    expect(page.locator("#regions")).to_be_in_viewport()
 
 
 def test_the_first_page_is_small_and_comes_from_here_alone(network: Network, window: Window) -> None:

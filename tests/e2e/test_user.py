@@ -115,3 +115,39 @@ def test_the_policy_stops_script_and_style_that_is_not_ours(network: Network, wi
     assert page.evaluate(tried) == "no"
     assert page.evaluate("() => window.owned") is None
     window.faults = [fault for fault in window.faults if "violates" not in fault and "TrustedScript" not in fault]
+
+
+def test_an_answer_in_one_piece_and_a_second_choice_are_told_as_such(network: Network, window: Window) -> None:
+    """From an explanation as a gateway gives it of such a match; who asked it is nobody here."""
+    page = sign_up(window, network)
+    first, second = ({"node": f"0x{digit * 40}", "name": f"node-{digit}"} for digit in "12")
+    scored = {"region": "DE", "cost_s": 1.0, "score": None, "parts": {"decode": 1.0}, "cached_tokens": 0}
+    ranked = [one | scored | {"predicted_ttft_s": 0.1, "price_usd": "0.1"} for one in (first, second)]
+    times = {"reason": None, "started_ms": 1.0, "first_token_ms": None, "ended_ms": 9.0, "continued_from": None}
+    told = {
+        "match_id": "match_a",
+        "created_at": 1.0,
+        "outcome": "done",
+        "policy": "balanced",
+        "model": "m",
+        "job": {"prompt_tokens": 1, "output_tokens": 1, "vram_needed_bytes": None},
+        "preference": None,
+        "candidates_total": 2,
+        "funnel": [],
+        "rejected": [],
+        "nearest_relaxations": [],
+        "streamed": False,
+        "ranked": ranked,
+        "chosen": second["node"],
+        "attempts": [
+            first | times | {"outcome": "failed", "tokens": 0},
+            second | times | {"outcome": "done", "tokens": 7},
+        ],
+        "moves": [{"attempt": 1, "after_tokens": 0, "chosen": second["node"], "candidates": ranked[1:]}],
+    }
+    page.route("**/v1/matches/match_a", lambda route: route.fulfill(json=told))
+    window.open(network, "/matching/match_a")
+    expect(page.get_by_test_id("timeline")).to_contain_text("in one piece")
+    expect(page.get_by_test_id("timeline")).not_to_contain_text("never")
+    expect(page.get_by_test_id("scores").first.locator("li", has_text="chosen")).to_contain_text("node-1")
+    expect(page.get_by_role("region", name="Who was left when node-1 failed")).to_contain_text("node-2 DE chosen")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,19 @@ POLITE = """
 import signal, sys
 def leave(*_):
     with open(sys.argv[1], "a") as order: order.write(sys.argv[2] + "\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("here", flush=True)
+while True: signal.pause()
+"""
+
+MUTUAL = """
+import pathlib, signal, sys, time
+order, own, other = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+def leave(*_):
+    order.with_name(own + ".asked").touch()
+    while not order.with_name(other + ".asked").exists(): time.sleep(0.005)
+    with order.open("a") as lines: lines.write(own + "\\n")
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 print("here", flush=True)
@@ -134,6 +148,20 @@ async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exi
             await supervisor.start(with_ready_line(python(name, POLITE, tmp_path, str(order), name), "here"))
     assert order.read_text().split() == ["third", "second", "first"]
     assert exits.seen == []
+
+
+async def test_who_does_not_need_each_other_is_stopped_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Two who leave only when both were asked, between one that both need and one that needs them."""
+    order = tmp_path / "order"
+    async with asyncio.timeout(CEILING_S), supervisor:
+        await supervisor.start(with_ready_line(python("base", POLITE, tmp_path, str(order), "base"), "here"))
+        for name, other in (("left", "right"), ("right", "left")):
+            child = with_ready_line(python(name, MUTUAL, tmp_path, str(order), name, other), "here")
+            await supervisor.start(replace(child, needs=frozenset({"base"})))
+        await supervisor.start(with_ready_line(python("top", POLITE, tmp_path, str(order), "top"), "here"))
+    assert order.read_text().split()[0] == "top"
+    assert sorted(order.read_text().split()[1:3]) == ["left", "right"]
+    assert order.read_text().split()[3] == "base"
 
 
 async def test_a_child_that_ignores_sigterm_is_killed_after_its_drain(supervisor: Supervisor, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
@@ -31,8 +31,9 @@ from tests.unit.gateway.small_gateway import make_services
 from tests.unit.inference.nodes import GIB, a_job, node_id, situation, some_specs
 
 NODES = int(os.environ.get("CROWD_NODES", "10000"))
-CHANGES_PER_S = 300
+CHANGES_PER_S = int(os.environ.get("CROWD_CHANGES", "300"))
 MATCHES_PER_S = 20
+TOKENS = 40
 TURNS_PER_S = 20
 GPUS = (("RTX 4090", 24), ("RTX 3060", 12), ("A100", 80), ("H100", 80), ("RTX 4060", 8), ("B200", 192))
 
@@ -45,6 +46,15 @@ def make_crowd(clock: SystemClock, chance: random.Random) -> NodeTable:
         specs = msgspec.structs.replace(plain, region=region, gpu=gpu, vram_bytes=gigabytes * GIB, name=f"n{number}")
         table.connect(node_id(number), specs, now_s=clock.now_s())
     return table
+
+
+def after(row: NodeRow) -> NodeLoad:
+    """Idle, busy, paused, and round again."""
+    if row.load.draining:
+        return NodeLoad()
+    if row.load.foreign:
+        return NodeLoad(draining=True, paused="by hand")
+    return NodeLoad(foreign=row.specs.slots)
 
 
 async def change(services: Services, chance: random.Random) -> None:
@@ -60,14 +70,16 @@ async def change(services: Services, chance: random.Random) -> None:
                 row.connected = not row.connected
                 row.last_seen_unix_s = clock.unix_s()
             else:
-                row.load = NodeLoad(draining=not row.load.draining)
+                row.load = after(row)
         for _ in range(MATCHES_PER_S // TURNS_PER_S):
             turn += 1
             record = MatchRecord(MatchId(f"match_{turn}"), KeyId("key_a"), clock.unix_s(), decision, Outcome.DONE)
             record.attempts.append(
-                AttemptRecord(node_id(chance.randrange(NODES)), 0.0, Outcome.DONE, None, 50.0, 900.0, 40)
+                AttemptRecord(node_id(chance.randrange(NODES)), 0.0, Outcome.DONE, None, 50.0, 900.0, TOKENS)
             )
+            services.history.on_match(record)
             services.live.on_match(record)
+            services.dispatcher._tokens_done += TOKENS  # nothing runs here that would count them
         await asyncio.sleep(1 / TURNS_PER_S)
 
 

@@ -102,6 +102,7 @@ class Explanation(msgspec.Struct):
     ranked: list[Candidate] = []
     chosen: str | None = None
     outcome: str = "none"
+    streamed: bool = True
     attempts: list[Attempt] = []
     moves: list[Move] = []
     nearest_relaxations: list[str] = []
@@ -192,7 +193,7 @@ def _print_explanation(told: Explanation) -> None:
     for move in told.moves:
         _print_move(move)
     if told.attempts:
-        _print_attempts(told.attempts)
+        _print_attempts(told.attempts, is_streamed=told.streamed)
     _print_verdict(told)
 
 
@@ -287,8 +288,9 @@ def _number(node: Candidate, value: float | None) -> str:
     return f"{value:.3f}" if node.cost_s is None else output.plain_ms(value * 1000)
 
 
-def _print_attempts(attempts: Sequence[Attempt]) -> None:
-    output.print_title("Attempts, in ms since the request came (░ waiting, █ answering)")
+def _print_attempts(attempts: Sequence[Attempt], *, is_streamed: bool) -> None:
+    bars = "░ waiting, █ answering" if is_streamed else "░ waiting and answering"
+    output.print_title(f"Attempts, in ms since the request came ({bars})")
     end_ms = max((_last_ms(attempt) for attempt in attempts), default=0.0)
     columns = [
         *output.left("NODE", "OUTCOME"),
@@ -299,6 +301,8 @@ def _print_attempts(attempts: Sequence[Attempt]) -> None:
     may_drop = ("TIME LINE", "TOKENS", "START", "END", "FIRST", "REASON")
     output.print_table(columns, [_attempt_row(attempt, end_ms=end_ms) for attempt in attempts], may_drop=may_drop)
     output.print_lines(seams(attempts))
+    if not is_streamed and attempts[-1].outcome == "done":
+        output.print_lines(["The answer came in one piece: nobody saw its first token."])
 
 
 def seams(attempts: Sequence[Attempt]) -> list[str]:
@@ -357,5 +361,6 @@ def _verdict(told: Explanation) -> str:
 
 
 def _name_of(told: Explanation, node: str) -> str:
-    names = [candidate.name for candidate in told.ranked if candidate.node == node]
+    known: list[Candidate | Attempt] = [*told.ranked, *told.attempts]
+    names = [one.name for one in known if one.node == node]
     return f"{names[0]} ({node})" if names and names[0] else node

@@ -11,7 +11,7 @@ from sparewatt.core.errors import NotFound
 from sparewatt.gateway import chain, downloads
 from sparewatt.gateway.accounts import keys, me, operators, people, tokens
 from sparewatt.gateway.feeds import matches, network, nodes, pulse, status, stream, why
-from sparewatt.gateway.history import reputation
+from sparewatt.gateway.history import calendar, reputation
 from sparewatt.gateway.history import routes as history
 from sparewatt.gateway.http import Handler, add_own_headers, answer_errors
 from sparewatt.gateway.money import books, earnings, payouts, usage
@@ -74,7 +74,7 @@ def make_app(services: Services) -> web.Application:
             web.get("/v1/nodes", nodes.list_nodes),
             web.get("/v1/nodes/{node_id}", nodes.show_node),
             web.get("/v1/nodes/{node_id}/why", why.show_why),
-            web.get("/v1/nodes/{node_id}/history", history.show_calendar),
+            web.get("/v1/nodes/{node_id}/history", calendar.show_calendar),
             web.get("/v1/nodes/{node_id}/reputation", reputation.show_reputation),
             web.get("/v1/feed", stream.watch),
             web.get("/v1/network", network.show_network),

@@ -1,4 +1,4 @@
-"""Keeps our own child processes running: starts them in order, restarts what crashes, stops them in reverse order.
+"""Keeps our own child processes running: starts them in order, restarts what crashes, stops each before what it needs.
 
 It never gives up on a child that was once ready, and tells of every exit. A child that does not even become ready the
 first time is a mistake for a person to look at: `start` raises.
@@ -52,6 +52,8 @@ class Child:
     ready_timeout_s: float = 30.0
     drain_s: float = DRAIN_S
     death_signal: signal.Signals = KILL
+    needs: frozenset[str] | None = None
+    """Names of those started before it that must outlive it; None: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class ChildExit:
 
 
 class Supervisor:
-    """An async context manager: children started inside are stopped, last first, when it ends."""
+    """An async context manager: children started inside are stopped, each before what it needs, when it ends."""
 
     def __init__(self, *, clock: Clock, rng: Rng, on_exit: Callable[[ChildExit], None]) -> None:
         self._clock = clock
@@ -97,16 +99,24 @@ class Supervisor:
         await keeper.first_ready
 
     async def stop(self) -> None:
-        """Stop all children, the last started first, each one before the next is asked."""
-        while self._kept:
-            keeper, task = self._kept[-1]
-            keeper.stop_asked.set()
-            await asyncio.wait({task})
-            self._kept.pop()
+        """Stop all children: each is asked as soon as those are gone that need it, and waits for nobody else."""
+        kept = tuple(self._kept)
+        async with asyncio.TaskGroup() as stopping:
+            for place, (keeper, task) in enumerate(kept):
+                later = [other for dependent, other in kept[place + 1 :] if dependent.relies_on(keeper)]
+                stopping.create_task(_stop_after(later, keeper, task))
+        self._kept = [one for one in self._kept if one not in kept]
 
     def pids(self) -> dict[str, int]:
         """Name the children that run right now."""
         return {keeper.child.name: keeper.pid for keeper, _ in self._kept if keeper.pid is not None}
+
+
+async def _stop_after(others: list[asyncio.Task[None]], keeper: _Keeper, task: asyncio.Task[None]) -> None:
+    if others:
+        await asyncio.wait(others)
+    keeper.stop_asked.set()
+    await asyncio.wait({task})
 
 
 class _Keeper:
@@ -120,6 +130,9 @@ class _Keeper:
         self._clock = clock
         self._backoff = backoff
         self._on_exit = on_exit
+
+    def relies_on(self, earlier: _Keeper) -> bool:
+        return self.child.needs is None or earlier.child.name in self.child.needs
 
     async def run(self) -> None:
         """Run the child again and again until it is asked to stop or its policy says that it is done."""

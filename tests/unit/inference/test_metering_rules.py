@@ -90,6 +90,12 @@ def test_a_delivery_says_who_at_which_price_and_how_fast() -> None:
     assert (found.first_token_ms, found.duration_ms, found.outcome) == (15.0, 80.0, "done")
 
 
+def test_an_answer_in_one_piece_has_no_first_token() -> None:
+    given = [attempt(Seen(5, 20), first_token_ms=89.0)]
+    (found,) = rules.deliveries_of(given, prompt_estimate=1, output_bound=9, is_streamed=False)
+    assert (found.first_token_ms, found.duration_ms) == (None, 80.0)
+
+
 def test_a_node_without_an_owner_earns_for_nobody() -> None:
     (found,) = rules.deliveries_of([attempt(Seen(5, 20), owner=None)], prompt_estimate=1, output_bound=9)
     assert found.owner == AccountId("acc_unknown")

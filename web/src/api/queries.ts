@@ -33,7 +33,8 @@ function useGet<T>(path: string | null, everyMs: number | false = false): UseQue
   });
 }
 
-export type Span = "24h" | "30d" | "1h";
+export type Span = "24h" | "30d";
+export const SPANS = ["24h", "30d"] as const;
 
 export const useNetwork = () => useGet<t.Network>("/v1/network", SLOWLY);
 export const useHistory = (kind: "network" | "model" | "error", span: Span) =>
@@ -45,7 +46,7 @@ export const useCalendar = (id: string) => useGet<t.List<t.Day>>(`/v1/nodes/${en
 export const useReputation = (id: string) =>
   useGet<t.Reputation>(`/v1/nodes/${encodeURIComponent(id)}/reputation`, SLOWLY);
 export const useWhy = (id: string | null) => useGet<t.Why>(id && `/v1/nodes/${encodeURIComponent(id)}/why`, SLOWLY);
-export const useMatches = (isKnown: boolean) => useGet<t.List<t.MatchLine>>(isKnown ? "/v1/matches" : null, 3_000);
+export const useMatches = (isKnown: boolean) => useGet<t.List<t.MatchLine>>(isKnown ? "/v1/matches?limit=100" : null, 3_000);
 export const useMatch = (id: string | null) =>
   useQuery({
     queryKey: ["match", id],
@@ -57,8 +58,7 @@ export const useMatch = (id: string | null) =>
 export const useKeys = (isKnown = true) => useGet<t.List<t.ApiKey>>(isKnown ? "/v1/keys" : null, SLOWLY);
 export const useCredits = (isKnown: boolean) => useGet<{ data: t.Credits }>(isKnown ? "/v1/credits" : null, SLOWLY);
 export const useUsage = (by: "day" | "model" | "key") => useGet<t.List<t.UsageLine>>(`/v1/usage?by=${by}`, SLOWLY);
-export const useJobs = (key: string | null) =>
-  useGet<t.List<t.JobLine>>(`/v1/usage?by=job&limit=100${key ? `&key=${encodeURIComponent(key)}` : ""}`, 5_000);
+export const useJobs = () => useGet<t.List<t.JobLine>>("/v1/usage?by=job&limit=100", 5_000);
 export const useEarnings = (by: "day" | "model" | "node") =>
   useGet<t.List<t.EarningSum>>(`/v1/earnings?by=${by}`, 3_000);
 export const useNodeJobs = (id: string | null) =>

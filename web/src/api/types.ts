@@ -20,7 +20,7 @@ export interface Me {
   csrf_token?: string;
 }
 
-export type StateName = "online" | "busy" | "suspect" | "offline" | "draining";
+export type StateName = "online" | "busy" | "suspect" | "offline" | "draining" | "paused";
 
 export interface Totals {
   nodes: Partial<Record<StateName, number>>;
@@ -149,11 +149,11 @@ export interface Sensors {
 
 export interface Day {
   day: string;
-  up_s: number;
-  known_s: number;
-  jobs: number;
-  failed: number;
-  tokens: number;
+  /** Of the time that a gateway looked; null where none did. */
+  up: number | null;
+  /** These for its owner and for operators. */
+  jobs?: number;
+  failed?: number;
 }
 
 export interface Reputation {
@@ -204,6 +204,15 @@ export interface Candidate {
   price_usd: string;
 }
 
+/** A later choice, when the node before had failed. */
+export interface Move {
+  /** Which attempt it led to, the first being 0. */
+  attempt: number;
+  after_tokens: number;
+  chosen: string;
+  candidates: Candidate[];
+}
+
 export interface Explanation {
   match_id: string | null;
   created_at: number;
@@ -217,7 +226,10 @@ export interface Explanation {
   rejected: { node: string; name: string | null; reason: string; detail: string }[];
   ranked: Candidate[];
   chosen: string | null;
+  /** Else the answer came in one piece, and nobody saw its first token. */
+  streamed?: boolean;
   attempts: Attempt[];
+  moves?: Move[];
   nearest_relaxations: string[];
   why_nobody?: string;
 }

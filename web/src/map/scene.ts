@@ -14,7 +14,7 @@ const BLINK_MS = 900;
 const NODES_EVERY_MS = 250;
 const ARCS_MAX = 120;
 const GATEWAY: [number, number] = [-32, 36];
-const STATES: StateName[] = ["offline", "draining", "suspect", "online", "busy"];
+const STATES: StateName[] = ["offline", "draining", "paused", "suspect", "online", "busy"];
 
 interface Moving {
   from: Point;

@@ -51,8 +51,10 @@ function shape(paint: CanvasRenderingContext2D, state: StateName, r: number, col
       return ringWith(paint, r, -Math.PI / 2, 0, ink);
     case "offline":
       return lines(paint, [-r, -r, r, r], [-r, r, r, -r]);
-    case "draining":
+    case "paused":
       return lines(paint, [-r / 2, -r, -r / 2, r], [r / 2, -r, r / 2, r]);
+    case "draining":
+      return lines(paint, [-r, -r / 2, 0, r / 2], [0, r / 2, r, -r / 2]);
   }
 }
 

@@ -1,12 +1,15 @@
 import { Link } from "wouter";
 import { ApiError } from "@/api/client";
 import { useMatch, useMe } from "@/api/queries";
+import type { JobLine } from "@/api/types";
+import { count, usd } from "@/lib/format";
 import { Drawer } from "@/parts/Drawer";
 import { Empty, ErrorNote } from "@/parts/Note";
+import { Fact, Facts } from "./Facts";
 import { MatchView } from "./MatchView";
 
-/** One match, at the side. */
-export function MatchDrawer({ id, onClose }: { id: string; onClose: () => void }) {
+/** One match, at the side; where it is a line of an account's usage, with what it cost. */
+export function MatchDrawer({ id, paid, onClose }: { id: string; paid?: JobLine | undefined; onClose: () => void }) {
   const me = useMe();
   const match = useMatch(me.data ? id : null);
   const isUnknown = match.error instanceof ApiError && match.error.status === 404;
@@ -33,7 +36,19 @@ export function MatchDrawer({ id, onClose }: { id: string; onClose: () => void }
       ) : (
         <ErrorNote error={match.error} />
       )}
+      {paid && <Paid job={paid} />}
       {match.data && <MatchView match={match.data} />}
     </Drawer>
+  );
+}
+
+function Paid({ job }: { job: JobLine }) {
+  return (
+    <Facts>
+      <Fact name="Cost">{usd(job.cost_usd)}</Fact>
+      <Fact name="Of it free">{usd(job.promo_usd)}</Fact>
+      <Fact name="Tokens in">{count(job.prompt_tokens)}</Fact>
+      <Fact name="Tokens out">{count(job.completion_tokens)}</Fact>
+    </Facts>
   );
 }

@@ -1,7 +1,9 @@
 import type { Explanation } from "@/api/types";
 import { count, exact, gb } from "@/lib/format";
 import { Section } from "@/parts/Page";
+import { Fact, Facts } from "./Facts";
 import { Funnel } from "./Funnel";
+import { Moves } from "./Moves";
 import { Outcome } from "./Outcome";
 import { readable } from "./relaxation";
 import { Reweigh } from "./Reweigh";
@@ -12,7 +14,7 @@ export function MatchView({ match }: { match: Explanation }) {
   const { job } = match;
   return (
     <>
-      <dl className="card grid grid-cols-2 gap-3 p-4 sm:grid-cols-4">
+      <Facts>
         <Fact name="Outcome">
           <Outcome of={match.outcome} />
         </Fact>
@@ -22,8 +24,8 @@ export function MatchView({ match }: { match: Explanation }) {
         <Fact name="Prompt, estimated">{count(job.prompt_tokens)} tokens</Fact>
         <Fact name="Answer, expected">{count(job.output_tokens)} tokens</Fact>
         <Fact name="Memory needed">{job.vram_needed_bytes === null ? "–" : gb(job.vram_needed_bytes)}</Fact>
-        <Fact name="Nodes looked at">{count(match.candidates_total)}</Fact>
-      </dl>
+        <Fact name="Nodes there were">{count(match.candidates_total)}</Fact>
+      </Facts>
       <Section title="Who could have had it">
         <Funnel match={match} />
         {match.why_nobody && <p>{match.why_nobody}</p>}
@@ -40,9 +42,10 @@ export function MatchView({ match }: { match: Explanation }) {
           <Reweigh key={match.match_id} match={match} />
         </Section>
       )}
+      <Moves match={match} />
       {match.match_id && (
         <Section title="What happened">
-          <Timeline attempts={match.attempts} />
+          <Timeline attempts={match.attempts} isStreamed={match.streamed ?? true} />
         </Section>
       )}
       {match.rejected.length > 0 && (
@@ -57,14 +60,5 @@ export function MatchView({ match }: { match: Explanation }) {
         </Section>
       )}
     </>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <div className="min-w-0">
-      <dt className="small text-muted">{name}</dt>
-      <dd className="num break-words">{children}</dd>
-    </div>
   );
 }

@@ -16,7 +16,7 @@ export function Reweigh({ match }: { match: Explanation }) {
   const isChanged = Object.values(weights).some((weight) => weight !== 1);
   return (
     <div className="space-y-4">
-      <ScoreBars candidates={candidates} chosen={match.chosen} weights={weights} />
+      <ScoreBars candidates={candidates} chosen={match.attempts[0]?.node ?? match.chosen} weights={weights} />
       <details className="card p-3">
         <summary>What if a term had counted more, or less?</summary>
         <p className="small mt-2 text-muted">

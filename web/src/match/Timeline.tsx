@@ -1,9 +1,16 @@
 import type { Attempt } from "@/api/types";
-import { ms } from "@/lib/format";
+import { ms, plural } from "@/lib/format";
+import { arrival } from "./arrival";
 import { Outcome } from "./Outcome";
 
+interface Props {
+  attempts: Attempt[];
+  /** Else nobody saw when a node began to write. */
+  isStreamed: boolean;
+}
+
 /** The attempts on one line of time: waiting for the first token, writing, and where another node took over. */
-export function Timeline({ attempts }: { attempts: Attempt[] }) {
+export function Timeline({ attempts, isStreamed }: Props) {
   if (!attempts.length) return <p className="text-muted">Nothing was sent to a node.</p>;
   const end = Math.max(1, ...attempts.map((one) => one.ended_ms ?? one.first_token_ms ?? one.started_ms));
   return (
@@ -16,10 +23,10 @@ export function Timeline({ attempts }: { attempts: Attempt[] }) {
             </span>
             <Outcome of={one.outcome} />
           </div>
-          <Bar one={one} end={end} />
+          <Bar one={one} end={end} isStreamed={isStreamed} />
           <p className="num small text-muted">
-            sent at {ms(one.started_ms)} · first token {one.first_token_ms === null ? "never" : `at ${ms(one.first_token_ms)}`} ·{" "}
-            {one.ended_ms === null ? "still writing" : `ended at ${ms(one.ended_ms)}`} · {one.tokens} tokens
+            sent at {ms(one.started_ms)} · {arrival(one, isStreamed)} · {one.ended_ms === null ? "not over yet" : `ended at ${ms(one.ended_ms)}`} ·{" "}
+            {plural(one.tokens, "token")}
           </p>
           {one.continued_from && (
             <p className="small text-volt">
@@ -33,10 +40,10 @@ export function Timeline({ attempts }: { attempts: Attempt[] }) {
   );
 }
 
-function Bar({ one, end }: { one: Attempt; end: number }) {
+function Bar({ one, end, isStreamed }: { one: Attempt; end: number; isStreamed: boolean }) {
   const place = (value: number) => `${(value / end) * 100}%`;
   const ended = one.ended_ms ?? end;
-  const first = one.first_token_ms ?? ended;
+  const first = one.first_token_ms ?? (isStreamed ? ended : one.started_ms);
   return (
     <div className="relative my-1.5 h-4 rounded-md bg-line" aria-hidden>
       <span
@@ -46,7 +53,7 @@ function Bar({ one, end }: { one: Attempt; end: number }) {
       />
       {one.continued_from && <span title="took over here" className="absolute -inset-y-1 w-0.5 bg-volt" style={{ left: place(first) }} />}
       <span
-        title="writing"
+        title={isStreamed ? "writing" : "waiting and writing"}
         className={`absolute inset-y-0 ${one.outcome === "done" || one.outcome === "running" ? "bg-online" : "bg-offline"}`}
         style={{ left: place(first), width: `max(2px, ${place(ended - first)})` }}
       />

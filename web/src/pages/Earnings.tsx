@@ -1,7 +1,8 @@
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { Link } from "wouter";
 import { useEarnings, useMe, useStanding } from "@/api/queries";
 import type { EarningSum } from "@/api/types";
+import { useChosen } from "@/lib/address";
 import { count, percent, usd } from "@/lib/format";
 import { DataTable, type Column } from "@/parts/DataTable";
 import { Empty, ErrorNote } from "@/parts/Note";
@@ -11,8 +12,10 @@ import { Choice } from "@/parts/Tabs";
 import { Electricity, powerCost, useElectricity } from "./earnings/Electricity";
 import { sumsOf } from "./earnings/sums";
 
+const BY = ["day", "model", "node"] as const;
+
 export default function Earnings() {
-  const [by, setBy] = useState<"day" | "model" | "node">("day");
+  const [by, setBy] = useChosen("by", BY);
   const [standing, days, lines, me] = [useStanding(), useEarnings("day"), useEarnings(by), useMe()];
   const electricity = useElectricity();
   const nodes = standing.data?.data.nodes ?? [];
@@ -67,7 +70,7 @@ export default function Earnings() {
           </Stats>
         </Section>
       )}
-      <Section title="Earned, 30 days" aside={<Choice label="By" value={by} options={["day", "model", "node"] as const} onChange={setBy} />}>
+      <Section title="Earned, 30 days" aside={<Choice label="By" value={by} options={BY} onChange={setBy} />}>
         <DataTable
           id="earned"
           rows={lines.data?.data ?? []}
@@ -103,14 +106,14 @@ export default function Earnings() {
           </ul>
         </Section>
       )}
-      <Electricity {...electricity} />
+      <Electricity {...electricity} costPerDay={costPerDay} />
     </Page>
   );
 }
 
 function columnsBy(by: string, names: Map<string, string>): Column<EarningSum>[] {
   return [
-    { name: by, cell: (row) => names.get(row.name) ?? row.name, by: (row) => row.name },
+    { name: by.replace(/^./, (first) => first.toUpperCase()), cell: (row) => names.get(row.name) ?? row.name, by: (row) => row.name },
     { name: "Jobs", cell: (row) => count(row.jobs), by: (row) => row.jobs, isNumber: true },
     { name: "Tokens written", cell: (row) => count(row.completion_tokens), by: (row) => row.completion_tokens, isNumber: true },
     { name: "Fee", cell: (row) => usd(row.fee_usd), by: (row) => Number(row.fee_usd), isNumber: true },

@@ -28,6 +28,7 @@ export default function Join() {
   });
   const line = token.data && lineOf(token.data);
   const fresh = yours.filter((node) => known && !known.has(node.id));
+  const others = yours.filter((node) => !fresh.includes(node));
   return (
     <Page
       title="Lend a GPU"
@@ -62,9 +63,9 @@ export default function Join() {
           <Progress node={null} isWaiting={Boolean(line)} />
         )}
       </Section>
-      {yours.length > 0 && (
-        <Section title="Your nodes">
-          {yours.map((node) => (
+      {others.length > 0 && (
+        <Section title={fresh.length ? "Your other nodes" : "Your nodes"}>
+          {others.map((node) => (
             <Progress key={node.id} node={node} />
           ))}
         </Section>

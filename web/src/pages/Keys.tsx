@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "@/api/client";
-import { useKeys, useUsage } from "@/api/queries";
+import { useKeys, useMe, useUsage } from "@/api/queries";
 import type { ApiKey } from "@/api/types";
 import { count } from "@/lib/format";
 import { Button } from "@/parts/Button";
@@ -13,11 +13,12 @@ import { Page } from "@/parts/Page";
 import { Time } from "@/parts/Time";
 import { BudgetBar } from "./keys/BudgetBar";
 import { KeyForm } from "./keys/KeyForm";
+import { policyText } from "./keys/PolicyField";
 
 type Open = { kind: "new" } | { kind: "edit"; key: ApiKey } | null;
 
 export default function Keys() {
-  const [keys, usage] = [useKeys(), useUsage("key")];
+  const [keys, usage, me] = [useKeys(), useUsage("key"), useMe()];
   const [open, setOpen] = useState<Open>(null);
   const [made, setMade] = useState<ApiKey | null>(null);
   const [error, setError] = useState<unknown>(null);
@@ -47,7 +48,7 @@ export default function Keys() {
         <DataTable
           id="keys"
           rows={live}
-          columns={columnsOf(spent, (key) => setOpen({ kind: "edit", key }), revoke)}
+          columns={columnsOf(me.data?.account.id ?? "", spent, (key) => setOpen({ kind: "edit", key }), revoke)}
           rowKey={(row) => row.id}
           plain={(row) => ({ ...row })}
           empty={
@@ -87,21 +88,22 @@ function Made({ name, secret, onDone }: { name: string; secret: string; onDone: 
   );
 }
 
-function columnsOf(spent: Map<string, number>, edit: (key: ApiKey) => void, revoke: (key: ApiKey) => void): Column<ApiKey>[] {
+function columnsOf(own: string, spent: Map<string, number>, edit: (key: ApiKey) => void, revoke: (key: ApiKey) => void): Column<ApiKey>[] {
   return [
     {
       name: "Key",
       cell: (row) => (
         <span id={row.id}>
           <span className="font-semibold">{row.name}</span>
-          <span className="num small block text-muted">{row.prefix}…</span>
+          <span className="num small block whitespace-nowrap text-muted">{row.prefix}…</span>
+          {row.account_id !== own && <span className="num small block text-muted">of {row.account_id}</span>}
         </span>
       ),
       by: (row) => row.name,
     },
     { name: "May", cell: (row) => row.scopes.join(", ") },
     { name: "Budget", cell: (row) => <BudgetBar id={row.id} budget={row.budget} spent30d={spent.get(row.id) ?? 0} /> },
-    { name: "Policy", cell: (row) => <code className="num small break-all">{row.policy ? JSON.stringify(row.policy) : "any node"}</code> },
+    { name: "Policy", cell: (row) => <code className="num small break-all">{policyText(row.policy) || "any node"}</code> },
     { name: "Per minute", cell: (row) => (row.requests_per_min ? `${count(row.requests_per_min)} requests` : "–"), isNumber: true },
     { name: "Used", cell: (row) => <Time at={row.last_used_at} />, by: (row) => row.last_used_at ?? 0 },
     { name: "Expires", cell: (row) => (row.expires_at ? <Time at={row.expires_at} /> : <span className="text-muted">never</span>) },

@@ -1,13 +1,15 @@
-import { useMemo, useState } from "react";
-import { useHistory, useMe, useNetwork, useNodes, type Span } from "@/api/queries";
+import { useMemo } from "react";
+import { SPANS, useHistory, useMe, useNetwork, useNodes, type Span } from "@/api/queries";
 import type { GpuClass, Network as NetworkShape, StateName } from "@/api/types";
 import { useFeed } from "@/feed/useFeed";
+import { useChosen } from "@/lib/address";
 import { count, digits, ms, short, usd } from "@/lib/format";
 import { WorldMap } from "@/map/WorldMap";
 import { MatchStream } from "@/match/MatchStream";
 import { DataTable } from "@/parts/DataTable";
 import { HistoryChart, type Drawn } from "@/parts/History";
-import { ErrorNote } from "@/parts/Note";
+import { JoinHint } from "@/parts/JoinHint";
+import { Empty, ErrorNote } from "@/parts/Note";
 import { Section } from "@/parts/Page";
 import { RollingNumber } from "@/parts/RollingNumber";
 import { Stat, Stats } from "@/parts/Stat";
@@ -16,7 +18,7 @@ import { Choice } from "@/parts/Tabs";
 import { Doors } from "./network/Doors";
 import { Headline } from "./network/Headline";
 
-const STATES: StateName[] = ["online", "busy", "suspect", "draining", "offline"];
+const STATES: StateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
 const LINES: Drawn[] = [
   { title: "Tokens", unit: "tokens/s", lines: [{ name: "tokens", colour: "volt", of: (point) => point.tokens_per_s }] },
   { title: "Nodes", unit: "online", lines: [{ name: "nodes", colour: "online", of: (point) => point.nodes }] },
@@ -31,7 +33,7 @@ const LINES: Drawn[] = [
 ];
 
 export function Network() {
-  const [span, setSpan] = useState<Span>("24h");
+  const [span, setSpan] = useChosen<Span>("span", SPANS);
   const { totals, connected } = useFeed();
   const [network, history, me] = [useNetwork(), useHistory("network", span), useMe()];
   const nodes = useNodes(Boolean(me.data));
@@ -88,7 +90,7 @@ export function Network() {
         </Section>
         <Section
           title="Lines"
-          aside={<Choice label="Time" value={span} options={["24h", "30d"] as const} onChange={setSpan} />}
+          aside={<Choice label="Time" value={span} options={SPANS} onChange={setSpan} />}
         >
           <div className="grid gap-4 lg:grid-cols-3">
             {LINES.map((drawn) => (
@@ -109,6 +111,14 @@ export function Network() {
   );
 }
 
+function NoNode() {
+  return (
+    <Empty title="No node is online">
+      <JoinHint />
+    </Empty>
+  );
+}
+
 function Classes({ classes }: { classes: GpuClass[] }) {
   return (
     <DataTable
@@ -116,7 +126,7 @@ function Classes({ classes }: { classes: GpuClass[] }) {
       rows={classes}
       rowKey={(row) => row.class}
       plain={(row) => ({ ...row })}
-      empty={<p className="text-muted">No node is online.</p>}
+      empty={<NoNode />}
       columns={[
         { name: "Class", cell: (row) => row.class, by: (row) => row.class },
         { name: "Nodes", cell: (row) => count(row.nodes), by: (row) => row.nodes, isNumber: true },
@@ -135,7 +145,7 @@ function Regions({ regions }: { regions: NetworkShape["regions"] }) {
       rows={regions}
       rowKey={(row) => row.region}
       plain={(row) => ({ region: row.region, ...row.nodes })}
-      empty={<p className="text-muted">No node has joined yet.</p>}
+      empty={<NoNode />}
       columns={[
         { name: "Region", cell: (row) => row.region, by: (row) => row.region },
         {

@@ -1,8 +1,8 @@
-import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useQuery } from "@tanstack/react-query";
 import { api } from "@/api/client";
 import type { List, Node } from "@/api/types";
+import { useAsked } from "@/lib/address";
 import { count, digits, gb, usd } from "@/lib/format";
 import { readable } from "@/match/relaxation";
 import { DataTable, type Column } from "@/parts/DataTable";
@@ -19,7 +19,7 @@ interface Reply extends List<Node> {
 }
 
 export default function Nodes() {
-  const [asked, setAsked] = useState("");
+  const [asked, setAsked] = useAsked("q");
   const path = asked ? `/v1/nodes?q=${encodeURIComponent(asked)}` : "/v1/nodes";
   const nodes = useQuery({
     queryKey: [path],
@@ -37,6 +37,7 @@ export default function Nodes() {
           className="field num"
           placeholder="region=EU gpu_class>=rtx24 max_price=0.30 sort=price"
           spellCheck={false}
+          defaultValue={asked}
           onKeyDown={(event) => event.key === "Enter" && setAsked(event.currentTarget.value)}
           onBlur={(event) => setAsked(event.target.value)}
         />
@@ -59,7 +60,7 @@ export default function Nodes() {
           onOpen={(row) => go(`/nodes/${row.id}`)}
           empty={
             <Empty title={asked ? "No node is like that" : "No node has joined yet"}>
-              {!asked && <JoinHint />}
+              {asked ? <p className="text-muted">Loosen it as the line above says, or empty the field to see all.</p> : <JoinHint />}
             </Empty>
           }
         />

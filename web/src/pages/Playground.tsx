@@ -1,6 +1,6 @@
 import { Send, Square } from "lucide-react";
-import { useRef, useState, type FormEvent } from "react";
-import { useNetwork } from "@/api/queries";
+import { useMemo, useRef, useState, type FormEvent } from "react";
+import { useNetwork, useNodes } from "@/api/queries";
 import { Button } from "@/parts/Button";
 import { CopyLine } from "@/parts/CopyLine";
 import { JoinHint } from "@/parts/JoinHint";
@@ -42,6 +42,8 @@ function Desk({ models }: { models: string[] }) {
   const stopper = useRef<AbortController | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const provider = providerOf(on);
+  const nodes = useNodes(true);
+  const names = useMemo(() => new Map((nodes.data?.data ?? []).map((node) => [node.id, node.name])), [nodes.data]);
 
   const change = (at: number, side: (before: Side) => Side) => setSides((all) => all.map((one, place) => (place === at ? side(one) : one)));
   const askSide = async (at: number, question: string, signal: AbortSignal) => {
@@ -63,7 +65,7 @@ function Desk({ models }: { models: string[] }) {
     setBusy(false);
     field.current?.focus();
   };
-  const compare = () => setSides((all) => (all.length > 1 ? all.slice(0, 1) : [...all, { model: models[1] ?? first, turns: [] }]));
+  const compare = () => setSides((all) => (all.length > 1 ? all.slice(0, 1) : [...all, { model: models.find((model) => model !== all[0]?.model) ?? first, turns: [] }]));
 
   return (
     <Page
@@ -76,10 +78,10 @@ function Desk({ models }: { models: string[] }) {
         </>
       }
     >
-      <Chips on={on} onChange={setOn} model={sides[0]?.model ?? first} provider={provider} />
+      <Chips on={on} onChange={setOn} models={[...new Set(sides.map((side) => side.model))]} provider={provider} />
       <div className={`grid gap-4 ${sides.length > 1 ? "lg:grid-cols-2" : ""}`}>
         {sides.map((side, at) => (
-          <Column key={at} {...side} models={models} onModel={(model) => change(at, () => ({ model, turns: [] }))} />
+          <Column key={at} {...side} models={models} names={names} onModel={(model) => change(at, () => ({ model, turns: [] }))} />
         ))}
       </div>
       <form onSubmit={submit} className="space-y-2">

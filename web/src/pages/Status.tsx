@@ -1,6 +1,7 @@
-import { useMemo, useState } from "react";
-import { useHistory, type Span } from "@/api/queries";
+import { useMemo } from "react";
+import { SPANS, useHistory, type Span } from "@/api/queries";
 import { useFeed } from "@/feed/useFeed";
+import { useChosen } from "@/lib/address";
 import { count, ms, percent } from "@/lib/format";
 import { DataTable } from "@/parts/DataTable";
 import { HistoryChart, type Drawn } from "@/parts/History";
@@ -8,45 +9,38 @@ import { Empty, ErrorNote } from "@/parts/Note";
 import { Page, Section } from "@/parts/Page";
 import { Stat, Stats } from "@/parts/Stat";
 import { Choice } from "@/parts/Tabs";
+import { meaningOf } from "./status/meanings";
 
-const CHARTS: Drawn[] = [
-  {
-    title: "Success",
-    unit: "% of answers",
-    lines: [{ name: "success", colour: "online", of: (point) => (point.success_rate === null ? null : point.success_rate * 100) }],
-  },
-  {
-    title: "First token",
-    unit: "ms",
-    lines: [
-      { name: "p50", colour: "busy", of: (point) => point.first_token_p50_ms },
-      { name: "p95", colour: "suspect", of: (point) => point.first_token_p95_ms },
-    ],
-  },
-  {
-    title: "Jobs",
-    unit: "per step",
-    lines: [
-      { name: "all", colour: "busy", of: (point) => point.jobs },
-      { name: "failed", colour: "offline", of: (point) => point.failed },
-    ],
-  },
-];
+const CHARTS: Record<Span, Drawn[]> = { "24h": chartsPer("minute"), "30d": chartsPer("hour") };
 
-/** Whose turn it is when a client sees this. */
-const MEANING: Record<string, string> = {
-  no_capacity: "No node could take it right now. Clients are told when to come back.",
-  job_failed: "Every node that tried failed.",
-  first_token_timeout: "No node wrote a first token in time.",
-  no_eligible_node: "The request's policy left nobody.",
-  rate_limited: "The key or the address asked too often.",
-  insufficient_credits: "The account has too little left.",
-  invalid_api_key: "No key, or one that is not known.",
-  model_not_found: "No node has this model.",
-};
+function chartsPer(step: string): Drawn[] {
+  return [
+    {
+      title: "Success",
+      unit: "% of answers",
+      lines: [{ name: "success", colour: "online", of: (point) => (point.success_rate === null ? null : point.success_rate * 100) }],
+    },
+    {
+      title: "First token",
+      unit: "ms",
+      lines: [
+        { name: "p50", colour: "busy", of: (point) => point.first_token_p50_ms },
+        { name: "p95", colour: "suspect", of: (point) => point.first_token_p95_ms },
+      ],
+    },
+    {
+      title: "Jobs",
+      unit: `per ${step}`,
+      lines: [
+        { name: "all", colour: "busy", of: (point) => point.jobs },
+        { name: "failed", colour: "offline", of: (point) => point.failed },
+      ],
+    },
+  ];
+}
 
 export default function Status() {
-  const [span, setSpan] = useState<Span>("24h");
+  const [span, setSpan] = useChosen<Span>("span", SPANS);
   const [network, errors] = [useHistory("network", span), useHistory("error", span)];
   const { connected, totals } = useFeed();
   const total = network.data?.totals[""];
@@ -61,7 +55,7 @@ export default function Status() {
     <Page
       title="Is it working?"
       lead={connected ? "The gateway answers and its feed is live." : "The gateway's feed is not connected; the figures may be old."}
-      actions={<Choice label="Time" value={span} options={["24h", "30d"] as const} onChange={setSpan} />}
+      actions={<Choice label="Time" value={span} options={SPANS} onChange={setSpan} />}
     >
       <ErrorNote error={network.error} />
       <Stats>
@@ -75,7 +69,7 @@ export default function Status() {
         <Stat name="Running now">{count(totals?.jobs ?? 0)}</Stat>
       </Stats>
       <div className="grid gap-4 lg:grid-cols-3">
-        {CHARTS.map((drawn) => (
+        {CHARTS[span].map((drawn) => (
           <HistoryChart key={drawn.title} history={network.data} drawn={drawn} />
         ))}
       </div>
@@ -88,7 +82,7 @@ export default function Status() {
           empty={<Empty title="No error in this time" />}
           columns={[
             { name: "Code", cell: (row) => <code className="num">{row.code}</code>, by: (row) => row.code },
-            { name: "What it means", cell: (row) => <span className="text-muted">{MEANING[row.code] ?? "See the reference of errors."}</span> },
+            { name: "What it means", cell: (row) => <span className="text-muted">{meaningOf(row.code)}</span> },
             { name: "Times", cell: (row) => count(row.times), by: (row) => row.times, isNumber: true },
           ]}
         />

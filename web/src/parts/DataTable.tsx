@@ -1,5 +1,6 @@
 import { Download } from "lucide-react";
 import { useMemo, useState, type ReactNode } from "react";
+import { useDeepLink } from "@/lib/address";
 import { asCsv, download, type Row } from "@/lib/download";
 
 export interface Column<T> {
@@ -26,10 +27,11 @@ interface Props<T> {
 export function DataTable<T>({ id, rows, columns, rowKey, plain, empty, onOpen, max = 200 }: Props<T>) {
   const [sort, setSort] = useState<{ column: number; up: boolean } | null>(null);
   const sorted = useMemo(() => sortedBy(rows, columns, sort), [rows, columns, sort]);
+  useDeepLink(rows.length > 0);
   if (!rows.length) return <div id={id}>{empty}</div>;
   const turn = (column: number) => setSort((now) => ({ column, up: now?.column === column ? !now.up : false }));
   return (
-    <div id={id} className="card">
+    <div id={id} className="card scroll-mt-16">
       <table className="w-full max-sm:block">
         <thead className="small text-muted max-sm:hidden">
           <tr className="border-b border-line">
@@ -62,10 +64,10 @@ export function DataTable<T>({ id, rows, columns, rowKey, plain, empty, onOpen, 
               {columns.map((column) => (
                 <td
                   key={column.name}
-                  className={`px-3 py-2 align-top max-sm:flex max-sm:justify-between max-sm:gap-4 max-sm:px-0 max-sm:py-0.5 ${column.isNumber ? "num text-right whitespace-nowrap" : ""}`}
+                  className={`px-3 py-2 align-top max-sm:flex max-sm:justify-between max-sm:gap-4 max-sm:px-0 max-sm:py-0.5 ${column.isNumber ? "text-right whitespace-nowrap" : ""}`}
                 >
                   <span className="small shrink-0 text-muted sm:hidden">{column.name}</span>
-                  <span className="min-w-0">{column.cell(row)}</span>
+                  <span className={column.isNumber ? "num min-w-0" : "min-w-0 max-sm:text-right"}>{column.cell(row)}</span>
                 </td>
               ))}
             </tr>

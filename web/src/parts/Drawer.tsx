@@ -1,11 +1,11 @@
 import { X } from "lucide-react";
-import { useEffect, useRef, type ReactNode } from "react";
+import { useLayoutEffect, useRef, type ReactNode } from "react";
 
 /** Details at the side, with an address of their own. Escape closes; what had the focus gets it back. */
 export function Drawer({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    const element = dialog.current;
+  useLayoutEffect(() => {
+    const element = dialog.current; // closed while it is still there, so that the focus goes back
     element?.showModal();
     return () => element?.close();
   }, []);

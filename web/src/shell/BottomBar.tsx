@@ -1,6 +1,7 @@
-import { Menu } from "lucide-react";
+import { Menu, UserRound } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
+import { useMe } from "@/api/queries";
 import { PAGES } from "./pages";
 import { isAt } from "./Rail";
 
@@ -8,6 +9,7 @@ import { isAt } from "./Rail";
 export function BottomBar() {
   const [place] = useLocation();
   const [isOpen, setOpen] = useState(false);
+  const me = useMe();
   return (
     <nav aria-label="Pages" className="fixed inset-x-0 bottom-0 z-20 border-t border-line bg-surface md:hidden">
       {isOpen && (
@@ -20,6 +22,14 @@ export function BottomBar() {
               </Link>
             </li>
           ))}
+          {me.data && (
+            <li>
+              <Link href="/account" onClick={() => setOpen(false)} className="flex min-h-11 items-center gap-2 px-2">
+                <UserRound size={16} aria-hidden />
+                Account
+              </Link>
+            </li>
+          )}
         </ul>
       )}
       <ul className="grid grid-cols-5">

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useLayoutEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import { useKeys, useMatches, useMe, useNetwork, useNodes } from "@/api/queries";
 import { found, type Found } from "./found";
@@ -26,8 +26,8 @@ function Field({ onClose, isKnown }: { onClose: () => void; isKnown: boolean }) 
       }),
     [text, network.data, nodes.data, keys.data, matches.data],
   );
-  useEffect(() => {
-    const element = dialog.current;
+  useLayoutEffect(() => {
+    const element = dialog.current; // closed while it is still there, so that the focus goes back
     element?.showModal();
     return () => element?.close();
   }, []);

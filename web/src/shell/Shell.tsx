@@ -1,5 +1,7 @@
 import { useState, type ReactNode } from "react";
+import { useLocation } from "wouter";
 import { BottomBar } from "./BottomBar";
+import { Fallback } from "./Fallback";
 import { Rail } from "./Rail";
 import { Search } from "./Search";
 import { TopBar } from "./TopBar";
@@ -8,6 +10,8 @@ import { useSearchKey } from "./useSearchKey";
 /** What stands around every page. */
 export function Shell({ children }: { children: ReactNode }) {
   const [isSearching, setSearching] = useState(false);
+  const [place] = useLocation();
+  const page = place.split("/")[1];
   useSearchKey(() => setSearching(true));
   return (
     <div className="flex min-h-full flex-col md:flex-row">
@@ -18,7 +22,7 @@ export function Shell({ children }: { children: ReactNode }) {
       <div className="flex min-w-0 flex-1 flex-col">
         <TopBar onSearch={() => setSearching(true)} />
         <main id="main" tabIndex={-1} className="min-w-0 flex-1 pb-20 outline-none md:pb-6">
-          {children}
+          <Fallback key={page}>{children}</Fallback>
         </main>
       </div>
       <BottomBar />

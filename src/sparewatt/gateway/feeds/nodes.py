@@ -13,7 +13,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
-from sparewatt.gateway.feeds.public import handle_of
+from sparewatt.gateway.feeds.public import handle_of, may_know_all
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.inference.facts import facts_of
@@ -69,7 +69,7 @@ async def show_node(request: web.Request) -> web.StreamResponse:
 def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, Any]:
     """What a machine's sensors say is for its owner and for operators: it tells when somebody is at home."""
     is_own = row.owner is not None and row.owner == who.account_id
-    sensors = services.desk.power.latest(row.id) if is_own or who.is_operator else None
+    sensors = services.desk.power.latest(row.id) if may_know_all(row, who) else None
     return describe_node(row, services) | {"yours": is_own, "sensors": _describe_sensors(sensors)}
 
 

@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from sparewatt.accounts.principal import Principal
 from sparewatt.core.ids import NodeId
 from sparewatt.gateway.feeds.places import public_region, spot_of
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
@@ -30,6 +31,11 @@ def handle_of(node_id: NodeId, *, secret: bytes) -> str:
     """A node's name for strangers: always the same in one network, and nothing that leads back to its address."""
     keyed = hashlib.blake2b(node_id.encode(), key=secret[:64], digest_size=_HANDLE_BYTES, person=b"sparewatt handle")
     return f"n{keyed.hexdigest()}"
+
+
+def may_know_all(row: NodeRow, who: Principal) -> bool:
+    """How busy a node is, when it failed and how warm it runs is its owner's business, and that of operators."""
+    return who.is_operator or (row.owner is not None and row.owner == who.account_id)
 
 
 def code_of(state: NodeState) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sparewatt.gateway.feeds.public import may_know_all
 from sparewatt.gateway.feeds.why import find_node
 from sparewatt.gateway.http import authenticate, json_reply
 from sparewatt.gateway.services import services_of
@@ -24,8 +25,7 @@ async def show_reputation(request: web.Request) -> web.StreamResponse:
     row = find_node(services.table, request.match_info["node_id"])
     today = dt.datetime.fromtimestamp(services.clock.unix_s(), tz=dt.UTC).date()
     found = reputation_of(_counts(await services.database.records.of(row.id)), today=today)
-    is_own = row.owner is not None and row.owner == who.account_id
-    described = describe_reputation(found) if is_own or who.is_operator else describe_to_strangers(found)
+    described = describe_reputation(found) if may_know_all(row, who) else describe_to_strangers(found)
     return json_reply({"node": row.id, "name": row.specs.name} | described)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 from aiohttp import web
 
 from sparewatt.core.limits import HISTORY_CACHED_MAX, HISTORY_POINTS_MAX
-from sparewatt.gateway.feeds.why import find_node
 from sparewatt.gateway.history.lines import describe_figures, describe_point, sum_of
-from sparewatt.gateway.http import address_of, authenticate, json_reply, listing
+from sparewatt.gateway.http import address_of, json_reply, listing
 from sparewatt.gateway.money.pages import as_csv, choice
 from sparewatt.gateway.services import Services, services_of
 from sparewatt.store.history import DAY_S, HOUR_S, MINUTE_S, Kind, Point
@@ -17,7 +16,6 @@ from sparewatt.store.history import DAY_S, HOUR_S, MINUTE_S, Kind, Point
 SPANS = {"24h": 24 * HOUR_S, "1h": HOUR_S, "30d": 30 * DAY_S}
 KINDS: dict[str, Kind] = {"network": "network", "model": "model", "error": "error"}
 CACHED_S = 5.0
-CALENDAR_DAYS = 365
 
 _Line = dict[str, Any]
 
@@ -80,27 +78,3 @@ def _totals(points: list[Point], span_s: float) -> dict[str, _Line]:
     for point in points:
         by_name.setdefault(point.name, []).append(point)
     return {name: describe_figures(sum_of(named), step_s=span_s) for name, named in by_name.items()}
-
-
-async def show_calendar(request: web.Request) -> web.StreamResponse:
-    """GET /v1/nodes/{node_id}/history: a node's days, for whoever may see the node."""
-    services = services_of(request)
-    await authenticate(request, "inference")
-    row = find_node(services.table, request.match_info["node_id"])
-    since = services.clock.unix_s() - CALENDAR_DAYS * DAY_S
-    store = services.database.history
-    points = await store.points("node", step_s=DAY_S, since_unix_s=since, name=row.id, limit=CALENDAR_DAYS + 1)
-    days = [_describe_day(point) for point in points]
-    return json_reply(listing(days) | {"node": row.id, "name": row.specs.name})
-
-
-def _describe_day(point: Point) -> _Line:
-    figures = point.figures
-    return {
-        "day": point.at.date().isoformat(),
-        "up_s": round(figures.up_s),
-        "known_s": round(figures.known_s),
-        "jobs": figures.jobs,
-        "failed": figures.failed,
-        "tokens": figures.tokens,
-    }

@@ -136,7 +136,8 @@ def _said_sent(why: Why) -> str:
     if not why.chosen:
         return f"The node got no job in {of}."
     ends = ", ".join(f"{n} {outcome.value.replace('_', ' ')}" for outcome, n in why.sent.most_common())
-    return f"The node got {why.chosen:,} job(s) in {of}: {ends}."
+    jobs = "1 job" if why.chosen == 1 else f"{why.chosen:,} jobs"
+    return f"The node got {jobs} in {of}: {ends}."
 
 
 def _said_lost(lost: Losses, matches: int) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
@@ -57,9 +59,17 @@ def disagrees(claimed: int, seen: int) -> bool:
 
 
 def deliveries_of(
-    attempts: Sequence[AttemptRecord], *, prompt_estimate: int, output_bound: int, now_ms: float | None = None
+    attempts: Sequence[AttemptRecord],
+    *,
+    prompt_estimate: int,
+    output_bound: int,
+    now_ms: float | None = None,
+    is_streamed: bool = True,
 ) -> tuple[Delivery, ...]:
-    """What each attempt brought the client. Those that brought nothing are left out; together they keep the bound."""
+    """What each attempt brought the client. Those that brought nothing are left out; together they keep the bound.
+
+    Of an answer in one piece nobody saw the first token: the time is left out.
+    """
     found: list[Delivery] = []
     known = next((said for attempt in reversed(attempts) if (said := _prompt_said(attempt)) is not None), None)
     prompt = _Prompt(prompt_estimate if known is None else known, prompt_bound(prompt_estimate))
@@ -68,7 +78,7 @@ def deliveries_of(
         delivery = _delivery(attempt, prompt, left, now_ms)
         if delivery is None or (output_bound and not delivery.completion_tokens):
             continue  # reading alone is paid only where nothing was to be written
-        found.append(delivery)
+        found.append(delivery if is_streamed else replace(delivery, first_token_ms=None))
         left -= delivery.completion_tokens
     return tuple(found)
 

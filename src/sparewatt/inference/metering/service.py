@@ -241,5 +241,7 @@ class RunningTab:
         return found
 
     def _deliveries(self, attempts: Sequence[AttemptRecord]) -> tuple[Delivery, ...]:
-        bound = self.output_limit * self._order.answers
-        return deliveries_of(attempts, prompt_estimate=self._order.prompt_tokens, output_bound=bound)
+        order, bound = self._order, self.output_limit * self._order.answers
+        return deliveries_of(
+            attempts, prompt_estimate=order.prompt_tokens, output_bound=bound, is_streamed=order.stream
+        )

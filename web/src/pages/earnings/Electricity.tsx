@@ -1,5 +1,6 @@
 import { useState } from "react";
 import type { Standing } from "@/api/types";
+import { usd } from "@/lib/format";
 import { Section } from "@/parts/Page";
 
 interface Kept {
@@ -35,13 +36,15 @@ export function powerCost(node: Standing["nodes"][number], { watts, usdPerKwh }:
 }
 
 /** What a node draws and what that costs: told by the owner, kept in this browser. */
-export function Electricity({ watts, usdPerKwh, change }: ReturnType<typeof useElectricity>) {
+export function Electricity({ watts, usdPerKwh, change, costPerDay }: ReturnType<typeof useElectricity> & { costPerDay: number }) {
   return (
     <Section title="Electricity">
       <div className="card flex flex-wrap gap-4 p-4">
         <Figure name="Watts a node draws" value={watts} step={10} onChange={(value) => change({ watts: value })} />
         <Figure name="$ per kWh" value={usdPerKwh} step={0.01} onChange={(value) => change({ usdPerKwh: value })} />
-        <p className="small max-w-[40ch] self-end text-muted">Kept in this browser. Where a node measures its own power, that counts instead of the watts.</p>
+        <p className="small max-w-[40ch] self-end text-muted">
+          Counted: {usd(costPerDay)} a day. Where a node measures its own power, that counts while it works; else these watts do, all day. Kept in this browser.
+        </p>
       </div>
     </Section>
   );

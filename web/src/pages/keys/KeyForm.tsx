@@ -6,7 +6,7 @@ import { Button } from "@/parts/Button";
 import { ErrorNote } from "@/parts/Note";
 import { PolicyField } from "./PolicyField";
 
-const SCOPES = ["inference", "lease", "node", "admin"] as const;
+const SCOPES = { inference: "ask models", lease: "rent GPUs", node: "join machines, see what they earn", admin: "look after keys and the account" };
 
 /** A key's terms. What is left empty is no limit. */
 export function KeyForm({ known, onSaved }: { known: ApiKey | null; onSaved: (key: ApiKey) => void }) {
@@ -34,11 +34,13 @@ export function KeyForm({ known, onSaved }: { known: ApiKey | null; onSaved: (ke
       {!known && (
         <fieldset className="space-y-1">
           <legend>What it may do</legend>
-          <div className="flex flex-wrap gap-4">
-            {SCOPES.map((scope) => (
+          <div className="grid gap-x-4 sm:grid-cols-2">
+            {Object.entries(SCOPES).map(([scope, meaning]) => (
               <label key={scope} className="flex min-h-9 items-center gap-2">
                 <input type="checkbox" name="scopes" value={scope} defaultChecked={scope === "inference"} className="accent-volt" />
-                {scope}
+                <span>
+                  {scope} <span className="small text-muted">{meaning}</span>
+                </span>
               </label>
             ))}
           </div>

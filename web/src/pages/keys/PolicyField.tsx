@@ -9,9 +9,14 @@ interface Reply extends List<Node> {
   funnel?: { filter: string; dropped: number }[];
 }
 
+/** As it was written: a line, or an object. */
+export function policyText(policy: unknown): string {
+  return policy ? (typeof policy === "string" ? policy : JSON.stringify(policy)) : "";
+}
+
 /** A policy as one line, with how many nodes it leaves right now. */
 export function PolicyField({ known, model }: { known: unknown; model: string | null }) {
-  const [text, setText] = useState(known ? (typeof known === "string" ? known : JSON.stringify(known)) : "");
+  const [text, setText] = useState(policyText(known));
   const asked = useDeferredValue(text.trim());
   const isLine = asked !== "" && !asked.startsWith("{");
   const left = useQuery({

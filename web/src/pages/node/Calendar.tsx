@@ -11,7 +11,7 @@ export function Calendar({ days }: { days: Day[] }) {
   const first = today - (WEEKS - 1) * 7 - ((today + 3) % 7);
   const all = Array.from({ length: today - first + 1 }, (_, at) => {
     const name = new Date((first + at) * DAY_S * 1000).toISOString().slice(0, 10);
-    return { name, day: known.get(name), share: shareOf(known.get(name)) };
+    return { name, day: known.get(name), share: known.get(name)?.up ?? null };
   });
   const told = all.filter((one) => one.share !== null);
   const mean = told.reduce((sum, one) => sum + (one.share ?? 0), 0) / Math.max(1, told.length);
@@ -25,7 +25,7 @@ export function Calendar({ days }: { days: Day[] }) {
         {all.map(({ name, day, share }) => (
           <span
             key={name}
-            title={share === null ? `${name}: not known` : `${name}: up ${percent(share)}, ${plural(day?.jobs ?? 0, "job")}, ${day?.failed ?? 0} failed`}
+            title={share === null ? `${name}: not known` : `${name}: up ${percent(share)}${jobsOf(day)}`}
             className={`h-3 w-3 rounded-[2px] ${share === null ? "bg-line" : "bg-online"}`}
             style={share === null ? undefined : { opacity: 0.25 + 0.75 * share }}
           />
@@ -38,6 +38,6 @@ export function Calendar({ days }: { days: Day[] }) {
   );
 }
 
-function shareOf(day: Day | undefined): number | null {
-  return day && day.known_s > 0 ? Math.min(1, day.up_s / day.known_s) : null;
+function jobsOf(day: Day | undefined): string {
+  return day?.jobs === undefined ? "" : `, ${plural(day.jobs, "job")}, ${day.failed ?? 0} failed`;
 }

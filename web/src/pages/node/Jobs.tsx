@@ -35,7 +35,7 @@ const COLUMNS: Column<EarningLine>[] = [
   { name: "Model", cell: (row) => row.model, by: (row) => row.model },
   { name: "Outcome", cell: (row) => <Outcome of={row.outcome} />, by: (row) => row.outcome },
   { name: "Tokens in / out", cell: (row) => `${count(row.prompt_tokens)} / ${count(row.completion_tokens)}`, isNumber: true },
-  { name: "First token", cell: (row) => ms(row.first_token_ms), by: (row) => row.first_token_ms ?? 0, isNumber: true },
+  { name: "First token", cell: (row) => (row.first_token_ms === null ? "in one piece" : ms(row.first_token_ms)), by: (row) => row.first_token_ms ?? 0, isNumber: true },
   { name: "Took", cell: (row) => ms(row.duration_ms), by: (row) => row.duration_ms, isNumber: true },
   { name: "Earned", cell: (row) => usd(Number(row.net_usd) + Number(row.net_promo_usd)), by: (row) => Number(row.net_usd), isNumber: true },
 ];

@@ -8,21 +8,12 @@ import { CHIPS, toggled } from "./chips";
 interface Props {
   on: string[];
   onChange: (on: string[]) => void;
-  model: string;
+  models: string[];
   provider: Record<string, unknown>;
 }
 
-/** Policy chips, and how many nodes they leave. */
-export function Chips({ on, onChange, model, provider }: Props) {
-  const dry = useQuery({
-    queryKey: ["dry", model, provider],
-    queryFn: ({ signal }) => api<Explanation>("/v1/match", { body: { model, provider }, signal }),
-    enabled: Boolean(model),
-    refetchInterval: 5_000,
-    placeholderData: (before) => before,
-    retry: false,
-  });
-  const left = dry.data?.funnel.at(-1)?.left;
+/** Policy chips, and how many nodes they leave for each model. */
+export function Chips({ on, onChange, models, provider }: Props) {
   return (
     <div className="space-y-2">
       <div className="flex flex-wrap gap-2" role="group" aria-label="Who may serve it">
@@ -38,18 +29,35 @@ export function Chips({ on, onChange, model, provider }: Props) {
           </button>
         ))}
       </div>
-      <p className="small" role="status" data-testid="eligible">
-        {dry.error ? (
-          <span className="text-offline">{dry.error.message}</span>
-        ) : left === undefined ? (
-          <span className="text-muted">Looking for nodes …</span>
-        ) : (
-          <>
-            <span className="num">{count(left)}</span> of <span className="num">{count(dry.data?.candidates_total ?? 0)}</span> nodes may serve it
-            {left === 0 && dry.data?.nearest_relaxations[0] ? `. ${readable(dry.data.nearest_relaxations[0])}` : ""}
-          </>
-        )}
-      </p>
+      {models.map((model) => (
+        <Eligible key={model} model={model} provider={provider} />
+      ))}
     </div>
+  );
+}
+
+function Eligible({ model, provider }: { model: string; provider: Record<string, unknown> }) {
+  const dry = useQuery({
+    queryKey: ["dry", model, provider],
+    queryFn: ({ signal }) => api<Explanation>("/v1/match", { body: { model, provider }, signal }),
+    enabled: Boolean(model),
+    refetchInterval: 5_000,
+    placeholderData: (before) => before,
+    retry: false,
+  });
+  const left = dry.data?.funnel.at(-1)?.left;
+  return (
+    <p className="small" role="status" data-testid="eligible">
+      {dry.error ? (
+        <span className="text-offline">{dry.error.message}</span>
+      ) : left === undefined ? (
+        <span className="text-muted">Looking for nodes …</span>
+      ) : (
+        <>
+          <span className="num">{count(left)}</span> of <span className="num">{count(dry.data?.candidates_total ?? 0)}</span> nodes may serve {model}
+          {left === 0 && dry.data?.nearest_relaxations[0] ? `. ${readable(dry.data.nearest_relaxations[0])}` : ""}
+        </>
+      )}
+    </p>
   );
 }

@@ -14,8 +14,17 @@ export function messagesOf(turns: Turn[]): Message[] {
   ]);
 }
 
+interface Props {
+  model: string;
+  models: string[];
+  turns: Turn[];
+  /** Of nodes, by address. */
+  names: Map<string, string>;
+  onModel: (model: string) => void;
+}
+
 /** One model's side of the conversation. Everything is shown as text, whatever it holds. */
-export function Column({ model, models, turns, onModel }: { model: string; models: string[]; turns: Turn[]; onModel: (model: string) => void }) {
+export function Column({ model, models, turns, names, onModel }: Props) {
   return (
     <section aria-label={`Conversation with ${model}`} className="card flex min-h-72 min-w-0 flex-col">
       <div className="border-b border-line p-2">
@@ -31,7 +40,7 @@ export function Column({ model, models, turns, onModel }: { model: string; model
             <p className="rounded-md bg-line px-3 py-2 break-words whitespace-pre-wrap" data-testid="question">
               {turn.question}
             </p>
-            <Reply answer={turn.answer} />
+            <Reply answer={turn.answer} names={names} />
           </li>
         ))}
         {!turns.length && <li className="text-muted">Ask something below. Nothing is stored: the conversation ends with this page.</li>}
@@ -40,7 +49,7 @@ export function Column({ model, models, turns, onModel }: { model: string; model
   );
 }
 
-function Reply({ answer }: { answer: Answer }) {
+function Reply({ answer, names }: { answer: Answer; names: Map<string, string> }) {
   return (
     <div className="space-y-1.5">
       <p className="break-words whitespace-pre-wrap" data-testid="answer" data-state={answer.state}>
@@ -56,7 +65,7 @@ function Reply({ answer }: { answer: Answer }) {
       <p className="num small flex flex-wrap gap-x-3 text-muted">
         {answer.node && (
           <Link href={`/nodes/${answer.node}`} className="hover:text-text">
-            {answer.node.slice(0, 10)}… {answer.region}
+            {names.get(answer.node) ?? `${answer.node.slice(0, 10)}…`} {answer.region}
           </Link>
         )}
         {answer.firstTokenMs !== null && <span>first token {ms(answer.firstTokenMs)}</span>}
