@@ -28,9 +28,9 @@ STOP_S = 20.0
 
 @contextmanager
 def running(
-    argv: Sequence[str], *, core: int, output: Path, env: Mapping[str, str] | None = None
+    argv: Sequence[str], *, cores: str, output: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    pinned = ["taskset", "-c", str(core), *argv]
+    pinned = ["taskset", "-c", cores, *argv]
     process = start_process(pinned, output=output, env=env)
     try:
         yield process
