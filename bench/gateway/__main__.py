@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from bench.gateway.bookkeeping import check_books
 from bench.gateway.judging import Samples, judge, why_noisy
 from bench.gateway.measure import Stand, rounds, tell, warm_up
 from bench.gateway.ours import NODES, has_processes, running_sparewatt
@@ -41,6 +42,7 @@ from bench.gateway.targets import (
 from bench.gateway.tools import CACHE, CannotMeasure, build
 
 ROUNDS = 3
+COUNT_MAX = 5_000
 QUICK_TARGETS = (DIRECT, NGINX, OURS)
 WORKLOADS = (MEMORY.name, *(scenario.name for scenario in SCENARIOS))
 NO_PROCESSES = "sparewatt-2 was left out: this gateway has no --processes."
@@ -48,11 +50,11 @@ NO_PROCESSES = "sparewatt-2 was left out: this gateway has no --processes."
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.gateway", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, help=f"How often everything is measured ({ROUNDS}).")
+    parser.add_argument("--rounds", type=_count, metavar="N", help=f"How often everything is measured ({ROUNDS}).")
     parser.add_argument("--only", type=_names, default=WORKLOADS, metavar="LIST", help=f"Of {','.join(WORKLOADS)}.")
     parser.add_argument("--targets", type=_names, metavar="LIST", help=f"Of {','.join(NAMES)}.")
     parser.add_argument("--quick", action="store_true", help=f"One round, of {','.join(QUICK_TARGETS)} alone.")
-    parser.add_argument("--nodes", type=int, default=NODES, help=f"Nodes to match over ({NODES}).")
+    parser.add_argument("--nodes", type=_count, default=NODES, metavar="N", help=f"Nodes to match over ({NODES}).")
     parser.add_argument("--json", type=Path, metavar="FILE", help="Write everything that was measured here.")
     parser.add_argument("--report", type=Path, metavar="FILE", help="Write the tables here, as Markdown.")
     parser.add_argument("--readme", type=Path, metavar="FILE", help="Put the short table between this file's marks.")
@@ -62,6 +64,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {COUNT_MAX:,}")
+    return int(text)
 
 
 # measuring
@@ -84,6 +92,11 @@ def measure_all(options: argparse.Namespace) -> Run:
         tell("warming up")
         warm_up(stand, scenarios)
         found = Samples(rounds(stand, scenarios, count, with_memory=MEMORY.name in options.only))
+        booked = {
+            target.name: check_books(target.dsn, answered=found.answered(target.name))
+            for target in targets
+            if target.dsn is not None
+        }
     return Run(
         samples=found,
         targets=targets,
@@ -91,6 +104,7 @@ def measure_all(options: argparse.Namespace) -> Run:
         nodes=options.nodes,
         is_realtime=tools.is_realtime,
         noise=why_noisy(found),
+        booked=booked,
         skipped=skipped,
     )
 

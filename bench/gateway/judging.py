@@ -23,13 +23,16 @@ def per_s(sample: Sample) -> float | None:
 
 
 def cpu_us_per_request(sample: Sample) -> float | None:
-    done = _told(sample, "completed")
-    return 1e6 * sample.cpu_s / done if done else None
+    return _cpu_us_per(sample, "completed")
 
 
 def cpu_us_per_token(sample: Sample) -> float | None:
-    tokens = _told(sample, "tokens")
-    return 1e6 * sample.cpu_s / tokens if tokens else None
+    return _cpu_us_per(sample, "tokens")
+
+
+def _cpu_us_per(sample: Sample, what: str) -> float | None:
+    count = _told(sample, what)
+    return 1e6 * sample.cpu_s / count if count and sample.cpu_s else None
 
 
 def memory_mb(sample: Sample) -> float | None:
@@ -71,6 +74,9 @@ class Samples:
 
     def has(self, scenario: str, target: str) -> bool:
         return any((sample.scenario, sample.target) == (scenario, target) for sample in self.every)
+
+    def answered(self, target: str) -> int:
+        return sum(sample.load.get("completed", 0) for sample in self.every if sample.target == target)
 
     def each(self, scenario: str, target: str, value: Value) -> list[float]:
         found = [value(sample) for sample in self.clean(scenario, target).values()]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.gateway.answers import TOKENS
-from bench.gateway.processes import cpu_s, has_ended, pss_bytes, realtime, settle
+from bench.gateway.processes import Spent, cpu_s, has_ended, pss_bytes, realtime, settle, spent
 from bench.gateway.sample import Sample
 from bench.gateway.scenarios import HELD_STREAMS, MEMORY, Scenario, write_body
 from bench.gateway.targets import DIRECT, LITE, NGINX, OURS, OURS_TWICE, Backend, Target
@@ -23,6 +23,8 @@ from bench.gateway.tools import CannotMeasure, Tools, load_argv, run_load
 TOO_SLOW_FOR = {LITE: ("S2", "S3", "burst", "memory")}
 """What a target collapses under; to wait for it would spoil the others' turns."""
 TWO_PROCESSES = "N64"
+HOLD_S_MAX = 20.0
+"""A thousand streams are opened in a few seconds, and would last half a minute."""
 IDLE, IDLE_S = "idle", 2.0
 WARM_UP = ("--seconds=0.5", "--connections=8")
 
@@ -38,6 +40,9 @@ class Stand:
 
     def everybody(self) -> list[int]:
         return [pid for target in self.targets for pid in (*target.pids, *target.helpers)]
+
+    def needed_for(self, target: Target) -> list[int]:
+        return [*target.pids, *target.helpers, self.backend.pid]
 
     def check(self) -> None:
         """A process that has ended measures nothing."""
@@ -59,29 +64,29 @@ def measure(stand: Stand, scenario: Scenario, target: Target, number: int) -> Sa
         flags=scenario.flags,
     )
     before = _spent(target)
-    with realtime((*target.pids, *target.helpers, stand.backend.pid)):
+    with realtime(stand.needed_for(target)):
         load = run_load(argv, seconds=scenario.seconds)
-    stand.check()
-    settled = settle(stand.everybody())
+        stand.check()
+        settled = settle(stand.everybody())
     sample = _sample(scenario.name, target, number, load, before)
     return replace(sample, settled=settled, faults=_faults(scenario, load))
 
 
-class Spent(NamedTuple):
-    """Processor time so far."""
+class Account(NamedTuple):
+    """What has been spent so far."""
 
-    own_s: float
-    database_s: float
-    helpers_s: float
-
-
-def _spent(target: Target) -> Spent:
-    return Spent(cpu_s(target.pids), cpu_s(target.database), cpu_s(target.helpers))
+    own: Spent
+    database: Spent
+    helpers: Spent
 
 
-def _sample(scenario: str, target: Target, number: int, load: dict[str, Any], before: Spent) -> Sample:
+def _spent(target: Target) -> Account:
+    return Account(spent(target.pids), spent(target.database), spent(target.helpers))
+
+
+def _sample(scenario: str, target: Target, number: int, load: dict[str, Any], before: Account) -> Sample:
     """What has been spent since."""
-    own_s, database_s, helpers_s = (round(now - was, 3) for now, was in zip(_spent(target), before, strict=True))
+    own_s, database_s, helpers_s = (round(cpu_s(was, now), 4) for was, now in zip(before, _spent(target), strict=True))
     return Sample(scenario, target.name, number, load, cpu_s=own_s, database_cpu_s=database_s, helper_cpu_s=helpers_s)
 
 
@@ -100,17 +105,18 @@ def measure_memory(stand: Stand, target: Target) -> Sample:
     flags = (f"--rate={MEMORY.rate}", f"--hold={HELD_STREAMS}")
     body = write_body(MEMORY, stand.folder)
     argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=flags)
-    before, spent = pss_bytes(target.pids), _spent(target)
-    holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        line = _line_within(holder, 30.0)
-        after = pss_bytes(target.pids)
-    finally:
-        holder.send_signal(signal.SIGTERM)
-        holder.wait(10)
-    settled = settle(stand.everybody())
+    before, account = pss_bytes(target.pids), _spent(target)
+    with realtime(stand.needed_for(target)):
+        holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        try:
+            line = _line_within(holder, HOLD_S_MAX)
+            after = pss_bytes(target.pids)
+        finally:
+            holder.send_signal(signal.SIGTERM)
+            holder.wait(HOLD_S_MAX)
+        settled = settle(stand.everybody())
     faults = [] if line.startswith("{") and json.loads(line)["held"] == HELD_STREAMS else ["streams were not held"]
-    sample = _sample(MEMORY.name, target, 0, {}, spent)
+    sample = _sample(MEMORY.name, target, 0, {}, account)
     return replace(sample, memory_bytes=after - before, settled=settled, faults=faults)
 
 

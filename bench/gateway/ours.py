@@ -68,6 +68,7 @@ def running_sparewatt(folder: Path, *, nodes: int, processes: int = 1) -> Iterat
                     pids=(gateway.pid,),
                     helpers=(helper,),
                     database=(database.pid or 0,),
+                    dsn=database.dsn,
                 )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.gateway.bookkeeping import Booked
 from bench.gateway.judging import (
     Judged,
     Samples,
@@ -20,6 +21,7 @@ from bench.gateway.judging import (
     memory_mb,
     per_s,
     time_ms,
+    whole_p50,
 )
 from bench.gateway.measure import IDLE, IDLE_S, TOO_SLOW_FOR
 from bench.gateway.scenarios import MEMORY, SCENARIOS, Scenario
@@ -39,13 +41,15 @@ class Run:
     is_realtime: bool
     noise: str | None
     """Why it should not count, if so."""
+    booked: Mapping[str, Booked]
     skipped: Sequence[str] = ()
 
 
+AHEAD = "with real-time priority (`SCHED_FIFO`); all else waits"
 METHOD = """# The gateway beside other proxies
 
 Made by `make bench-gateway` on {cores} cores ({cpu}), Linux {kernel}, Python {python}, commit {commit}.
-{rounds} rounds, medians; ratios are of each round by itself, then their median.{noise}
+Rounds: {rounds}. Figures are medians; ratios to goals are of each round by itself, then their median.{noise}
 
 {goals}
 
@@ -54,12 +58,12 @@ Losses are losses; `rounds` are the single rounds behind the median.
 ## What is measured
 
 Every target gets one core to itself (core 0). Model server, load generator and our nodes share core 1. While it is
-measured, a target and all on core 1 run {ahead}; everything else on the machine waits. One C model server
-(`bench/gateway/backend.c`) serves all peers, one C generator (`load.c`) asks all targets: over keep-alive connections,
-with 2 kB requests of which no two begin alike. Every token is the moment at which it was made, so its way is measured
-and not inferred. Workloads are outermost, targets innermost; between two, all must come to rest. A result counts only
-without errors, with 2xx alone and 64 tokens in every stream. Processor time is user and system time of a target's whole
-process tree, until it has come to rest: what it puts off counts.
+measured, a target and all on core 1 run {ahead}.
+One C model server (`bench/gateway/backend.c`) serves all peers, one C generator (`load.c`) asks all targets: over
+keep-alive connections, with 2 kB requests of which no two begin alike. Every token is the moment at which it was made,
+so its way is measured and not inferred. Workloads are outermost, targets innermost; between two, all must come to rest.
+A result counts only without errors, with 2xx alone and 64 tokens in every stream. Processor time is user and system
+time of a target's whole process tree, until it has come to rest: what it puts off counts.
 
 **Ours** runs as users run it: `sparewatt gateway run` with an API key, rate limits (set too high to bite), an account
 that pays, books and journal on a real Postgres, matching over {nodes:,} nodes, metering, failover. Its nodes are no
@@ -71,7 +75,8 @@ tokens of one step as one message; with fewer streams than nodes hardly any two 
 
 **Not like for like**: nginx forwards bytes; vllm-router and sglang-router parse, retry and export metrics; LiteLLM
 looks up keys and budgets and calls back. None of them, as run here, keeps books or holds links to nodes. LiteLLM is
-tuned (httptools, OpenTelemetry installed, production mode) and cannot hold {too_slow}: its streams are judged at S1.
+tuned (httptools, OpenTelemetry installed, production mode) and is left out where it collapses ({too_slow}):
+its streams are judged at S1.
 """
 
 
@@ -87,7 +92,9 @@ def report(run: Run) -> str:
             rounds=run.rounds,
             noise=f"\n\n**This run does not count.** {run.noise}" if run.noise else "",
             goals=goals_table(judged),
-            ahead="with real-time priority (`SCHED_FIFO`)" if run.is_realtime else "at ordinary priority",
+            ahead="with real-time priority (`SCHED_FIFO`); all else waits"
+            if run.is_realtime
+            else "at ordinary priority",
             nodes=run.nodes,
             too_slow=", ".join(next(iter(TOO_SLOW_FOR.values()))),
         ),
@@ -148,6 +155,7 @@ def as_json(run: Run) -> dict[str, Any]:
             }
             for one in judge(run.samples)
         ],
+        "booked": {name: asdict(booked) for name, booked in run.booked.items()},
         "skipped": list(run.skipped),
         "samples": [asdict(sample) for sample in run.samples.every],
     }
@@ -169,8 +177,8 @@ def _scenario_section(run: Run, scenario: Scenario) -> str:
         return ""
     times = _TIMES if scenario.is_stream else _TIMES[:1]
     columns = _COLUMNS if scenario.is_stream else _COLUMNS[:2]
-    value = cpu_us_per_token if scenario.pace_ms else per_s
-    against = "CPU µs/token" if scenario.pace_ms else "answers/s"
+    columns = columns[1:] if scenario.rate else columns
+    against, value = _compared(scenario)
     heads = [
         "target",
         *(title for title, _ in columns),
@@ -184,6 +192,15 @@ def _scenario_section(run: Run, scenario: Scenario) -> str:
         cells += [_ratio(run.samples, scenario.name, name, other, value) for other in (NGINX, SGLANG)]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return f"## {scenario.name}: {scenario.title}, {scenario.seconds:g} s\n\n" + "\n".join(rows)
+
+
+def _compared(scenario: Scenario) -> tuple[str, Value]:
+    """By what targets are compared under a workload."""
+    if scenario.pace_ms:
+        return "CPU µs/token", cpu_us_per_token
+    if scenario.rate or scenario.is_stream:
+        return "whole answer p50", whole_p50
+    return "answers/s", per_s
 
 
 def _memory_section(run: Run) -> str:
@@ -216,7 +233,11 @@ def _apart_section(run: Run) -> str:
         f" heartbeats of {run.nodes:,} nodes come and go.\n\n"
         "| target | workload | gateway | nodes | Postgres |\n| --- | --- | --- | --- | --- |\n"
     )
-    return "## Beside the gateway\n\n" + head + "\n".join(rows)
+    books = [
+        f"- {name}: afterwards {booked.jobs:,} jobs and {booked.receipts:,} receipts stood in the books, in order."
+        for name, booked in run.booked.items()
+    ]
+    return "## Beside the gateway\n\n" + head + "\n".join([*rows, "", *books])
 
 
 def _faults_section(run: Run) -> str:

@@ -48,7 +48,7 @@ SCENARIOS = (
     Scenario("S3", "300 such streams/s", 3.0, rate=300, pace_ms=STREAM_PACE_MS),
     Scenario("burst", "streams of 64 tokens at once, 16 connections in a closed loop", 2.0, connections=16, pace_ms=0),
 )
-MEMORY = Scenario("memory", f"{HELD_STREAMS} open streams", 0.0, rate=400, pace_ms=HELD_PACE_MS)
+MEMORY = Scenario("memory", f"{HELD_STREAMS:,} open streams", 0.0, rate=400, pace_ms=HELD_PACE_MS)
 
 
 def write_body(scenario: Scenario, folder: Path) -> Path:

@@ -40,6 +40,8 @@ class Target:
     helpers: tuple[int, ...] = ()
     """What stands behind it on the other core, besides the model server."""
     database: tuple[int, ...] = ()
+    dsn: str | None = None
+    """Where its books are, if it keeps any."""
 
 
 @dataclass(frozen=True, slots=True)
