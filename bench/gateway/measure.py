@@ -38,8 +38,9 @@ class Stand:
     targets: Sequence[Target]
     folder: Path
 
-    def everybody(self) -> list[int]:
-        return [pid for target in self.targets for pid in (*target.pids, *target.helpers)]
+    def everybody(self) -> list[tuple[int, ...]]:
+        """Who must come to rest: each target, and what stands behind it."""
+        return [pids for target in self.targets for pids in (target.pids, target.helpers)]
 
     def needed_for(self, target: Target) -> list[int]:
         return [*target.pids, *target.helpers, self.backend.pid]

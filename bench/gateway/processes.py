@@ -125,12 +125,12 @@ def _told_of(what: str) -> str:
         return ""
 
 
-def settle(roots: Sequence[int]) -> bool:
-    """Wait until these do next to nothing: what one target still has to do must not weigh on the next."""
+def settle(groups: Sequence[Sequence[int]]) -> bool:
+    """Wait until each does next to nothing: what one target still has to do must not weigh on the next."""
     deadline_s = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < deadline_s:
-        before = spent(roots)
+        before = [spent(group) for group in groups]
         time.sleep(SETTLE_WINDOW_S)
-        if cpu_s(before, spent(roots)) < SETTLED_CPU_S:
+        if all(cpu_s(was, spent(group)) < SETTLED_CPU_S for was, group in zip(before, groups, strict=True)):
             return True
     return False
