@@ -24,6 +24,8 @@ from bench.gateway.judging import (
     whole_p50,
 )
 from bench.gateway.measure import IDLE, IDLE_S, TOO_SLOW_FOR
+from bench.gateway.processes import SETTLE_S_MAX
+from bench.gateway.sample import Sample
 from bench.gateway.scenarios import MEMORY, SCENARIOS, Scenario
 from bench.gateway.targets import DIRECT, NGINX, SGLANG, Target
 
@@ -71,7 +73,8 @@ HTTP servers but links: {nodes:,} WebSockets with keys and handshakes of their o
 (`bench/gateway/nodes.py`) that makes the same bytes as the C model server, sends heartbeats every 5 s, and signs
 receipts on sheets. Cards, speeds and prices are those of the simulator's fleet; who serves is the matcher's choice.
 **Only the gateway's processor time and memory count as ours**; nodes and Postgres are listed apart. A node sends the
-tokens of one step as one message; with fewer streams than nodes hardly any two share one.
+tokens of one step as one message; with fewer streams than nodes hardly any two share one. `sparewatt-2` is a gateway of
+two processes on both cores, which they share with all that asks and serves them: N64 alone is asked of it.
 
 **Not like for like**: nginx forwards bytes; vllm-router and sglang-router parse, retry and export metrics; LiteLLM
 looks up keys and budgets and calls back. None of them, as run here, keeps books or holds links to nodes. LiteLLM is
@@ -102,7 +105,7 @@ def report(run: Run) -> str:
         *(_scenario_section(run, scenario) for scenario in SCENARIOS),
         _memory_section(run),
         _apart_section(run),
-        _faults_section(run),
+        _remarks_section(run),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -240,13 +243,19 @@ def _apart_section(run: Run) -> str:
     return "## Beside the gateway\n\n" + head + "\n".join([*rows, "", *books])
 
 
-def _faults_section(run: Run) -> str:
-    lines = [
-        f"- {sample.target}, {sample.scenario}, round {sample.round + 1}: {', '.join(sample.faults)}"
-        for sample in run.samples.faulty()
+def _remarks_section(run: Run) -> str:
+    lines = [f"- {_which(sample)} does not count: {', '.join(sample.faults)}." for sample in run.samples.faulty()]
+    lines += [
+        f"- After {_which(sample)} not everything came to rest within {SETTLE_S_MAX:g} s."
+        for sample in run.samples.every
+        if not sample.settled
     ]
     lines += [f"- {line}" for line in run.skipped]
-    return "## What does not count\n\n" + "\n".join(lines) if lines else ""
+    return "## Remarks\n\n" + "\n".join(lines) if lines else ""
+
+
+def _which(sample: Sample) -> str:
+    return f"{sample.target} under {sample.scenario} in round {sample.round + 1}"
 
 
 def _versions(run: Run) -> str:
