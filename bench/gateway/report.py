@@ -12,11 +12,13 @@ from typing import Any
 
 from bench.gateway.bookkeeping import Booked
 from bench.gateway.judging import (
+    OVERRUN_MS_MAX,
     Judged,
     Samples,
     Value,
     cpu_us_per_request,
     cpu_us_per_token,
+    is_disturbed,
     judge,
     memory_mb,
     per_s,
@@ -64,7 +66,8 @@ measured, a target and all on core 1 run {ahead}.
 One C model server (`bench/gateway/backend.c`) serves all peers, one C generator (`load.c`) asks all targets: over
 keep-alive connections, with 2 kB requests of which no two begin alike. Every token is the moment at which it was made,
 so its way is measured and not inferred. Workloads are outermost, targets innermost; between two, all must come to rest.
-A result counts only without errors, with 2xx alone and 64 tokens in every stream. Processor time is user and system
+A result counts only without errors, with 2xx alone and 64 tokens in every stream, and it is measured again when
+something else had the generator's core for {overrun:g} ms. Processor time is user and system
 time of a target's whole process tree, until it has come to rest: what it puts off counts.
 
 **Ours** runs as users run it: `sparewatt gateway run` with an API key, rate limits (set too high to bite), an account
@@ -99,6 +102,7 @@ def report(run: Run) -> str:
             if run.is_realtime
             else "at ordinary priority",
             nodes=run.nodes,
+            overrun=OVERRUN_MS_MAX,
             too_slow=", ".join(next(iter(TOO_SLOW_FOR.values()))),
         ),
         "## Versions\n\n" + _versions(run),
@@ -245,6 +249,11 @@ def _apart_section(run: Run) -> str:
 
 def _remarks_section(run: Run) -> str:
     lines = [f"- {_which(sample)} does not count: {', '.join(sample.faults)}." for sample in run.samples.faulty()]
+    lines += [
+        f"- {_which(sample)} does not count: something else ran for {sample.overrun_ms:.0f} ms."
+        for sample in run.samples.every
+        if is_disturbed(sample)
+    ]
     lines += [
         f"- After {_which(sample)} not everything came to rest within {SETTLE_S_MAX:g} s."
         for sample in run.samples.every

@@ -21,3 +21,8 @@ class Sample:
     settled: bool = True
     faults: list[str] = field(default_factory=list)
     """Why it does not count."""
+
+    @property
+    def overrun_ms(self) -> float:
+        """For how long, at worst, the generator was kept from its core by something that is no part of this."""
+        return float(self.load.get("overrun_ms", 0.0))

@@ -52,6 +52,12 @@ def test_a_fault_of_a_peer_takes_its_round_out() -> None:
     assert found.rounds == [0.9]
 
 
+def test_a_round_of_ours_that_something_else_disturbed_is_taken_out_and_not_lost() -> None:
+    disturbed = sample("sparewatt", 1, per_s=1.0, overrun_ms=200.0)
+    found = verdict([*rates([90], [100, 100]), disturbed])
+    assert (found.rounds, found.verdict) == ([0.9], "met")
+
+
 def test_what_was_not_measured_is_neither_met_nor_lost() -> None:
     assert verdict(rates([90], [])).verdict == "not measured"
 
