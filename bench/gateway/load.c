@@ -61,7 +61,7 @@ static size_t request_len, mark_at;
 static Conn *conns[CONNECTIONS_MAX];
 static Conn *idle[CONNECTIONS_MAX];
 static int n_conns, n_idle, n_busy;
-static int64_t began, ends;
+static int64_t began, ends, overrun; /* overrun: how late this program came to do anything, at worst */
 static long sent, completed, errors, non_2xx;
 static int tokens_min = -1, tokens_max, n_begun;
 static Series latencies, first_tokens, token_ages, delays;
@@ -320,14 +320,16 @@ static void tell_when_held(void) {
 
 static void run(void) {
   struct epoll_event events[EVENTS];
-  for (;;) {
+  for (int64_t due = now_ns();;) {
     int64_t now = now_ns(), wait = SECOND / 10;
+    if (now - due > overrun) overrun = now - due;
     if (options.rate > 0) {
       int64_t next = ask_what_is_due(now);
       wait = next < 0 ? wait : next;
     }
     if (!options.hold && now >= ends && (!n_busy || now > ends + PATIENCE)) return;
     struct timespec patience = {.tv_sec = wait / SECOND, .tv_nsec = wait % SECOND};
+    due = now + wait;
     int n = epoll_pwait2(epoll_fd, events, EVENTS, &patience, NULL);
     for (int i = 0; i < n; i++) act(events[i].data.ptr, events[i].events);
     tell_when_held();
@@ -357,6 +359,7 @@ static void report(double elapsed_s) {
   printf("{\"seconds\": %.4f, \"sent\": %ld, \"completed\": %ld, \"per_s\": %.2f, ", elapsed_s, sent, completed,
          (double)completed / elapsed_s);
   printf("\"errors\": %ld, \"non_2xx\": %ld, \"connections\": %d, ", errors, non_2xx, n_conns);
+  printf("\"overrun_ms\": %.3f, ", (double)overrun / 1e6);
   print_series("latency_ms", &latencies);
   print_series("first_token_ms", &first_tokens);
   print_series("token_ms", &token_ages);

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
 
 import uvloop
 from bench.gateway.answers import (
@@ -41,7 +43,8 @@ from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.link.handshake import host_of, introduce
 from sparewatt.link.node_end import GatewayLink, IncomingJob
 from sparewatt.link.outbox import Outbox
-from sparewatt.protocol.link import LINK_PATH, End, Head, Op
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link import LINK_PATH, End, Head, Op, Welcome
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import SHEET_MAX, Receipt, SignedSheet, sheet_digest
 from sparewatt.protocol.signing import SigningKey
@@ -71,9 +74,6 @@ class DirectOutbox(Outbox):
         if not self._waiting:
             self._later(self._send)
         self._waiting.append(frame)
-
-    def close(self) -> None:
-        self._send()
 
     def _send(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -248,15 +248,23 @@ class Node:
 
 
 async def join(url: str, token: str, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> None:
+    """A link to the gateway, and one to each further process of it that its welcome names."""
     key = SigningKey.generate(rng=rng)
+    welcome = await _link(url, key, token, specs, ticks=ticks, rng=rng)
+    for port in set(getattr(welcome, "link_ports", ())) - {getattr(welcome, "link_port", None)}:
+        await _link(f"http://{urlsplit(url).hostname}:{port}", key, None, specs, ticks=ticks, rng=rng)
+
+
+async def _link(url: str, key: SigningKey, token: str | None, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> Welcome:
     wire = await dial(url, LINK_PATH)
     welcome = await introduce(
-        wire, key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
+        cast(Socket, wire), key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
     )
     node = Node(key, wire, heartbeat_s=welcome.heartbeat_s, ticks=ticks)
     wire.on_lost = partial(sys.exit, f"{specs.name} lost its link")
     # Like nodes that came at any time: their beats are spread.
     asyncio.get_running_loop().call_later(rng.random() * welcome.heartbeat_s, node.beat)
+    return welcome
 
 
 async def run(url: str, tokens: Sequence[str], *, on_joined: Callable[[], object]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.gateway.processes import running
-from bench.gateway.targets import OURS, TARGET_CORE, Target, wait_until_answering
+from bench.gateway.targets import OURS, OURS_TWICE, TARGET_CORE, Target, wait_until_answering
 from bench.gateway.tools import LOAD_CORE
 
 from sparewatt import __version__
@@ -34,9 +35,18 @@ _LIMITS = ("REQUESTS_PER_MIN", "TOKENS_PER_MIN", "ADDRESS_REQUESTS_PER_MIN", "AD
 _STEERING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL", "CHAIN_URL")
 
 
+def has_processes() -> bool:
+    """Whether a gateway of several processes can be had."""
+    said = subprocess.run(
+        [sys.executable, "-m", "sparewatt", "gateway", "run", "--help"], check=True, capture_output=True, text=True
+    )
+    return "--processes" in said.stdout
+
+
 @contextmanager
-def running_sparewatt(folder: Path, *, nodes: int = NODES) -> Iterator[Target]:
+def running_sparewatt(folder: Path, *, nodes: int, processes: int = 1) -> Iterator[Target]:
     folder.mkdir()
+    cores = str(TARGET_CORE) if processes == 1 else f"{TARGET_CORE},{LOAD_CORE}"
     with _running_postgres(folder / "postgres") as database:
         key, tokens = asyncio.run(_prepare(database.dsn, folder, nodes))
         port_file = folder / "port"
@@ -44,19 +54,21 @@ def running_sparewatt(folder: Path, *, nodes: int = NODES) -> Iterator[Target]:
             *(sys.executable, "-m", "sparewatt", "gateway", "run", "--port=0", f"--port-file={port_file}"),
             *(f"--database-url={database.dsn}", f"--data={folder / 'gateway'}", "--drain-s=1"),
         ]
-        with running(argv, core=TARGET_CORE, output=folder / "gateway.txt", env=_environment(folder)) as gateway:
+        argv += [] if processes == 1 else [f"--processes={processes}"]
+        with running(argv, cores=cores, output=folder / "gateway.txt", env=_environment(folder)) as gateway:
             wait_until(port_file.exists, "the gateway does not listen", ceiling_s=JOIN_S)
             port = int(port_file.read_text())
             wait_until_answering(port, "/v1/models", OURS, key=key)
             with _running_nodes(folder, port, tokens) as helper:
                 yield Target(
-                    name=OURS,
+                    name=OURS if processes == 1 else OURS_TWICE,
                     version=__version__,
                     port=port,
                     key=key,
                     pids=(gateway.pid,),
                     helpers=(helper,),
                     database=(database.pid or 0,),
+                    dsn=database.dsn,
                 )
 
 
@@ -98,7 +110,7 @@ def _running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
         *(f"--tokens={token_file}", f"--ready={ready}"),
     ]
     output = folder / "nodes.txt"
-    with running(argv, core=LOAD_CORE, output=output, env=_environment(folder)) as process:
+    with running(argv, cores=str(LOAD_CORE), output=output, env=_environment(folder)) as process:
 
         def have_joined() -> bool:
             assert process.poll() is None, f"the nodes ended: {output.read_text()[-2000:]}"

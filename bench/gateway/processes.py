@@ -19,7 +19,6 @@ from bench.realtime import REALTIME_PRIORITY
 
 from tests.processes import descendants_of, end_process, start_process
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SETTLE_WINDOW_S = 0.2
 SETTLED_CPU_S = 0.03
 SETTLE_S_MAX = 20.0
@@ -28,9 +27,9 @@ STOP_S = 20.0
 
 @contextmanager
 def running(
-    argv: Sequence[str], *, core: int, output: Path, env: Mapping[str, str] | None = None
+    argv: Sequence[str], *, cores: str, output: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    pinned = ["taskset", "-c", str(core), *argv]
+    pinned = ["taskset", "-c", cores, *argv]
     process = start_process(pinned, output=output, env=env)
     try:
         yield process
@@ -44,7 +43,7 @@ def tree(roots: Iterable[int]) -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    state = _told_of(pid, "stat").rpartition(")")[2].split()
+    state = _told_of(f"{pid}/stat").rpartition(")")[2].split()
     return not state or state[0] in "ZX"
 
 
@@ -71,23 +70,39 @@ def realtime(roots: Sequence[int]) -> Iterator[None]:
 
 def _schedule(pids: Iterable[int], policy: int, priority: int) -> None:
     for pid in pids:
-        with contextlib.suppress(OSError):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
+        for thread in _threads_of(pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.sched_setscheduler(thread, policy, os.sched_param(priority))
 
 
 # adding up
 
 
-def cpu_s(roots: Iterable[int]) -> float:
-    """User and system time of these processes and all below them, so far."""
-    return sum(map(_process_cpu_s, tree(roots)))
+Spent = dict[int, int]
+"""Nanoseconds on a processor, user and system together, by thread."""
 
 
-def _process_cpu_s(pid: int) -> float:
-    fields = _told_of(pid, "stat").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
+def spent(roots: Iterable[int]) -> Spent:
+    """By these processes and all below them, so far. Finer than the ticks of `stat`, which are too coarse for a light
+    load; what a thread did that ended in between is lost, and nothing else."""
+    found: Spent = {}
+    for pid in tree(roots):
+        for thread in _threads_of(pid):
+            fields = _told_of(f"{pid}/task/{thread}/schedstat").split()
+            if fields:
+                found[thread] = int(fields[0])
+    return found
+
+
+def cpu_s(before: Spent, after: Spent) -> float:
+    return sum(now - before.get(thread, 0) for thread, now in after.items()) / 1e9
+
+
+def _threads_of(pid: int) -> list[int]:
+    try:
+        return [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def pss_bytes(roots: Iterable[int]) -> int:
@@ -96,26 +111,26 @@ def pss_bytes(roots: Iterable[int]) -> int:
 
 
 def _process_pss_bytes(pid: int) -> int:
-    for line in _told_of(pid, "smaps_rollup").splitlines():
+    for line in _told_of(f"{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _told_of(pid: int, what: str) -> str:
+def _told_of(what: str) -> str:
     """Nothing of a process that is gone."""
     try:
-        return Path(f"/proc/{pid}/{what}").read_text(errors="replace")
+        return (Path("/proc") / what).read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
-def settle(roots: Sequence[int]) -> bool:
-    """Wait until these do next to nothing: what one target still has to do must not weigh on the next."""
+def settle(groups: Sequence[Sequence[int]]) -> bool:
+    """Wait until each does next to nothing: what one target still has to do must not weigh on the next."""
     deadline_s = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < deadline_s:
-        before_s = cpu_s(roots)
+        before = [spent(group) for group in groups]
         time.sleep(SETTLE_WINDOW_S)
-        if cpu_s(roots) - before_s < SETTLED_CPU_S:
+        if all(cpu_s(was, spent(group)) < SETTLED_CPU_S for was, group in zip(before, groups, strict=True)):
             return True
     return False

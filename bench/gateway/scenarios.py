@@ -41,13 +41,14 @@ class Scenario:
 SCENARIOS = (
     Scenario("L", "light: 100 requests/s, whole answers", 1.6, rate=100),
     Scenario("N", "whole answers, 2 kB requests, 32 connections in a closed loop", 1.6, connections=32),
-    Scenario("B", "the same with 100 kB requests", 1.6, connections=32, body_bytes=LARGE_BYTES),
+    Scenario("N64", "as N with 64 connections, for two processes beside one", 1.6, connections=64),
+    Scenario("B", "as N with 100 kB requests", 1.6, connections=32, body_bytes=LARGE_BYTES),
     Scenario("S1", "25 streams/s of 64 tokens 20 ms apart", 2.6, rate=25, pace_ms=STREAM_PACE_MS),
     Scenario("S2", "150 such streams/s", 3.0, rate=150, pace_ms=STREAM_PACE_MS),
     Scenario("S3", "300 such streams/s", 3.0, rate=300, pace_ms=STREAM_PACE_MS),
     Scenario("burst", "streams of 64 tokens at once, 16 connections in a closed loop", 2.0, connections=16, pace_ms=0),
 )
-MEMORY = Scenario("memory", f"{HELD_STREAMS} open streams", 0.0, rate=400, pace_ms=HELD_PACE_MS)
+MEMORY = Scenario("memory", f"{HELD_STREAMS:,} open streams", 0.0, rate=400, pace_ms=HELD_PACE_MS)
 
 
 def write_body(scenario: Scenario, folder: Path) -> Path:

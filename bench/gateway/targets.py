@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.gateway.processes import running
@@ -24,7 +24,9 @@ READY_S = 180.0
 """LiteLLM needs half a minute on a machine that has nothing else to do."""
 PEER_KEY = "sk-bench-0123456789"
 DIRECT, NGINX, SGLANG, VLLM, LITE, OURS = "direct", "nginx", "sglang-router", "vllm-router", "litellm", "sparewatt"
-NAMES = (DIRECT, NGINX, SGLANG, VLLM, LITE, OURS)
+OURS_TWICE = "sparewatt-2"
+"""With two processes, on both cores."""
+NAMES = (DIRECT, NGINX, SGLANG, VLLM, LITE, OURS, OURS_TWICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Target:
     helpers: tuple[int, ...] = ()
     """What stands behind it on the other core, besides the model server."""
     database: tuple[int, ...] = ()
-    note: str = field(default="", compare=False)
+    dsn: str | None = None
+    """Where its books are, if it keeps any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Backend:
 @contextmanager
 def running_backend(tools: Tools, folder: Path) -> Iterator[Backend]:
     port = free_port()
-    with running([str(tools.backend), str(port)], core=LOAD_CORE, output=folder / "backend.txt") as process:
+    with running([str(tools.backend), str(port)], cores=str(LOAD_CORE), output=folder / "backend.txt") as process:
         wait_until_answering(port, "/health", "the backend")
         yield Backend(port, process.pid)
 
@@ -130,7 +133,7 @@ def running_nginx(backend: Backend, folder: Path) -> Iterator[Target]:
     config.write_text(NGINX_CONF.format(folder=folder, backend=backend.port, port=port))
     said = subprocess.run([program, "-v"], check=True, capture_output=True, text=True).stderr
     argv = [program, "-c", str(config), "-p", str(folder), "-e", str(folder / "nginx-errors.txt")]
-    with running(argv, core=TARGET_CORE, output=folder / "nginx.txt") as process:
+    with running(argv, cores=str(TARGET_CORE), output=folder / "nginx.txt") as process:
         wait_until_answering(port, "/health", "nginx")
         yield Target(NGINX, said.strip().rpartition("/")[2], port, PEER_KEY, (process.pid,))
 
@@ -148,7 +151,7 @@ def running_router(name: str, backend: Backend, folder: Path) -> Iterator[Target
         *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())),
         *("--worker-urls", backend.url, "--policy", "round_robin", "--log-level", "error"),
     ]
-    with running(argv, core=TARGET_CORE, output=folder / f"{name}.txt") as process:
+    with running(argv, cores=str(TARGET_CORE), output=folder / f"{name}.txt") as process:
         wait_until_answering(port, "/v1/models", name)
         yield Target(name, peer.version, port, PEER_KEY, (process.pid,))
 
@@ -171,7 +174,7 @@ def running_litellm(backend: Backend, folder: Path) -> Iterator[Target]:
     env |= {"LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR", "HOME": str(folder)}
     program = str(LITELLM.python.with_name("litellm"))
     argv = [program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    with running(argv, core=TARGET_CORE, output=folder / "litellm.txt", env=env) as process:
+    with running(argv, cores=str(TARGET_CORE), output=folder / "litellm.txt", env=env) as process:
         wait_until_answering(port, "/v1/models", LITE)
         yield Target(LITE, LITELLM.version, port, PEER_KEY, (process.pid,))
 
@@ -181,6 +184,6 @@ def _need(peer: Peer) -> None:
         raise CannotMeasure(f"{peer.title} cannot be installed: {why}")
 
 
-def check_names(names: Sequence[str]) -> None:
-    if unknown := [name for name in names if name not in NAMES]:
-        raise CannotMeasure(f"No such target: {', '.join(unknown)}. There are {', '.join(NAMES)}.")
+def check_names(names: Sequence[str], *, among: Sequence[str], what: str) -> None:
+    if unknown := [name for name in names if name not in among]:
+        raise CannotMeasure(f"No such {what}: {', '.join(unknown)}. There are {', '.join(among)}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -34,8 +34,15 @@ def frame_of(opcode: int, payload: bytes) -> bytes:
     return head + _ZERO_MASK + payload
 
 
+class Sent:
+    """It has been sent: there is nothing to wait for, and whoever does wait goes on at once."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
 class Wire(asyncio.Protocol):
-    """Implements Socket for the handshake; afterwards `on_message` is called for every message."""
+    """Does what the handshake needs of a Socket; afterwards `on_message` is called for every message."""
 
     def __init__(self, *, host: str, path: str) -> None:
         self._hello = (
@@ -115,19 +122,17 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # Socket
+    # as a Socket of the handshake
 
-    async def send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> Sent:
         self.send_now(message)
+        return Sent()
 
     async def receive(self) -> bytes:
         message = await self._messages.get()
         if message is None:
             raise LinkLost("the gateway closed the socket")
         return message
-
-    async def close(self) -> None:
-        self._drop()
 
 
 async def dial(url: str, path: str) -> Wire:
