@@ -155,6 +155,9 @@ CLIENT_BODY_S = 120.0
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
 
+CLIENT_UNSENT_BYTES_MAX = 128 * KIB
+"""What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
+
 NODE_AHEAD_PER_SLOT = 1
 """Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
 
