@@ -17,6 +17,9 @@ REPLY_BODY_BYTES_MAX = 16 * MIB
 PROMPTS_MAX = 2048
 """Texts in one request for completions or embeddings: OpenAI's own bound."""
 
+MESSAGES_MAX = 20_000
+"""Messages of one chat: each is looked at by itself, and a body of nothing else held up everybody for a minute."""
+
 MODEL_ID_CHARS_MAX = 256
 """Paths of model files, which some servers use as names, fit."""
 
