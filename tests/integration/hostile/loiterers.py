@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.integration.hostile.raw import Wire, address_of, open_wire
 from tests.integration.hostile.target import Target
@@ -20,10 +21,13 @@ TRICKLE_S = 0.5
 HALF_A_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nX-Slow: "
 
 
-def endless(target: Target, *, key: bytes) -> bytes:
-    """A stream of a hundred times what may be on its way: several texts at once, each token with twenty others."""
-    more = {"stream": True, "ignore_eos": True, "logprobs": True, "top_logprobs": 20, "n": 4, "max_tokens": 4000}
-    return target.chat("on and on", key=key, **more)
+def long_chat(target: Target, *, key: bytes) -> bytes:
+    """A stream of over a megabyte, more than may be on its way: several texts, each token with twenty others.
+
+    Not much more either: a model server writes into its own socket what nobody reads yet.
+    """
+    more: dict[str, Any] = {"stream": True, "ignore_eos": True, "logprobs": True, "top_logprobs": 20, "n": 4}
+    return target.chat("on and on", key=key, max_tokens=150, **more)
 
 
 def is_over(held: socket.socket) -> bool:
@@ -54,7 +58,7 @@ def stall(target: Target, count: int, *, key: bytes) -> Stalled:
     for _ in range(count):
         wire = open_wire(target.network, timeout_s=60, receive_bytes=RECEIVE_BYTES)
         wires.append(wire)
-        wire.send(endless(target, key=key))
+        wire.send(long_chat(target, key=key))
     for wire in wires:
         wait_until(lambda wire=wire: bool(select.select([wire.socket], [], [], 0)[0]), "a stream has not begun")  # type: ignore[misc]
     return Stalled(wires, time.monotonic())
