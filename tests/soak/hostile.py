@@ -7,6 +7,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.integration.asking import REPLY_S
 from tests.integration.hostile.raw import wire_to
 from tests.integration.hostile.target import Target
 from tests.integration.networks import Network
-from tests.integration.operated import bare_environment, joined_node, operated_gateway
+from tests.integration.operated import bare_environment, is_serving, joining_node, operated_gateway
 from tests.processes import wait_until
 
 SLOTS = 250
@@ -25,6 +26,8 @@ PAUSE_S = 0.02
 """Between two requests of the client whose waiting is measured."""
 
 QUIET_S = 10.0
+JOINED_S = 180.0
+AT_ONCE = 8
 
 
 @contextmanager
@@ -38,11 +41,27 @@ def roomy_network(folder: Path, *, nodes: int, decode_tps: float) -> Iterator[Ne
         SPAREWATT_GATEWAY_ADDRESS_TOKENS_PER_MIN="1000000000",
         SPAREWATT_ENGINE_SLOTS=str(SLOTS),
     )
-    with ExitStack() as stack:
-        gateway = stack.enter_context(operated_gateway(folder, env=env))
-        for number in range(nodes):
-            stack.enter_context(joined_node(gateway, folder, f"n{number}", decode_tps=decode_tps, env=env))
+    names = [f"n{number}" for number in range(nodes)]
+    with operated_gateway(folder, env=env) as gateway, ExitStack() as stack:
+        for name in names:
+            stack.enter_context(joining_node(gateway, folder, name, decode_tps=decode_tps, env=env))
+        wait_until(lambda: all(is_serving(gateway, name) for name in names), "not all serve", ceiling_s=JOINED_S)
         yield gateway
+
+
+def ask_often(target: Target, times: int) -> None:
+    """Short questions, several at once: what is kept of the last so many fills up, and does not look like a leak."""
+
+    def ask_some(_: int) -> None:
+        with wire_to(target.network, timeout_s=REPLY_S) as wire:
+            for _ in range(times // AT_ONCE):
+                wire.send(target.chat("a short question", max_tokens=1))
+                reply = wire.reply()
+                assert reply is not None
+                assert reply.status == 200, reply.body
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(ask_some, range(AT_ONCE)))
 
 
 def raise_open_files() -> int:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparewatt.core.limits import MATCHES_KEPT
 from tests.integration.hostile.raw import address_of
 from tests.integration.hostile.target import Target
 from tests.integration.networks import Network
 from tests.processes import wait_until
-from tests.soak.hostile import SLOTS, open_files, raise_open_files, roomy_network, rss_bytes
+from tests.soak.hostile import SLOTS, ask_often, open_files, raise_open_files, roomy_network, rss_bytes
 
 STREAMS = int(os.environ.get("STREAMS_N", "1000"))
 SECONDS = float(os.environ.get("STREAMS_S", "600"))
@@ -97,6 +98,8 @@ async def stream_all(network: Network, target: Target) -> Tally:
     tally, began_s = Tally(), time.monotonic()
 
     async def one_after_another(place: int) -> None:
+        """Clients come one by one, all within the time that one stream takes, and stay apart."""
+        await asyncio.sleep(TOKENS / DECODE_TPS * place / STREAMS)
         turn = 0
         while time.monotonic() - began_s < SECONDS:
             turn += 1
@@ -122,6 +125,7 @@ def test_a_thousand_streams_for_ten_minutes(tmp_path: Path) -> None:
     nodes = -(-STREAMS // (SLOTS - 20))
     with roomy_network(tmp_path, nodes=nodes, decode_tps=DECODE_TPS) as network:
         target = Target(network, network.api_key.encode(), network.api_key.encode())
+        ask_often(target, MATCHES_KEPT)
         before = open_files(network.pid)
         tally = asyncio.run(stream_all(network, target))
         REPORT.write_text(report(tally, nodes=nodes, before=before, after=open_files(network.pid)))
