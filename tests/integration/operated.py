@@ -82,10 +82,10 @@ def engine_argv(port: int, *, decode_tps: float) -> list[str]:
 
 
 @contextmanager
-def joined_node(
+def joining_node(
     gateway: Network, folder: Path, name: str, *, decode_tps: float, env: Mapping[str, str]
 ) -> Iterator[None]:
-    """A node of the operator's on this machine, serving."""
+    """A node of the operator's on this machine, on its way."""
     port = free_port()
     token = ask(gateway, "POST", "/v1/join-tokens", {}).json()["token"]
     argv = [sys.executable, "-m", "sparewatt", "node", "join", gateway.root_url, f"--token={token}"]
@@ -94,6 +94,15 @@ def joined_node(
         process(engine_argv(port, decode_tps=decode_tps), folder / f"engine-{name}.log", env=env),
         process(argv, folder / f"node-{name}.log", env=env),
     ):
+        yield
+
+
+@contextmanager
+def joined_node(
+    gateway: Network, folder: Path, name: str, *, decode_tps: float, env: Mapping[str, str]
+) -> Iterator[None]:
+    """The same, serving."""
+    with joining_node(gateway, folder, name, decode_tps=decode_tps, env=env):
         wait_until(lambda: is_serving(gateway, name), f"{name} does not serve", ceiling_s=START_S)
         yield
 

@@ -17,6 +17,9 @@ REPLY_BODY_BYTES_MAX = 16 * MIB
 PROMPTS_MAX = 2048
 """Texts in one request for completions or embeddings: OpenAI's own bound."""
 
+MESSAGES_MAX = 20_000
+"""Messages of one chat: each is looked at by itself, and a body of nothing else held up everybody for a minute."""
+
 MODEL_ID_CHARS_MAX = 256
 """Paths of model files, which some servers use as names, fit."""
 
@@ -202,6 +205,9 @@ CONNECTIONS_PER_ADDRESS_MAX = 2_000
 
 CLIENT_WRITE_S = 20.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
+
+CLIENT_UNSENT_BYTES_MAX = 128 * KIB
+"""What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
 
 NODE_AHEAD_PER_SLOT = 1
 """Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""

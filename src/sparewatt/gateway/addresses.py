@@ -10,6 +10,7 @@ import socket
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import StartupError
+from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.link.handshake import host_of
 
@@ -122,6 +123,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _feel_slow_readers(listener)
     try:
         listener.bind((host, port))
     except OSError as error:
@@ -130,3 +132,9 @@ def listen(host: str, port: int) -> socket.socket:
     listener.listen(1024)
     listener.setblocking(False)
     return listener
+
+
+def _feel_slow_readers(listener: socket.socket) -> None:
+    """Accepted sockets inherit it: a reader that stalls is noticed here, and not hidden in the kernel's memory."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, CLIENT_UNSENT_BYTES_MAX)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
-from sparewatt.core.limits import MODEL_ID_CHARS_MAX
+from sparewatt.core.limits import MESSAGES_MAX, MODEL_ID_CHARS_MAX
 
 TOKENS_MAX = 1 << 24
 _Counted = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
@@ -30,7 +30,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     """The fields of a chat request that decide where it goes and how its reply is read."""
 
     model: Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
-    messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
+    messages: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MESSAGES_MAX)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: _Counted | None = None

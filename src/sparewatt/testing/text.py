@@ -39,6 +39,9 @@ _MARKS = (",", ".", ";", ":", "!", "?", ' "', '"', "…", " —", " 🙂", "\\",
 VOCABULARY: tuple[str, ...] = tuple(f" {word}" for word in _WORDS.split()) + _MARKS
 """Every token starts with a space or is a mark, and none holds `<`, `|` or `>`, so a marker is never generated."""
 
+LABEL = re.compile(r"\[label (\w{1,40})\]")
+"""In a chat: every token of its answer says whose it is and which one, so that a stray one is seen at once."""
+
 _TOKEN = re.compile(r"<\|\w+\|>| ?\w+| ?[^\w\s]|\s")
 _TOKEN_START = re.compile("[" + re.escape("".join(sorted({token[0] for token in VOCABULARY}))) + "]")
 _TOKENS_PER_BLOCK = 16
@@ -72,8 +75,8 @@ def render_chat(messages: Sequence[Message | Mapping[str, object]]) -> str:
 
 def answer_tokens(prompt: str, start: int, count: int, *, seed: int | None = None, choice: int = 0) -> list[str]:
     """Tokens `start` to `start + count` of the endless answer to `prompt`, which is taken as it is (no splitting)."""
-    digest = _digest(prompt, seed=seed, choice=choice)
-    return [_token(digest, i) for i in range(start, start + count)]
+    digest, label = _digest(prompt, seed=seed, choice=choice), _label(prompt)
+    return [_token(digest, i, label=label) for i in range(start, start + count)]
 
 
 def natural_length(prompt: str, *, seed: int | None = None, choice: int = 0) -> int:
@@ -91,10 +94,11 @@ def continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> Co
     marker_at = prompt.rfind(ASSISTANT_MARKER)
     hashed_to = marker_at + len(ASSISTANT_MARKER) if marker_at >= 0 else 0
     state = sha256(_salt(seed=seed, choice=choice) + prompt[:hashed_to].encode())
+    label = _label(prompt)
     for match in _TOKEN_START.finditer(prompt, hashed_to):
         state.update(prompt[hashed_to : match.start()].encode())
         hashed_to = match.start()
-        fit = _fit(prompt, at=hashed_to, digest=state.digest())
+        fit = _fit(prompt, at=hashed_to, digest=state.digest(), label=label)
         if fit is not None:
             return Continuation(prompt[:hashed_to], *fit)
     return Continuation(prompt, 0, 0)
@@ -164,11 +168,11 @@ def _digest(prompt: str, *, seed: int | None, choice: int) -> bytes:
     return sha256(_salt(seed=seed, choice=choice) + prompt.encode()).digest()
 
 
-def _fit(prompt: str, *, at: int, digest: bytes) -> tuple[int, int] | None:
+def _fit(prompt: str, *, at: int, digest: bytes, label: str) -> tuple[int, int] | None:
     """How much of the answer stands in `prompt` from `at` to its end, or None where something else does."""
     n_tokens = 0
     while at < len(prompt):
-        token = _token(digest, n_tokens)
+        token = _token(digest, n_tokens, label=label)
         if not prompt.startswith(token, at):
             rest = prompt[at : at + len(token)]
             return (n_tokens, len(rest)) if token.startswith(rest) else None
@@ -177,7 +181,15 @@ def _fit(prompt: str, *, at: int, digest: bytes) -> tuple[int, int] | None:
     return n_tokens, 0
 
 
-def _token(digest: bytes, i: int) -> str:
+def _label(prompt: str) -> str:
+    """What a chat wants its tokens to be labelled with; nothing in a raw prompt, which may be half an answer."""
+    found = LABEL.search(prompt, 0, max(0, prompt.rfind(ASSISTANT_MARKER)))
+    return found[1] if found else ""
+
+
+def _token(digest: bytes, i: int, *, label: str = "") -> str:
+    if label:
+        return f" {label}_{i}"
     at = 2 * (i % _TOKENS_PER_BLOCK)
     block = _block(digest, i // _TOKENS_PER_BLOCK)
     return VOCABULARY[int.from_bytes(block[at : at + 2], "big") % len(VOCABULARY)]

@@ -21,20 +21,18 @@ def is_probed(reply: RawReply) -> bool:
 
 
 def converse(wire: Wire, case: Case, raw: bytes) -> list[RawReply]:
-    """All replies, up to the end of the connection, which the probe asks for where the case itself need not."""
+    """All replies, up to the end of the connection. Behind the request a probe asks whether anybody still listens."""
     wire.send(raw)
     if case.ends_sending:
         wire.send_no_more()
     reply = wire.reply()
     if reply is None or reply.status not in case.statuses:
         return [reply] if reply is not None else []
-    if case.then == "closes":
-        return [reply, *wire.replies()]
     wire.send(PROBE)
     if case.then == "stays":
         return [reply, *wire.replies()]
     wire.send_no_more()
-    return [reply, *_rest(wire)]
+    return [reply, *(wire.replies() if case.then == "closes" else _rest(wire))]
 
 
 def _rest(wire: Wire) -> list[RawReply]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
+from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
 from sparewatt.gateway.settings import GatewaySettings
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 (what is tested)
@@ -75,3 +78,19 @@ def test_strangers_need_an_invitation_where_they_can_reach_it() -> None:
     assert GatewaySettings(**NAMED).signup_mode == "invite"
     assert GatewaySettings(host="192.0.2.7", **TLS).signup_mode == "invite"
     assert GatewaySettings(host="192.0.2.7", signup="open", **TLS).signup_mode == "open"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system's kernel has no such bound")
+def test_the_kernel_takes_little_for_a_client_that_does_not_read() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(listener.getsockname())
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.setblocking(False)
+            taken = 0
+            with contextlib.suppress(BlockingIOError):
+                while taken < 100 * CLIENT_UNSENT_BYTES_MAX:
+                    taken += accepted.send(bytes(4096))
+    assert taken < 3 * CLIENT_UNSENT_BYTES_MAX

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
+from sparewatt.core.limits import MESSAGES_MAX
 from sparewatt.protocol.openai import (
     as_stream,
     error_body,
@@ -62,6 +63,7 @@ def test_fields_that_are_null_are_as_good_as_absent() -> None:
         (body_of(model="m" * 257), "model"),
         (body_of(model=5), "model"),
         (body_of(messages=[]), "messages"),
+        (body_of(messages=[{}] * (MESSAGES_MAX + 1)), "messages"),
         (body_of(messages="hi"), "messages"),
         (body_of(messages=None), "messages"),
         (body_of(stream="yes"), "stream"),

@@ -132,3 +132,14 @@ def test_a_chat_renders_every_role_and_ends_with_the_marker() -> None:
     assert render_chat(messages) == (
         "<|system|>Be brief.\n<|user|>What is [image_url]\n<|assistant|>f({})\n<|tool|>7\n<|assistant|>"
     )
+
+
+@untimed
+@given(label=st.from_regex(r"\w{1,40}", fullmatch=True), cut=st.integers(min_value=0))
+def test_a_labelled_chat_says_in_each_token_whose_it_is_and_continues_at_any_cut(label: str, cut: int) -> None:
+    prompt = render_chat([{"role": "user", "content": f"[label {label}] and a question"}])
+    answer = expected_text(prompt, max_tokens=20)
+    assert answer == "".join(f" {label}_{i}" for i in range(20))
+    assert count_tokens(answer) == 20
+    at = cut % (len(answer) + 1)
+    assert expected_text(prompt + answer[:at], max_tokens=40).startswith(answer[at:])

@@ -1,0 +1,207 @@
+"""Everything that reads bytes from outside, as targets for a fuzzer: each may refuse in its own words, and no other."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from sparewatt.core.errors import ProtocolViolation, SparewattError
+from sparewatt.gateway.openai.chat import read_chat
+from sparewatt.gateway.openai.completions import read_completion_request
+from sparewatt.gateway.openai.embeddings import read_embedding_request
+from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
+from sparewatt.inference.dispatch.sse import EventSplitter, event_data
+from sparewatt.policy.carriers import read_line, read_object, read_query, split_model
+from sparewatt.protocol.link import Credit, End, Fail, Head, Hello, Op, Open, Proof, decode_frames, decode_message
+from sparewatt.protocol.link import encode_frame as frame
+from sparewatt.protocol.responses.request import parse_request
+from tests.mutation import pieces
+from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, text_event
+from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
+from tests.unit.protocol.reports import SPECS
+
+N_JOBS = 3
+WINDOW_BYTES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    name: str
+    seeds: tuple[bytes, ...]
+    read: Callable[[bytes, random.Random], None]
+    """Raises for what must never happen."""
+
+
+def _body(**fields: object) -> bytes:
+    return json.dumps({"model": "llama", **fields}).encode()
+
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+CHATS = (
+    _body(**CHAT, stream=True, stream_options={"include_usage": True}, max_tokens=5, n=2),
+    _body(messages=[{"role": "developer", "content": [{"type": "text", "text": "é"}]}], provider={"sort": "price"}),
+    _body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}], tools=[{}]),
+    _body(**CHAT, response_format={"type": "json_schema", "json_schema": {}}, logprobs=True, max_completion_tokens=0),
+)
+COMPLETIONS = (_body(prompt="a", echo=True), _body(prompt=["a", "b"], n=2, best_of=3), _body(prompt=[[1, 2], [3]]))
+EMBEDDINGS = (_body(input="a"), _body(input=["a", "b"], encoding_format="base64"), _body(input=[1, 2, 3]))
+RESPONSES = (
+    _body(input="hi", store=True, stream=True, metadata={"a": "b"}),
+    _body(input=[{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], tools=[{"type": "function"}]),
+    _body(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], text={"format": {}}),
+)
+LINES = (
+    b"region=EU uptime>=0.95 max_price.prompt=0.10",
+    b'gpu="RTX 4090",l4 sort=price warm=require',
+    b"gpu_class>=a100 vram_gb>=24 vram_gb<80 compliance=gdpr,soc2",
+)
+OBJECTS = (b'{"sort":"price","order":["a"]}', b'{"region":["EU"],"max_price":{"prompt":1}}', b'{"uptime":">=0.9"}')
+STREAMS = (
+    ROLE + text_event("Hel") + text_event("lo") + FINISH + USAGE + DONE,
+    b": comment\n\n" + ROLE + b"data: null\n\n" + text_event("x") + b'data: {"error": {"message": "m"}}\n\n',
+    (ROLE + text_event("\u20ac") + DONE).replace(b"\n\n", b"\r\n\r\n"),
+)
+MESSAGES = (
+    frame(Op.PING, 0, b"12345678") + frame(Op.SPECS, 0, msgspec.json.encode(SPECS)),
+    frame(Op.HEAD, 1, b'{"status":200}') + frame(Op.DATA, 1, b"data") + frame(Op.END, 1, b'{"load":{}}'),
+    frame(Op.OPEN, 1, msgspec.json.encode(job_of(b"ab"))) + frame(Op.BODY, 1, b"ab"),
+    frame(Op.CREDIT, 1, b'{"n_bytes":1}') + frame(Op.CANCEL, 1),
+    frame(Op.FAIL, 2, b'{"code":"refused","message":""}') + frame(Op.GOODBYE, 0, b'{"reason":"bye"}'),
+)
+
+
+def _refusing(read: Callable[[bytes], object]) -> Callable[[bytes, random.Random], None]:
+    """A client's fault is told in an error of ours, with a status below 500."""
+
+    def run(data: bytes, _: random.Random) -> None:
+        try:
+            read(data)
+        except SparewattError as error:
+            if error.status >= 500:
+                raise
+
+    return run
+
+
+def _events(data: bytes, chance: random.Random) -> None:
+    """However it was cut, the same events come out, and nothing is lost."""
+    whole, cut = EventSplitter(), EventSplitter()
+    events = whole.feed(data)
+    assert [event for piece in pieces(data, chance) for event in cut.feed(piece)] == events
+    assert b"".join(events) + whole.rest == data
+    for event in events:
+        event_data(event)
+
+
+def _stream(data: bytes, chance: random.Random) -> None:
+    """What a client gets does not depend on how the network cut it."""
+    assert _passed([data]) == _passed(pieces(data, chance))
+
+
+def _passed(received: list[bytes]) -> tuple[bytes, bool]:
+    reply, passed = StreamReply(wants_usage=True), b""
+    for piece in received:
+        found = reply.feed(piece)
+        passed += found.data
+        if found.broken is not None:
+            return passed, False
+    try:
+        return passed + reply.end(), True
+    except ReplyBroken:
+        return passed, False
+
+
+def _whole(data: bytes, _: random.Random) -> None:
+    reply = WholeReply()
+    with suppress(ReplyBroken):
+        reply.feed(data)
+        reply.end()
+    reply.error_message()
+
+
+def _frames(data: bytes, _: random.Random) -> None:
+    with suppress(ProtocolViolation):
+        for op, _stream, payload in decode_frames(data):
+            for shape in (Hello, Proof, Open, Credit, Head, End, Fail):
+                with suppress(ProtocolViolation):
+                    decode_message(payload, shape)
+            assert op in Op
+
+
+def _gateway_end(data: bytes, chance: random.Random) -> None:
+    link, *_ = lone_gateway()
+    listeners = [Listener() for _ in range(N_JOBS)]
+    for listener in listeners:
+        link.open(job_of(b"{}", window_bytes=WINDOW_BYTES), b"{}", listener)
+    with suppress(ProtocolViolation):
+        for message in (data, chance.choice(MESSAGES)):
+            link.receive(message)
+    link.lost("over")
+    assert all(len(listener.ends) + len(listener.fails) == 1 for listener in listeners)
+    assert all(len(listener.data) <= WINDOW_BYTES for listener in listeners)
+
+
+def _node_end(data: bytes, chance: random.Random) -> None:
+    link, _, runner, _ = lone_node()
+    with suppress(ProtocolViolation):
+        for message in (data, chance.choice(MESSAGES)):
+            link.receive(message)
+    link.lost()
+    assert set(runner.started) <= set(runner.cancelled)
+    assert len(set(runner.cancelled)) == len(runner.cancelled)
+
+
+def _provider(data: bytes) -> None:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    read_object(value)
+
+
+def _words(data: bytes) -> None:
+    text = data.decode("latin-1")
+    read_line(text)
+
+
+def _query(data: bytes) -> None:
+    name, _, value = data.decode("latin-1").partition("=")
+    read_query([(name, value)])
+
+
+def _model(data: bytes) -> None:
+    split_model(data.decode("latin-1"))
+
+
+PARSERS = (
+    Parser("chat", CHATS, _refusing(read_chat)),
+    Parser("completion", COMPLETIONS, _refusing(read_completion_request)),
+    Parser("embedding", EMBEDDINGS, _refusing(read_embedding_request)),
+    Parser("response", RESPONSES, _refusing(parse_request)),
+    Parser("route line", LINES, _refusing(_words)),
+    Parser("route query", LINES, _refusing(_query)),
+    Parser("route object", OBJECTS, _refusing(_provider)),
+    Parser("model name", (b"llama:floor", b"a/b:nitro", b"llama@region=EU"), _refusing(_model)),
+    Parser("events", STREAMS, _events),
+    Parser("stream", STREAMS, _stream),
+    Parser("whole reply", (COMPLETION,), _whole),
+    Parser("frames", MESSAGES, _frames),
+    Parser("gateway's end", MESSAGES, _gateway_end),
+    Parser("node's end", MESSAGES, _node_end),
+)
+
+
+def fuzz(parser: Parser, seed: int, make: Callable[[tuple[bytes, ...], random.Random], bytes]) -> None:
+    """One case. The seed alone says which; a failure carries it."""
+    chance = random.Random(seed)  # noqa: S311 (repeatable)
+    data = make(parser.seeds, chance)
+    try:
+        parser.read(data, chance)
+    except Exception as error:
+        error.add_note(f"{parser.name}, seed {seed}: {data!r}")
+        raise
