@@ -181,7 +181,7 @@ def _list_path(query: str, sort: str | None) -> str:
 def _note_nobody(listed: NodeList) -> None:
     """Which words dropped how many nodes, and the nearest that would bring some back."""
     dropped = ", ".join(f"{step.filter} dropped {step.dropped}" for step in listed.funnel if step.dropped)
-    output.note(f"None of {counted(listed.total, 'node')} is allowed: {dropped}.")
+    output.note(f"None of {counted(listed.total or 0, 'node')} is allowed: {dropped}.")
     for relaxation in listed.nearest_relaxations:
         output.note(f"  {relaxation}")
 
