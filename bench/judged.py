@@ -287,7 +287,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="where single runs are kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--duration", type=float, default=Question().duration_s, help="measured seconds of each run")
-    parser.add_argument("--others", type=float, help="the same for rows that would take too long: Mooncake, and many gateways under load")
+    parser.add_argument("--others", type=float, help="the same for rows that take long")
     parser.add_argument("--only-kept", action="store_true", help="run nothing: tables of what was run before")
     parser.add_argument("--report", type=Path, help="put the tables between the marks of this file")
     given = parser.parse_args()
