@@ -14,6 +14,7 @@ from sparewatt.cli.client import Client, Reply, path_of
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.core.words import counted
 from sparewatt.policy.fields import SORTS
 
 _FULL_ID = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
@@ -180,7 +181,7 @@ def _list_path(query: str, sort: str | None) -> str:
 def _note_nobody(listed: NodeList) -> None:
     """Which words dropped how many nodes, and the nearest that would bring some back."""
     dropped = ", ".join(f"{step.filter} dropped {step.dropped}" for step in listed.funnel if step.dropped)
-    output.note(f"None of {listed.total} node(s) is allowed: {dropped}.")
+    output.note(f"None of {counted(listed.total or 0, 'node')} is allowed: {dropped}.")
     for relaxation in listed.nearest_relaxations:
         output.note(f"  {relaxation}")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.hashing import fractions, hash_text
-from sparewatt.inference.matcher.model import Candidate, MatchJob, NodeRow
+from sparewatt.inference.matcher.model import Candidate, MatchJob, NodeRow, Rejection
 from sparewatt.inference.matcher.policies import NEURALGRID
 from sparewatt.inference.matcher.scan import eligible, neuralgrid_parts
 from sparewatt.inference.matcher.situation import Situation
@@ -74,21 +74,26 @@ class Baseline(Gateways):
 
 
 def _able(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> NDArray[np.intp]:
-    """Places that pass the filters and hold the model; if none does, those that are getting it; if none is, any.
+    """Places that are there and hold the model; if none does, those that are getting it; if none is, any.
 
-    So a model that is nowhere is loaded once. However many want it then, it gets no second node.
+    So a model that is nowhere is loaded once, and it gets no second node because its only one is full or has failed a
+    job: never adding a replica is what makes these policies what they are. Jobs wait at that node, however many.
     """
     data = entries.data
-    able = eligible(job, data, now_s=at.now_s, rules=at.rules).able
-    for node in at.tried:
-        if node in entries.nodes:
-            able[entries.nodes.index(node)] = False
-    warm = able & (data[Field.WARM] != 0)
+    scan = eligible(job, data, now_s=at.now_s, rules=at.rules)
+    there = scan.able | scan.stopped.get(Rejection.FULL, False)
+    warm = there & (data[Field.WARM] != 0)
     if warm.any():
-        return np.flatnonzero(warm)
-    places = np.flatnonzero(able)
+        return _untried(np.flatnonzero(warm), entries, at)
+    places = _untried(np.flatnonzero(there), entries, at)
     coming = [place for place in places.tolist() if _is_coming(job, table.get(entries.nodes[place]))]
     return np.array(coming, np.intp) if coming else places
+
+
+def _untried(places: NDArray[np.intp], entries: Entries, at: Situation) -> NDArray[np.intp]:
+    """Those that have not failed the job yet, or all if there is no other."""
+    left = [place for place in places.tolist() if entries.nodes[place] not in at.tried]
+    return np.array(left, np.intp) if left else places
 
 
 def _is_coming(job: MatchJob, row: NodeRow | None) -> bool:

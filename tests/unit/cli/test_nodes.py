@@ -163,7 +163,7 @@ def test_a_query_that_nobody_satisfies_says_what_would_help(network: FakeNetwork
     result = run("nodes", "max_price=0.3")
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "None of 7 node(s) is allowed: region dropped 4, max_price dropped 3.",
+        "None of 7 nodes is allowed: region dropped 4, max_price dropped 3.",
         "  max_price 0.3→0.34 adds 3 nodes",
     ]
 

@@ -53,6 +53,7 @@ def test_jobs_it_got_are_counted_by_how_they_ended() -> None:
 
 def test_a_job_that_came_to_it_after_another_failed_is_its_own() -> None:
     why = look_back(MINE, [record(candidate(OTHER), candidate(MINE), tried=(OTHER, MINE))], models=[MODEL])
+    assert sentences(why) == ["The node got 1 job in the last match: 1 done."]
     assert (why.chosen, why.lost.count) == (1, 0)
 
 
@@ -82,19 +83,21 @@ def test_a_loss_by_score_is_counted_and_not_timed() -> None:
 def test_every_filter_that_stopped_it_is_counted_and_named(reason: Rejection) -> None:
     why = look_back(MINE, [record(candidate(OTHER), rejected=reason, tried=(OTHER,))], models=[MODEL])
     assert why.rejected == {reason: 1}
-    assert sentences(why)[1].endswith("in 1 of them.")
+    assert sentences(why)[1].endswith(" there.")
 
 
 def test_a_model_it_does_not_have_and_a_place_beyond_the_best_are_told_apart() -> None:
     records = [record(candidate(OTHER), tried=(OTHER,)), record(candidate(OTHER), tried=(OTHER,), model="rare")]
     why = look_back(MINE, records, models=[MODEL])
     assert (why.unlisted, why.rejected) == (1, {Rejection.NO_MODEL: 1})
+    assert sentences(why)[1] == "It did not have the model in 1 of them."
+    assert sentences(why)[2].startswith("No more is kept in 1 of them than that it has the model:")
 
 
 def test_who_is_missing_where_all_others_are_listed_was_ruled_out() -> None:
     why = look_back(MINE, [record(candidate(OTHER), tried=(OTHER,), barred={"own_node": 1})], models=[MODEL])
     assert (why.ruled_out, why.unlisted) == (1, 0)
-    assert sentences(why)[1] == "It was ruled out by the request's policy or payer in 1 of them."
+    assert sentences(why)[1] == "It was ruled out by the request's policy or payer there."
 
 
 def test_who_is_missing_where_not_all_are_listed_is_not_said_to_be_worse() -> None:

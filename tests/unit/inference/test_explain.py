@@ -116,13 +116,13 @@ def test_a_node_that_is_gone_is_explained_without_its_name() -> None:
 
 def test_relaxations_are_shown_only_when_nobody_was_eligible() -> None:
     long = a_row(1, specs=some_specs(a_model(context_length=100)))
-    assert explain([long])["nearest_relaxations"] == ["a prompt under 100 tokens adds 1 node(s)"]
+    assert explain([long])["nearest_relaxations"] == ["a prompt under 100 tokens adds 1 node"]
     assert explain([long, a_row(2)])["nearest_relaxations"] == []
 
 
 def test_a_relaxation_counts_only_the_nodes_it_would_add() -> None:
     rows = [a_row(n, specs=some_specs(a_model(context_length=size))) for n, size in ((1, 100), (2, 120), (3, 120))]
-    assert explain(rows)["nearest_relaxations"] == ["a prompt under 120 tokens adds 2 node(s)"]
+    assert explain(rows)["nearest_relaxations"] == ["a prompt under 120 tokens adds 2 nodes"]
 
 
 def test_relaxations_name_memory_absence_and_load() -> None:
@@ -132,9 +132,9 @@ def test_relaxations_name_memory_absence_and_load() -> None:
         a_row(3, load=NodeLoad(foreign=99)),
     ]
     assert explain(rows)["nearest_relaxations"] == [
-        "a job that fits 4e+09 bytes of memory adds 1 node(s)",
-        "waiting for 1 node(s) to come back",
-        "waiting for 1 node(s) to finish a job",
+        "a job that fits 4e+09 bytes of memory adds 1 node",
+        "waiting for 1 node to come back",
+        "waiting for 1 node to finish a job",
     ]
 
 

@@ -31,29 +31,6 @@ def test_a_prompt_as_short_as_the_measured_one_takes_what_was_measured(prompt_to
     assert formula.reading(JOB._replace(prompt_tokens=prompt_tokens), 0.1, 1 / 1000) == 0.1
 
 
-@pytest.mark.parametrize(("jobs", "factor"), [(0.0, 1.0), (0.5, 1.0), (0.6, 2.0), (1.0, 2.0), (50.0, 2.0)])
-def test_reading_and_writing_halve_each_other(jobs: float, factor: float) -> None:
-    assert formula.halving(jobs) == factor
-
-
-def test_a_queue_takes_twice_as_long_in_company_and_longer_on_a_slow_node() -> None:
-    assert formula.queue(3.0, 1.0, 1.0) == 3.0
-    assert formula.queue(3.0, 2.0, 1.5) == 9.0
-
-
-def test_a_step_is_the_measured_one_and_what_those_there_add_to_it() -> None:
-    assert formula.company_step(0.02, 0.001, 0.0, 0.0, 1e12) == 0.02
-    assert formula.company_step(0.02, 0.001, 4.0, 0.0, 1e12) == pytest.approx(0.02 + 4 * 0.001)
-    assert formula.company_step(0.02, 0.001, 0.0, 8e9, 1e12) == pytest.approx(0.02 + 0.008)
-
-
-def test_prompts_being_read_take_half_of_their_share_of_each_step() -> None:
-    assert formula.slowed(1.0, 0.0) == 1.0
-    assert formula.slowed(1.0, 1.0) == 2.0
-    assert formula.slowed(1.0, 0.5) == pytest.approx(1 / 0.75)
-    assert formula.slowed(4.0, 0.0) == 4.0
-
-
 def test_writing_is_a_step_per_token_with_half_of_its_own_context() -> None:
     assert formula.writing(JOB, 0.02, 0.0) == pytest.approx(200 * 0.02)
     assert formula.writing(JOB, 0.02, 1e-7) == pytest.approx(200 * (0.02 + 600 * 1e-7))
@@ -119,19 +96,12 @@ def test_a_node_that_is_silent_or_has_just_failed_is_suspect() -> None:
 amounts = st.floats(0.0, 1e15)
 counts = st.floats(0.0, 1e5)
 seconds = st.floats(0.0, 1e9)
-rates = st.floats(1e-3, 1e18)
-shares = st.floats(0.0, 1.0)
-paces = st.floats(1.0, 1e7)
 tokens = st.integers(1, 1 << 24).map(float)
 questions = st.builds(
     Question, tokens, tokens, tokens, st.floats(0.0, 1e6), st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds
 )
 
 TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
-    formula.halving: (counts,),
-    formula.queue: (seconds, st.sampled_from([1.0, 2.0]), paces),
-    formula.slowed: (paces, shares),
-    formula.company_step: (seconds, seconds, counts, amounts, rates),
     formula.network: (seconds,),
     formula.flakiness: (st.floats(0.0, 1e6), seconds),
     formula.reading: (seconds, seconds),
@@ -143,14 +113,7 @@ TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
     formula.price: (st.floats(0.0, 1e6),),
     formula.suspicion: (seconds, seconds),
 }
-WITHOUT_JOB = (
-    formula.network,
-    formula.halving,
-    formula.queue,
-    formula.slowed,
-    formula.company_step,
-    formula.flakiness,
-)
+WITHOUT_JOB = (formula.network, formula.flakiness)
 
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.__name__)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from sparewatt.core.ids import NodeId
+from sparewatt.core.words import counted
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
 from sparewatt.inference.matcher.policies import POLICIES
@@ -17,7 +18,7 @@ _WORTH_NAMING_S = 0.001
 _REASONS = {
     Rejection.NO_MODEL: "did not have the model",
     Rejection.OFFLINE: "was not connected",
-    Rejection.DRAINING: "took no new jobs: it was paused, or about to stop",
+    Rejection.DRAINING: "was paused or about to stop, and took no new jobs",
     Rejection.PROMPT_TOO_LONG: "had too little context for the prompt",
     Rejection.TOO_LITTLE_VRAM: "had too little memory for the job",
     Rejection.NOT_MEASURED: "had not been measured for the model yet",
@@ -120,15 +121,19 @@ def sentences(why: Why) -> list[str]:
     said = [_said_sent(why)]
     if why.lost.count:
         said.append(_said_lost(why.lost, why.matches))
-    said += [f"It {_REASONS.get(reason, reason.value)} in {n} of them." for reason, n in why.rejected.most_common()]
+    said += [f"It {_REASONS.get(reason, reason.value)} {_where(n, why)}." for reason, n in why.rejected.most_common()]
     if why.ruled_out:
-        said.append(f"It was ruled out by the request's policy or payer in {why.ruled_out} of them.")
+        said.append(f"It was ruled out by the request's policy or payer {_where(why.ruled_out, why)}.")
     if why.unlisted:
         said.append(
-            f"In {why.unlisted} of them no more is kept than that it has the model: "
+            f"No more is kept {_where(why.unlisted, why)} than that it has the model: "
             "others were better, or the request's policy or payer ruled it out."
         )
     return said
+
+
+def _where(n: int, why: Why) -> str:
+    return "there" if why.matches == 1 else f"in {n:,} of them"
 
 
 def _said_sent(why: Why) -> str:
@@ -136,8 +141,7 @@ def _said_sent(why: Why) -> str:
     if not why.chosen:
         return f"The node got no job in {of}."
     ends = ", ".join(f"{n} {outcome.value.replace('_', ' ')}" for outcome, n in why.sent.most_common())
-    jobs = "1 job" if why.chosen == 1 else f"{why.chosen:,} jobs"
-    return f"The node got {jobs} in {of}: {ends}."
+    return f"The node got {counted(why.chosen, 'job')} in {of}: {ends}."
 
 
 def _said_lost(lost: Losses, matches: int) -> str:

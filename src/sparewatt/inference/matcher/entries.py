@@ -26,7 +26,7 @@ ID_WORDS = 3
 class Field(enum.IntEnum):
     """The numbers of a place, in three groups: what every report changes, what is learned, what specs say.
 
-    What follows from a report alone is worked out when it comes, not in every decision (`formula`, first part).
+    What follows from a report alone is worked out when it comes, not in every decision (`figures`).
     """
 
     OPEN_S = 0
@@ -71,6 +71,7 @@ LOAD = slice(Field.OPEN_S, Field.DRAINING + 1)
 RECORD = slice(Field.CONNECTED, Field.STRAIN_MAX + 1)
 SPECS = slice(Field.COLD_S, Field.HOURLY_USD + 1)
 _LOAD, _RECORD, _SPECS = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS))
+_pack_load = _LOAD.pack_into
 _ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(Field), 8 * RECORD.start, 8 * SPECS.start
 _ROW, _OPEN, _HEARD = len(Field), int(Field.OPEN_S), int(Field.LAST_HEARD_S)
 _CLOSED = -math.inf
@@ -184,7 +185,7 @@ class Entries:
         return moved
 
     def write_load(self, place: int, values: tuple[float, ...]) -> None:
-        _LOAD.pack_into(self._buffer, place * _ROW_BYTES, *values)
+        _pack_load(self._buffer, place * _ROW_BYTES, *values)
         if self._columns is not None:
             self._written.add(place)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
+from sparewatt.core.words import counted
 from sparewatt.inference.matcher.model import AS_USUAL, Candidate, Decision, NodeRow, Preference, Rejected, Rejection
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 
@@ -109,8 +110,8 @@ def _relaxations(decision: Decision) -> list[str]:
         largest = max((item.had for item in decision.rejected if item.reason is reason), default=None)
         if largest is not None:
             count = sum(item.had == largest for item in decision.rejected if item.reason is reason)
-            found.append(f"{words.format(largest)} adds {count} node(s)")
+            found.append(f"{words.format(largest)} adds {counted(count, 'node')}")
     for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
         if decision.dropped.get(reason):
-            found.append(f"waiting for {decision.dropped[reason]} node(s) to {words}")
+            found.append(f"waiting for {counted(decision.dropped[reason], 'node')} to {words}")
     return found

@@ -8,8 +8,7 @@
       + suspicion
 
 Only `+ - * /`, comparisons and minimum/maximum are used: the same lines run on floats, on numpy columns and, compiled,
-in a loop, and give the same bits. The first half follows from a report alone and is worked out when one comes; the
-second half needs the job.
+in a loop, and give the same bits. All of it needs the job; what follows from a report alone is in `figures`.
 """
 
 from __future__ import annotations
@@ -43,32 +42,6 @@ PARTS = (
     "flakiness",
     "suspect",
 )
-
-
-# What follows from a report alone. `pace`: how many times slower the node was seen to be than it was measured.
-
-
-def halving(jobs: Any) -> Any:
-    """Reading and writing halve each other when both go on."""
-    return 1.0 + (jobs > 0.5)
-
-
-def queue(backlog_s: Any, halved: Any, pace: Any) -> Any:
-    """Seconds until the prompts that are there already have been read."""
-    return backlog_s * halved * pace
-
-
-def slowed(pace: Any, share: Any) -> Any:
-    """How many times longer a step takes; `share` of the time goes to prompts, which take half of it."""
-    return pace / (1.0 - share * 0.5)
-
-
-def company_step(step_s: Any, per_job_s: Any, jobs: Any, read_bytes: Any, bandwidth: Any) -> Any:
-    """Seconds per token without this job's own context: the measured step, and what those there add to it."""
-    return step_s + per_job_s * jobs + read_bytes / bandwidth
-
-
-# What needs the job (`question.Question`).
 
 
 def network(rtt_s: Any) -> Any:

@@ -47,6 +47,18 @@ class RoomCount:
         if now > before and self.on_room is not None:
             self.on_room(row.models)
 
+    def note_foreign(self, row: NodeRow, more: int) -> None:
+        """Only the jobs of others are so many more: the same as `note`, and quicker where places stay free."""
+        before = self._counted[row.index]
+        now = before - more
+        if before <= 0 or now <= 0:
+            self.note(row)
+            return
+        self._counted[row.index] = now
+        self._add_places(row, -more)
+        if more < 0 and self.on_room is not None:
+            self.on_room(row.models)
+
     def forget(self, row: NodeRow) -> None:
         """It is new, or its models are about to change: `note` counts it anew."""
         self._counted.extend([_NOT_THERE] * (row.index + 1 - len(self._counted)))

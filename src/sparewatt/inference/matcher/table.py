@@ -172,9 +172,9 @@ class NodeTable:
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
-        before, since = row.load, row.own_since_report
+        before = row.load
         row.last_heard_s = now_s
-        if load == before and not since:
+        if not row.own_since_report and load == before:
             for seat in row.seats.values():
                 seat.entries.write_heard(seat.place, now_s)
             return
@@ -182,9 +182,12 @@ class NodeTable:
         row.own_since_report = 0
         if load.foreign_models != before.foreign_models:
             row.active_bytes = active_bytes_of(row)
-        if load.foreign != before.foreign or load.draining != before.draining:
+        if load.draining is not before.draining:
             self.room.note(row)
-        self._write_seats(row, 0)
+        elif load.foreign != before.foreign:
+            self.room.note_foreign(row, load.foreign - before.foreign)
+        for seat in row.seats.values():
+            seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -331,10 +334,7 @@ class NodeTable:
     def _write_load(self, row: NodeRow) -> None:
         """After what every report and every job changes."""
         self.room.note(row)
-        self._write_seats(row, row.own_since_report)
-
-    def _write_seats(self, row: NodeRow, since: int) -> None:
-        unseen = self._unseen_weight * since if since else 0.0
+        unseen = self._unseen_weight * row.own_since_report
         for seat in row.seats.values():
             seat.entries.write_load(seat.place, load_values(row, seat, unseen))
 

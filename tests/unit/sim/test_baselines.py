@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.core.limits import LINK_JOBS_MAX
+from sparewatt.sim.baselines import COSTS, Baseline
+from sparewatt.sim.physics import SimJob
+from sparewatt.sim.study import Case, Question, make_case
+
+LARGEST, MIDDLE = "70b-fp8", "70b-int4"
+
+
+def make() -> Case:
+    """Of two hundred cards two could hold the largest model, and neither does; two hold the one below."""
+    return make_case(Question(nodes=200, rate=3.0, duration_s=5.0), None, seed=1)
+
+
+def job_for(case: Case, model: str, number: int = 0) -> SimJob:
+    found = next(m for m in case.scenario.models if m.name == model)
+    return SimJob(number, found, arrived_s=0.0, prompt_tokens=800, output_tokens=100, region=0)
+
+
+def holders(case: Case, model: str) -> set[int]:
+    number = next(m.number for m in case.scenario.models if m.name == model)
+    return {site.number for site in case.scenario.sites if number in site.warm}
+
+
+def baseline(case: Case, name: str) -> Baseline:
+    return Baseline(case.world(), name, heartbeat_s=5.0, seed=1)
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_model_that_is_nowhere_is_loaded_once_however_many_want_it(name: str) -> None:
+    case = make()
+    assert not holders(case, LARGEST)
+    chooser = baseline(case, name)
+    assert len({chooser.choose(job_for(case, LARGEST, number), 1.0) for number in range(50)}) == 1
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_full_nodes_that_hold_the_model_go_before_empty_ones_that_do_not(name: str) -> None:
+    case = make()
+    warm = holders(case, MIDDLE)
+    assert warm
+    chooser = baseline(case, name)
+    chosen = [chooser.choose(job_for(case, MIDDLE, number), 1.0) for number in range(len(warm) * LINK_JOBS_MAX + 10)]
+    assert set(chosen) == warm
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_job_that_failed_everywhere_it_could_goes_there_again(name: str) -> None:
+    case = make()
+    warm = holders(case, MIDDLE)
+    chooser = baseline(case, name)
+    job = job_for(case, MIDDLE)
+    job.tried = warm - {min(warm)}
+    assert chooser.choose(job, 1.0) == min(warm)
+    again = job_for(case, MIDDLE, number=1)
+    again.tried = set(warm)
+    assert chooser.choose(again, 1.0) in warm
