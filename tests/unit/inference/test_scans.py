@@ -19,7 +19,7 @@ from tests.unit.inference.fleets import a_fleet, allowed_by, assert_adds_up
 from tests.unit.inference.nodes import a_job, node_id, situation
 from tests.unit.inference.scans import compare_scans
 
-TABLES = 300
+TABLES = 100
 
 
 @pytest.fixture(scope="module", autouse=True)
