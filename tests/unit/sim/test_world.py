@@ -33,7 +33,7 @@ def test_every_accepted_job_leaves_its_machine_exactly_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["balanced", "p2c"])
 def test_the_same_seed_gives_the_same_run(name: str) -> None:
-    assert digest(run_policy(make(gateways=2, rate=1.0), name)) == digest(run_policy(make(gateways=2, rate=1.0), name))
+    assert digest(run_policy(make(gateways=2, rate=0.5), name)) == digest(run_policy(make(gateways=2, rate=0.5), name))
 
 
 def test_the_oracle_is_the_same_twice_and_another_seed_is_not() -> None:
