@@ -6,6 +6,10 @@ ARGS ?=
 PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PIP_PROGRESS_BAR ?= off
+# Without bytecode each of the hundreds of processes of the tests compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
+# Halves of the tests in their order, so that what a module's tests share is made once, and the ends by whoever is free.
+TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
@@ -75,16 +79,16 @@ contracts-check: setup-dev
 	$(BIN)/python contracts/build.py --check
 
 unit: setup-dev
-	$(BIN)/python -m pytest tests/unit tests/property -n 2 -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/property $(TWO) $(PYTEST_ARGS)
 
 # Its own process: the EVM below it raises the recursion limit, with which deep JSON ends a process.
 evm: setup-dev
-	$(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/evm $(TWO) $(PYTEST_ARGS)
 
 # What the experimental generator refuses is tested with the usual code.
 evm-experimental: setup-dev  ## The contract tests with Vyper's experimental code generator
 	$(BIN)/python contracts/build.py --experimental .venv/evm-experimental
-	EVM_ARTIFACTS=$(CURDIR)/.venv/evm-experimental $(BIN)/python -m pytest tests/evm -n 2 --dist loadfile -q $(PYTEST_ARGS)
+	EVM_ARTIFACTS=$(CURDIR)/.venv/evm-experimental $(BIN)/python -m pytest tests/evm $(TWO) $(PYTEST_ARGS)
 
 contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)

@@ -15,7 +15,6 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from tests.clients.installing import PIP, python_from_lock, run_command
@@ -104,10 +103,10 @@ OPENAI_FILES = (
 """Of its tests, those of the routes that there are."""
 
 
-def _openai(_: Network, python: Path, *, chosen: str = "") -> tuple[list[str], Path]:
+def _openai(_: Network, python: Path) -> tuple[list[str], Path]:
     source = openai_source()
     tests = [f"tests/api_resources/{name}.py" for name in OPENAI_FILES]
-    return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", "-k", chosen, *tests], source
+    return [str(python), *PYTEST, "-p", "openai_responses", "-o", "addopts=--tb=short", *tests], source
 
 
 def openai_source() -> Path:
@@ -136,10 +135,6 @@ OPENAI = Suite(
     lambda network: {"TEST_API_BASE_URL": network.base_url},
     _pytest_counts,
 )
-
-OPENAI_SYNC = replace(OPENAI, command=partial(_openai, chosen="not Async"))
-"""Half of it: the other half sends the same requests by the asynchronous client."""
-
 
 # LangChain
 
@@ -170,8 +165,8 @@ LANGCHAIN_RESPONSES = replace(
 # schemathesis
 
 
-def schemathesis(max_examples: int, phases: str = "examples,coverage,fuzzing", routes: str = ".") -> Suite:
-    """Routes of our own document, by default all. The only server errors allowed are those that it declares as such.
+def schemathesis(max_examples: int, phases: str = "examples,coverage,fuzzing") -> Suite:
+    """All routes of our own document. The only server errors allowed are those that it declares as such.
 
     One worker: with threads, Python 3.11 sometimes fails to parse its own source (SystemError in `ast`).
     """
@@ -185,7 +180,6 @@ def schemathesis(max_examples: int, phases: str = "examples,coverage,fuzzing", r
         return [
             *st,
             *what,
-            f"--include-path-regex={routes}",
             "--exclude-path=/link/v1",
             *how,
             *bounds,

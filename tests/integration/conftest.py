@@ -1,4 +1,4 @@
-"""Networks of real processes that several test files share. Each test leaves them as it found them."""
+"""A database server and a network of real processes that test files share. Each test leaves them as it found them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.integration.databases import running_postgres
 from tests.integration.networks import Network, start_network
 
 
@@ -15,3 +17,10 @@ def shared_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network
     env = {"SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000", "SPAREWATT_GATEWAY_REQUEST_LOG": "true"}
     with start_network(tmp_path_factory.mktemp("shared"), "--engine=deterministic", env=env) as network:
         yield network
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """For tests that want a database of their own on it (`fresh_database`)."""
+    with running_postgres(tmp_path_factory.mktemp("server")) as server:
+        yield server

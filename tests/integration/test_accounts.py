@@ -264,13 +264,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         yield network
 
 
-def test_a_thousand_sign_ups_from_one_address_make_a_few_accounts(small: Network) -> None:
+def test_two_hundred_sign_ups_from_one_address_make_a_few_accounts(small: Network) -> None:
     statuses = []
-    for _ in range(1000):
+    for _ in range(200):
         reply = send(small, "POST", "/v1/signup", {"email": fresh_email(), "password": PASSWORD})
         statuses.append(reply.status)
     assert statuses.count(201) == 20
-    assert statuses.count(429) == 980
+    assert statuses.count(429) == 180
     assert 0 < int(reply.headers["retry-after"]) <= 120
     assert reply.error()["code"] == "rate_limit_exceeded"
     assert len(ask(small, "GET", "/v1/accounts").json()["data"]) == 22

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 import pytest
@@ -14,15 +14,9 @@ from sparewatt.ledger import chart
 from sparewatt.store.books import Books, JobRow
 from sparewatt.store.pool import Pool
 from sparewatt.supervisor.postgres import EmbeddedPostgres
-from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.databases import fresh_database
 from tests.unit.ledger.books_suite import CLEAN, COST, CREDITS, MONTH_S, BooksSuite, deposit, grant, job, nano_of
 from tests.unit.ledger.samples import NOW_S, OWNER
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("books")) as server:
-        yield server
 
 
 @pytest.fixture

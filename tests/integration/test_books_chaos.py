@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.integration.databases import running_postgres
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.storm_reckoning import storm
 
 JOBS = 5_000
 
 
-def test_nothing_is_lost_and_nobody_is_charged_twice(tmp_path: Path) -> None:
-    with running_postgres(tmp_path) as server:
-        reckoning = asyncio.run(storm(server, tmp_path, jobs=JOBS, seed=1))
+def test_nothing_is_lost_and_nobody_is_charged_twice(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    reckoning = asyncio.run(storm(server, tmp_path, jobs=JOBS, seed=1))
     assert reckoning.wrong == {}
     assert sum(reckoning.states.values()) == JOBS
     assert reckoning.counts["gateways killed"] > 0

@@ -1,7 +1,7 @@
 """The official OpenAI clients, unmodified, against a real network: two majors of the Python one, and the Node one.
 
 Each runs a small script of its own (tests/clients) that does what users do and prints what happened. The engine behind
-the network is the deterministic one, so the text that must arrive is known; one test has a real model answer.
+the network is the deterministic one, so the text that must arrive is known; a real model is read in test_up.py.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import openai
 import pytest
 
 from sparewatt.testing import count_tokens, expected_text, render_chat
 from sparewatt.testing.embeddings import vector
 from tests.clients.chat import MAX_TOKENS, PROMPT
 from tests.clients.installing import CLIENTS, NODE, node_package, python_with_openai2
-from tests.integration.networks import Network, start_network
+from tests.integration.networks import Network
 from tests.processes import wait_until
 
 Report = dict[str, Any]
@@ -47,17 +46,11 @@ ERRORS = {
 }
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with start_network(tmp_path_factory.mktemp("clients"), "--engine", "deterministic", "--nodes", "2") as network:
-        yield network
-
-
 @pytest.fixture(scope="module", params=COMMANDS)
-def report(request: pytest.FixtureRequest, network: Network) -> Report:
+def report(request: pytest.FixtureRequest, shared_network: Network) -> Report:
     """What one client's script saw."""
     major, command = COMMANDS[request.param]
-    argv = [*command(), network.base_url, network.api_key, network.model]
+    argv = [*command(), shared_network.base_url, shared_network.api_key, shared_network.model]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=SCRIPT_S, check=False)
     assert done.returncode == 0, done.stderr
     seen: Report = json.loads(done.stdout)
@@ -65,9 +58,9 @@ def report(request: pytest.FixtureRequest, network: Network) -> Report:
     return seen
 
 
-def test_models_are_listed_and_retrieved(network: Network, report: Report) -> None:
-    assert report["models"] == [network.model]
-    assert report["model"] == network.model
+def test_models_are_listed_and_retrieved(shared_network: Network, report: Report) -> None:
+    assert report["models"] == [shared_network.model]
+    assert report["model"] == shared_network.model
 
 
 def test_a_whole_answer_arrives(report: Report) -> None:
@@ -107,34 +100,12 @@ def test_what_only_the_model_server_can_refuse_is_a_bad_request_too(report: Repo
     assert "temperature" in error["message"]
 
 
-def test_a_stream_that_is_left_is_cancelled_and_the_next_one_served(network: Network, report: Report) -> None:
+def test_a_stream_that_is_left_is_cancelled_and_the_next_one_served(shared_network: Network, report: Report) -> None:
     match_id = report["aborted"]["match_id"]
-    wait_until(lambda: _get(network, f"/matches/{match_id}")["outcome"] != "running", "the job is still running")
-    assert _get(network, f"/matches/{match_id}")["outcome"] == "cancelled"
-    wait_until(lambda: _jobs_at_nodes(network) == 0, "a node still works on it")
+    wait_until(lambda: _get(shared_network, f"/matches/{match_id}")["outcome"] != "running", "the job is still running")
+    assert _get(shared_network, f"/matches/{match_id}")["outcome"] == "cancelled"
+    wait_until(lambda: _jobs_at_nodes(shared_network) == 0, "a node still works on it")
     assert report["after_abort"]["text"] == TEXT
-
-
-def test_a_real_model_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with start_network(tmp_path_factory.mktemp("real"), "--engine", "llama", "--nodes", "1") as network:
-        client = openai.OpenAI(base_url=network.base_url, api_key=network.api_key, max_retries=0, timeout=60.0)
-        with (
-            client,
-            client.chat.completions.create(
-                model=network.model,
-                messages=[{"role": "user", "content": "Say hello."}],
-                max_tokens=16,
-                stream=True,
-                stream_options={"include_usage": True},
-            ) as stream,
-        ):
-            chunks = list(stream)
-
-    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-    assert text.strip()
-    (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
-    assert usage.prompt_tokens > 0
-    assert 0 < usage.completion_tokens <= 16
 
 
 def _get(network: Network, path: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -16,7 +15,7 @@ from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
 from sparewatt.store.snapshot import Shape, fill, snapshot_of
 from sparewatt.supervisor.postgres import EmbeddedPostgres
-from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.databases import empty_database, fresh_database
 
 MONTHS_UNIX_S = (1_700_000_000.0, 1_760_000_000.0, 1_790_000_000.0)
 ODD = "tab\t newline\n backslash \\. quote ' unicode 🙂 \\N"
@@ -56,21 +55,6 @@ async def copied(dsn: str, folder: Path) -> Shape:
     return Shape(shape.migrations, tables, shape.partitions, shape.sequences)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("snapshots")) as found:
-        yield found
-
-
-async def new_database(server: EmbeddedPostgres, name: str) -> str:
-    """One without a schema."""
-    path, _, rest = server.dsn.partition("?")
-    admin = await asyncpg.connect(f"{path.rpartition('/')[0]}/postgres?{rest}")
-    await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-    await admin.close()
-    return f"{path.rpartition('/')[0]}/{name}?{rest}"
-
-
 async def refuse_change(dsn: str) -> None:
     """What watches over the books is awake again."""
     connection = await asyncpg.connect(dsn)
@@ -86,7 +70,7 @@ async def test_a_copy_is_what_it_is_a_copy_of(server: EmbeddedPostgres, tmp_path
     async with fresh_database(server) as source:
         await put_something_in(source)
         shape = await copied(source, tmp_path / "one")
-    target = await new_database(server, "target")
+    target = await empty_database(server, "target")
     await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
     again = await copied(target, tmp_path / "two")
     assert again == shape
@@ -104,7 +88,7 @@ async def test_what_cannot_be_filled_stays_empty(server: EmbeddedPostgres, tmp_p
         await put_something_in(source)
         shape = await copied(source, tmp_path / "one")
     (tmp_path / "one" / "postings").write_text("nonsense\n")
-    target = await new_database(server, "other")
+    target = await empty_database(server, "other")
     with pytest.raises(StartupError, match="cannot be put"):
         await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
     connection = await asyncpg.connect(target)

@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
@@ -31,34 +30,32 @@ from sparewatt.store import migrate as migrations
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.people import NewAccount, Role
 from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.integration.databases import empty_database
 
 T = TypeVar("T")
 NODE = "0x" + "a" * 40
 RNG = SystemRng()
 
 
-class Server:
-    """A Postgres and a loop to talk to it in, for tests that are not coroutines."""
+class Room:
+    """A database and a loop to talk to it in, for tests that are not coroutines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, server: EmbeddedPostgres) -> None:
         self._runner = asyncio.Runner()
-        self._server = EmbeddedPostgres(folder / "postgres")
-        self.run(self._server.__aenter__())
-        self.dsn = self._server.dsn
+        self.dsn = self.run(empty_database(server, "stored_accounts"))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
     def close(self) -> None:
-        self.run(self._server.__aexit__(None, None, None))
         self._runner.close()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("accounts"))
-    yield server
-    server.close()
+def room(server: EmbeddedPostgres) -> Iterator[Room]:
+    room = Room(server)
+    yield room
+    room.close()
 
 
 async def from_before_accounts(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Database:
@@ -82,19 +79,19 @@ async def from_before_accounts(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Dat
 
 
 def test_what_was_there_before_accounts_is_the_operator_s_and_goes_on_working(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = server.run(from_before_accounts(server.dsn, monkeypatch))
+    database = room.run(from_before_accounts(room.dsn, monkeypatch))
     try:
-        key = server.run(database.find_key(hash_secret("sk-sw-old")))
+        key = room.run(database.find_key(hash_secret("sk-sw-old")))
         assert key is not None
         assert (key.account_id, key.role, key.budget_nano, key.expires_at) == ("acc_network", "operator", None, None)
-        (node,) = server.run(database.list_nodes())
+        (node,) = room.run(database.list_nodes())
         assert (node.id, node.account_id) == (NODE, "acc_network")
         other = "0x" + "b" * 40
-        assert server.run(database.exchange_join_token(hash_secret("join-sw-old"), other)) == "accepted"  # type: ignore[arg-type]
+        assert room.run(database.exchange_join_token(hash_secret("join-sw-old"), other)) == "accepted"  # type: ignore[arg-type]
     finally:
-        server.run(database.close())
+        room.run(database.close())
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ bad_terms = st.sampled_from(
 class KeyMachine(RuleBasedStateMachine):
     """Two gateways on one database: one that changes things, one that only looks now and then."""
 
-    server: Server
+    room: Room
     database: Database
 
     accounts = Bundle("accounts")
@@ -159,20 +156,20 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(target=accounts)
     def open_account(self) -> AccountId:
         account = AccountId(new_id("acc", rng=RNG))
-        self.server.run(self.database.people.ensure_account(NewAccount(account, "somebody")))
+        self.room.run(self.database.people.ensure_account(NewAccount(account, "somebody")))
         self.roles[account] = "user"
         return account
 
     @rule(target=keys, account=accounts, wanted=terms)
     def create(self, account: AccountId, wanted: KeyTerms) -> str:
-        row, secret = self.server.run(self.service.create(account, terms=wanted, scopes=["inference"]))
+        row, secret = self.room.run(self.service.create(account, terms=wanted, scopes=["inference"]))
         self.model[row.id] = ModelKey(row.id, secret, account, wanted)
         return row.id
 
     @rule(account=accounts, wanted=bad_terms)
     def create_badly(self, account: AccountId, wanted: KeyTerms) -> None:
         with pytest.raises(InvalidField):
-            self.server.run(self.service.create(account, terms=wanted, scopes=["inference"]))
+            self.room.run(self.service.create(account, terms=wanted, scopes=["inference"]))
 
     @rule(key=keys, wanted=terms)
     def limit(self, key: str, wanted: KeyTerms) -> None:
@@ -180,19 +177,19 @@ class KeyMachine(RuleBasedStateMachine):
         change = self.service.limit(key, account_id=known.account, change=lambda _: wanted)
         if known.revoked:
             with pytest.raises(InvalidField):
-                self.server.run(change)
+                self.room.run(change)
         else:
-            self.server.run(change)
+            self.room.run(change)
             self.model[key] = replace(known, terms=wanted)
 
     @rule(key=keys, wanted=bad_terms)
     def limit_badly(self, key: str, wanted: KeyTerms) -> None:
         with pytest.raises(InvalidField):
-            self.server.run(self.service.limit(key, account_id=None, change=lambda _: wanted))
+            self.room.run(self.service.limit(key, account_id=None, change=lambda _: wanted))
 
     @rule(key=keys)
     def revoke(self, key: str) -> None:
-        self.server.run(self.service.revoke(key, account_id=self.model[key].account))
+        self.room.run(self.service.revoke(key, account_id=self.model[key].account))
         self.model[key] = replace(self.model[key], revoked=True)
 
     @rule(key=keys, account=accounts)
@@ -200,31 +197,31 @@ class KeyMachine(RuleBasedStateMachine):
         if account == self.model[key].account:
             return
         with pytest.raises(KeyNotFound):
-            self.server.run(self.service.revoke(key, account_id=account))
+            self.room.run(self.service.revoke(key, account_id=account))
         with pytest.raises(KeyNotFound):
-            self.server.run(self.service.limit(key, account_id=account, change=terms_of))
+            self.room.run(self.service.limit(key, account_id=account, change=terms_of))
 
     @rule(account=accounts, role=st.sampled_from(["user", "owner", "operator"]))
     def set_role(self, account: AccountId, role: Role) -> None:
-        self.server.run(self.database.people.set_role(account, role))
-        self.server.run(self.service.sync())
+        self.room.run(self.database.people.set_role(account, role))
+        self.room.run(self.service.sync())
         self.roles[account] = role
 
     @rule(account=accounts, policy=st.sampled_from([None, '{"region": "EU"}']))
     def describe_account(self, account: AccountId, policy: str | None) -> None:
-        self.server.run(self.database.people.describe_account(account, name="renamed", policy=policy))
-        self.server.run(self.service.sync())
+        self.room.run(self.database.people.describe_account(account, name="renamed", policy=policy))
+        self.room.run(self.service.sync())
         self.policies[account] = policy
 
     @rule(account=consumes(accounts))
     def close_account(self, account: AccountId) -> None:
-        self.server.run(self.database.people.close_account(account))
-        self.server.run(self.service.sync())
+        self.room.run(self.database.people.close_account(account))
+        self.room.run(self.service.sync())
         self.closed.add(account)
 
     @rule()
     def the_other_gateway_looks(self) -> None:
-        self.server.run(self.other.sync())
+        self.room.run(self.other.sync())
         self._check(self.there)
 
     @invariant()
@@ -247,16 +244,16 @@ class KeyMachine(RuleBasedStateMachine):
                 assert ring.account_of(KeyId(key.id)) == key.account
 
 
-def test_keys_behave_as_a_small_model_says_at_two_gateways(server: Server) -> None:
-    database = server.run(Database.connect(server.dsn))
+def test_keys_behave_as_a_small_model_says_at_two_gateways(room: Room) -> None:
+    database = room.run(Database.connect(room.dsn))
 
     class Machine(KeyMachine):
         pass
 
-    Machine.server, Machine.database = server, database
+    Machine.room, Machine.database = room, database
     try:
         run_state_machine_as_test(
             Machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None, derandomize=True)
         )
     finally:
-        server.run(database.close())
+        room.run(database.close())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,13 +11,7 @@ from sparewatt.gateway.history.buckets import empty
 from sparewatt.store.database import Database
 from sparewatt.store.history import DAY_S, HOUR_S, KEPT_S, MINUTE_S, Figures
 from sparewatt.supervisor.postgres import EmbeddedPostgres
-from tests.integration.databases import fresh_database, running_postgres
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("history")) as server:
-        yield server
+from tests.integration.databases import fresh_database
 
 
 @pytest.fixture

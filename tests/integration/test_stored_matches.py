@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,20 +12,17 @@ from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import MATCHES_STORED_DAYS
 from sparewatt.store.database import Database, StoredMatch
 from sparewatt.supervisor.postgres import EmbeddedPostgres
+from tests.integration.databases import fresh_database
 
 DAY_S = 86_400.0
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    server = EmbeddedPostgres(tmp_path / "pg")
-    await server.start()
-    try:
-        database = await Database.connect(server.dsn)
+async def database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
         yield database
         await database.close()
-    finally:
-        await server.stop()
 
 
 def a_match(name: str, *, days_ago: float = 0.0, **explanation: object) -> StoredMatch:

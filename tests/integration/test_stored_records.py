@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-
-import pytest
 
 from sparewatt.core.ids import NodeId
 from sparewatt.store.database import Database
 from sparewatt.store.records import KEPT_DAYS, DayRecord
 from sparewatt.supervisor.postgres import EmbeddedPostgres
-from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.databases import fresh_database
 
 NODE, OTHER = NodeId("0xa"), NodeId("0xb")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("records")) as server:
-        yield server
 
 
 async def test_gateways_add_to_the_same_days_and_old_ones_are_forgotten(server: EmbeddedPostgres) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -11,14 +11,8 @@ from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.responses import ABANDONED_S, ResponseStore
 from sparewatt.supervisor.postgres import EmbeddedPostgres
-from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.databases import fresh_database
 from tests.unit.store.responses_suite import KEY, OTHER, ResponseSuite, finish, put
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("responses")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sparewatt.inference.dispatch.prefixes import BLOCK_TOKENS, PrefixMemory
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
 from sparewatt.inference.matcher.policies import BALANCED, Policy
-from tests.property.test_matcher import by_seconds, changed, few, few_jobs, place, policies, preferences, rivals, tables
+from tests.property.test_matcher import by_seconds, changed, few_jobs, place, policies, preferences, rivals, tables
 from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
 
 HOLDER = node_id(1)
@@ -29,7 +29,6 @@ def keeping(row: NodeRow, tokens: int) -> NodeRow:
     return changed(row, model={"prefix_cache_tokens": tokens, "state": "warm"})
 
 
-@few
 @given(nodes=rivals, job=few_jobs, preference=preferences, tokens=st.integers(0, 5000), more=st.integers(0, 5000),
        keeps=st.integers(0, 5000), policy=by_seconds)  # fmt: skip
 def test_holding_more_never_hurts_the_holder(  # noqa: PLR0917
@@ -45,7 +44,6 @@ def test_holding_more_never_hurts_the_holder(  # noqa: PLR0917
     assert other.price_nano == one.price_nano
 
 
-@few
 @given(nodes=rivals, job=few_jobs, held=holdings, policy=policies)
 def test_a_node_without_a_cache_gets_no_discount(
     nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int], policy: Policy
@@ -54,7 +52,6 @@ def test_a_node_without_a_cache_gets_no_discount(
     assert decide(job, plain, held, policy) == decide(job, plain, None, policy)
 
 
-@few
 @given(nodes=tables, job=few_jobs, held=nobody, policy=policies)
 def test_without_a_holder_the_decision_is_the_same_to_the_bit(
     nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int] | None, policy: Policy
@@ -62,7 +59,6 @@ def test_without_a_holder_the_decision_is_the_same_to_the_bit(
     assert decide(job, nodes, held, policy) == decide(job, nodes, None, policy)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, held=holdings, policy=policies, data=st.data())
 def test_neither_the_order_of_nodes_nor_of_holders_matters(
     nodes: tuple[NodeRow, ...], job: MatchJob, held: dict[NodeId, int], policy: Policy, data: st.DataObject
@@ -79,7 +75,6 @@ notes = st.lists(
 )
 
 
-@few
 @given(notes=notes, blocks_max=st.integers(1, 20))
 def test_memory_stays_within_its_bounds(notes: list[tuple[int, list[int], int, bool]], blocks_max: int) -> None:
     memory = PrefixMemory(blocks_max=blocks_max)

@@ -9,7 +9,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
@@ -24,6 +23,7 @@ from sparewatt.ledger.model import NOTHING, Amount, ClosedJob, Delivery, JobStat
 from sparewatt.ledger.service import Ledger
 from sparewatt.store.books import Transfer
 from sparewatt.testing.clock import ManualClock
+from tests.trying import walks
 from tests.unit.ledger.memory_books import MemoryBooks
 from tests.unit.ledger.samples import delivery, opened
 
@@ -235,4 +235,4 @@ class BooksMachine(RuleBasedStateMachine):
 
 
 TestBooksMachine = BooksMachine.TestCase
-TestBooksMachine.settings = settings(max_examples=30, stateful_step_count=40)
+TestBooksMachine.settings = walks(30, steps=40)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sparewatt.core.limits import SEAMS_MAX
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.dispatch.run import JobRun
+from tests.trying import walks
 from tests.unit.inference.nodes import a_model, some_specs
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, text_event
 
@@ -209,7 +210,5 @@ class OneJob(RuleBasedStateMachine):
             assert msgspec.json.decode(sink.body)["choices"]
 
 
-OneJob.TestCase.settings = settings(
-    max_examples=250, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+OneJob.TestCase.settings = settings(walks(100, steps=30), suppress_health_check=list(HealthCheck))
 TestOneJob = OneJob.TestCase

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, NodeId
@@ -26,7 +26,6 @@ from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.fleets import OWNERS, a_fleet, add_node, allowed_by, assert_adds_up, refusals
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, node_id, situation, some_specs
 
-few = settings(max_examples=40, deadline=None)
 conditions = st.sampled_from(
     [
         "region=EU",
@@ -63,7 +62,6 @@ def everybody(table: NodeTable, policy: Policy) -> list[NodeId]:
     return found
 
 
-@few
 @given(numbers=fleets, line=lines, policy=tiers)
 def test_a_match_under_a_policy_is_the_whole_ranking_filtered(numbers: list[int], line: str, policy: Policy) -> None:
     table = a_fleet(numbers, others=2)
@@ -76,7 +74,6 @@ def test_a_match_under_a_policy_is_the_whole_ranking_filtered(numbers: list[int]
     assert sum(decision.barred.values()) == sum(reason is not None for reason in refused.values())
 
 
-@few
 @given(numbers=fleets, line=lines, payer=st.none() | owners, order=st.sampled_from(["", " order=node-3,acc_ann"]))
 def test_the_funnel_adds_up_and_never_falls_below_nothing(
     numbers: list[int], line: str, payer: AccountId | None, order: str
@@ -90,7 +87,6 @@ def test_the_funnel_adds_up_and_never_falls_below_nothing(
     assert not {candidate.node_id for candidate in decision.ranked} & set(mine)
 
 
-@few
 @given(numbers=fleets, line=lines, payer=st.none() | owners, chance=st.randoms(use_true_random=False))
 def test_neither_the_order_of_the_table_nor_what_was_before_changes_anything(
     numbers: list[int], line: str, payer: AccountId | None, chance: random.Random
@@ -103,7 +99,6 @@ def test_neither_the_order_of_the_table_nor_what_was_before_changes_anything(
     assert again.ranked == through(a_fleet(numbers), line, payer).ranked
 
 
-@few
 @given(
     line=lines,
     steps=st.lists(

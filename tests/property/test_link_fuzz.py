@@ -32,6 +32,7 @@ from sparewatt.protocol.link import (
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import BadSignature, recover_address
+from tests.trying import at_least
 from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
 from tests.unit.protocol.reports import SPECS
 
@@ -70,6 +71,7 @@ def test_frames_survive_the_wire(found: list[Frame]) -> None:
     assert decode_frames(b"".join(encode_frame(*frame) for frame in found)) == found
 
 
+@at_least(100)
 @given(st.binary(max_size=200) | messages)
 def test_any_bytes_are_frames_or_refused(message: bytes) -> None:
     with suppress(ProtocolViolation):
@@ -86,6 +88,7 @@ def test_any_payload_is_a_message_or_refused(shape: type[msgspec.Struct], payloa
         assert decode_message(msgspec.json.encode(message), shape) == message
 
 
+@at_least(100)
 @given(st.lists(messages | st.binary(max_size=60), max_size=6))
 def test_a_gateway_survives_any_node(received: list[bytes]) -> None:
     link, _, _, _ = lone_gateway()
@@ -101,6 +104,7 @@ def test_a_gateway_survives_any_node(received: list[bytes]) -> None:
     assert all(listener.heads or not listener.pieces for listener in listeners)
 
 
+@at_least(100)
 @given(st.lists(messages | st.binary(max_size=60), max_size=6))
 def test_a_node_survives_any_gateway(received: list[bytes]) -> None:
     link, _, runner, _ = lone_node()

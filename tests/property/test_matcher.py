@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.errors import SparewattError
@@ -30,8 +30,6 @@ from tests.unit.inference.nodes import (
     some_specs,
     table_of,
 )
-
-few = settings(max_examples=60, deadline=None)
 
 rates = st.floats(min_value=0, max_value=1e7, exclude_min=True)
 prices = st.integers(0, 10**15)
@@ -182,7 +180,6 @@ def never_helps(nodes: Sequence[NodeRow], worse: NodeRow, job: MatchJob, policy:
     assert candidate_of(after, worse.id).cost >= candidate_of(before, worse.id).cost
 
 
-@few
 @given(job=jobs, nodes=tables, policy=policies, data=st.data())
 def test_the_order_of_the_table_changes_nothing(
     job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy, data: st.DataObject
@@ -191,7 +188,6 @@ def test_the_order_of_the_table_changes_nothing(
     assert decide(job, shuffled, policy) == decide(job, nodes, policy)
 
 
-@few
 @given(
     nodes=rivals,
     job=few_jobs,
@@ -208,7 +204,6 @@ def test_being_slower_never_helps(
     never_helps(nodes, changed(nodes[0], model={"measured": slower}), job, policy)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 100))
 def test_being_later_or_worse_in_company_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, more_s: float) -> None:
     measured = model_of(nodes[0]).measured
@@ -224,20 +219,17 @@ def test_being_later_or_worse_in_company_never_helps(nodes: tuple[NodeRow, ...],
     )
 
 
-@few
 @given(nodes=rivals, job=few_jobs, policy=by_seconds, more=st.floats(0, 5))
 def test_being_seen_slower_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more: float) -> None:
     never_helps(nodes, changed(nodes[0], slowness=nodes[0].slowness + more), job, policy)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, factor=st.floats(1, 1e6))
 def test_a_lower_bandwidth_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, factor: float) -> None:
     wide = changed(nodes[0], specs={"bandwidth_bytes_s": 1e12})
     never_helps((wide, *nodes[1:]), changed(nodes[0], specs={"bandwidth_bytes_s": 1e12 / factor}), job)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, policy=by_seconds, more_nano=st.integers(0, 10**12))
 def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more_nano: int) -> None:
     model = model_of(nodes[0])
@@ -246,13 +238,11 @@ def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, pol
         never_helps(nodes, dearer, job, policy)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 10))
 def test_being_farther_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, more_s: float) -> None:
     never_helps(nodes, changed(nodes[0], rtt_s=nodes[0].rtt_s + more_s), job)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, failures=st.integers(0, 1000))
 def test_being_flakier_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, failures: int) -> None:
     never_helps(nodes, changed(nodes[0], jobs_failed=nodes[0].jobs_failed + failures), job)
@@ -261,7 +251,6 @@ def test_being_flakier_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, fa
     never_helps(nodes, changed(nodes[0], suspect_until_s=NOW_S + 30), job)
 
 
-@few
 @given(
     nodes=rivals,
     job=few_jobs,
@@ -289,7 +278,6 @@ def test_having_more_to_do_never_helps(  # noqa: PLR0917 (one thing each)
     never_helps((changed(nodes[0], model={"state": "warm"}), *nodes[1:]), colder, job)
 
 
-@few
 @given(nodes=rivals, job=few_jobs, policy=by_seconds, vram_bytes=byte_counts, kv_bytes=byte_counts)
 def test_memory_beyond_the_need_changes_nothing(
     nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, vram_bytes: int, kv_bytes: int
@@ -307,7 +295,6 @@ def test_memory_beyond_the_need_changes_nothing(
     assert decide(job, (just, *nodes[1:]), policy).ranked == decide(job, (more, *nodes[1:]), policy).ranked
 
 
-@few
 @given(
     nodes=rivals,
     policy=by_seconds,
@@ -327,7 +314,6 @@ def test_what_a_node_claims_about_itself_moves_no_cost(  # noqa: PLR0917 (one cl
     assert decide(a_job(), (boasting, *nodes[1:]), policy) == decide(a_job(), nodes, policy)
 
 
-@few
 @given(
     said=st.lists(st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)), max_size=20),
     measured=st.builds(Speed, prefill_tps=st.floats(1, 1e5), decode_tps=st.floats(0.1, 1e3)),
@@ -345,7 +331,6 @@ def test_what_is_observed_never_raises_a_node_above_its_measured_speed(
         assert best.cost >= nominal
 
 
-@few
 @given(job=jobs, nodes=tables, policy=policies)
 def test_every_figure_is_finite_and_every_node_accounted_for(
     job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy
@@ -359,7 +344,6 @@ def test_every_figure_is_finite_and_every_node_accounted_for(
     assert decision.ranked == tuple(sorted(decision.ranked, key=lambda c: (math.floor(c.cost * 1e6 + 0.5), c.node_id)))
 
 
-@few
 @given(job=jobs, nodes=tables, policy=policies)
 def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy) -> None:
     decision = decide(job, nodes, policy)
@@ -372,7 +356,6 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
         assert error.message
 
 
-@few
 @given(nodes=rivals, job=few_jobs, policy=by_seconds, preference=preferences, factor=st.floats(1, 100))
 def test_whatever_a_request_prefers_being_worse_never_helps(
     nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, preference: Preference, factor: float
@@ -396,7 +379,6 @@ anything = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0
 any_count = st.integers(-(10**30), 10**30)
 
 
-@few
 @given(
     nodes=rivals,
     policy=by_seconds,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -11,6 +10,7 @@ from sparewatt.core.ids import ModelId, NodeId
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.node import NodeLoad, NodeSpecs, Speed
+from tests.trying import walks
 from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
 
 MODELS = ["a", "b", "c/d"]
@@ -181,4 +181,4 @@ def columns(table: NodeTable) -> Columns:
 
 
 TestNodesComeAndGo = NodesComeAndGo.TestCase
-TestNodesComeAndGo.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestNodesComeAndGo.settings = walks(40, steps=40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.chain.conftest import anvil, anvil_binary, dsn, postgres_dsn, setting
+from tests.integration.chain.conftest import anvil, anvil_binary, dsn, setting
+from tests.integration.conftest import server
 
-__all__ = ["anvil", "anvil_binary", "dsn", "postgres_dsn", "setting"]
+__all__ = ["anvil", "anvil_binary", "dsn", "server", "setting"]

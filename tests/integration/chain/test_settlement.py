@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,38 +20,24 @@ from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
 from sparewatt.store.payouts import BatchRow
 from sparewatt.supervisor.anvil import Anvil
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.chain.settling import OWNER, USER, Settling, open_settling
-from tests.integration.databases import fresh_database, running_postgres
 from tests.integration.money.samples import delivery, job, settle
 
 WALLET = SigningKey(bytes(31) + b"\x77")
 DOLLAR_MICRO, DOLLAR = 1_000_000, Nano(10**9)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("settling")) as server:
-        yield server
-
-
 @pytest.fixture
-async def fresh_dsn(server: EmbeddedPostgres) -> AsyncIterator[str]:
-    async with fresh_database(server) as dsn:
-        yield dsn
-
-
-@pytest.fixture
-async def settling(anvil: Anvil, fresh_dsn: str, tmp_path: Path) -> AsyncIterator[Settling]:
+async def settling(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Settling]:
     """Money that is worth something: no faucet helps."""
-    async with open_settling(anvil.url, fresh_dsn, tmp_path / "chain", test_money=False) as opened:
+    async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=False) as opened:
         yield opened
 
 
 @pytest.fixture
-async def playing(anvil: Anvil, fresh_dsn: str, tmp_path: Path) -> AsyncIterator[Settling]:
+async def playing(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Settling]:
     """Test money."""
-    async with open_settling(anvil.url, fresh_dsn, tmp_path / "chain", test_money=True) as opened:
+    async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=True) as opened:
         yield opened
 
 
@@ -167,9 +153,9 @@ async def test_a_deposit_without_the_money_fails_and_says_what_is_missing(settli
     assert await settling.credits_of(USER) == 0
 
 
-async def test_without_a_chain_a_deposit_is_refused_at_once(fresh_dsn: str) -> None:
+async def test_without_a_chain_a_deposit_is_refused_at_once(dsn: str) -> None:
 
-    database = await Database.connect(fresh_dsn)
+    database = await Database.connect(dsn)
     with pytest.raises(ChainUnavailable, match="not up yet"):
         await OnChain(database, SystemClock()).confirm(USER, reference="r", nano=DOLLAR)
     await database.close()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from sparewatt.store.database import Database
 from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing.clock import ManualClock
-from tests.integration.databases import fresh_database, running_postgres
+from tests.integration.databases import fresh_database
 from tests.integration.money.samples import NOON_S
-
-
-@pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    with running_postgres(tmp_path_factory.mktemp("money")) as server:
-        yield server
 
 
 @pytest.fixture

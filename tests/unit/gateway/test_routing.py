@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.accounts.principal import Principal, by_key, by_session
@@ -193,7 +193,6 @@ words = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
 @given(provider=anything | st.dictionaries(words, anything, max_size=3), header=st.none() | st.text(max_size=20))
 def test_whatever_a_client_sends_is_read_or_refused(provider: object, header: str | None) -> None:
     try:

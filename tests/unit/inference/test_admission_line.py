@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from itertools import combinations, permutations, product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import KeyId
 from sparewatt.inference.admission.line import Line
 from sparewatt.inference.admission.model import AdmissionRules, Priority
+from tests.trying import walks
 from tests.unit.inference.waiting_line import Standing, an_applicant, standing
 
 RULES = AdmissionRules()
 costs = st.integers(1, 8000)
 keys = st.sampled_from("abcd")
-few = settings(max_examples=80, deadline=None)
 
 
 def line_of(*waiters: Standing, rules: AdmissionRules = RULES) -> Line[Standing]:
@@ -34,7 +34,6 @@ def tokens(waiters: list[Standing], key: str) -> int:
     return sum(waiter.job.cost_tokens for waiter in waiters if waiter.job.key_id == key)
 
 
-@few
 @given(st.lists(st.builds(standing, keys, costs, st.sampled_from(Priority)), max_size=60))
 def test_everybody_is_served_once_and_in_order_within_a_key(waiters: list[Standing]) -> None:
     order = served(line_of(*waiters))
@@ -44,7 +43,6 @@ def test_everybody_is_served_once_and_in_order_within_a_key(waiters: list[Standi
         assert [w.number for w in order if (w.job.key_id, w.job.priority) == (key, priority)] == mine
 
 
-@few
 @given(st.lists(st.lists(costs, min_size=25, max_size=25), min_size=2, max_size=4))
 def test_while_keys_wait_none_gets_more_than_another_by_more_than_a_job_of_each(jobs: list[list[int]]) -> None:
     """Over every window. A job cannot be cut: one of each key's is the best that any order can promise."""
@@ -59,7 +57,6 @@ def test_while_keys_wait_none_gets_more_than_another_by_more_than_a_job_of_each(
             assert tokens(window, one) - tokens(window, other) <= allowed
 
 
-@few
 @given(st.lists(st.lists(costs, min_size=20, max_size=20), min_size=2, max_size=4))
 def test_from_when_all_wait_no_key_gets_more_than_its_share_and_one_job(jobs: list[list[int]]) -> None:
     names = "abcd"[: len(jobs)]
@@ -101,7 +98,6 @@ def test_priorities_go_first_to_last() -> None:
     assert [waiter.job.priority for waiter in served(line)] == list(Priority)
 
 
-@few
 @given(
     st.lists(costs, min_size=80, max_size=80),
     st.lists(costs, min_size=80, max_size=80),
@@ -187,4 +183,4 @@ class ComingAndGoing(RuleBasedStateMachine):
 
 
 TestComingAndGoing = ComingAndGoing.TestCase
-TestComingAndGoing.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestComingAndGoing.settings = walks(40, steps=40)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -13,6 +12,7 @@ from sparewatt.core.ids import ModelId
 from sparewatt.inference.matcher.room import places_free
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.node import NodeLoad
+from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
 
 OTHER = ModelId("other")
@@ -124,4 +124,4 @@ class AnyTable(RuleBasedStateMachine):
 
 
 TestAnyTable = AnyTable.TestCase
-TestAnyTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyTable.settings = walks(40, steps=40)

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.errors import JobShed, NoCapacity, QueueFull, ShuttingDown
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.admission.model import AdmissionRules, Priority, TicketState
+from tests.trying import walks
 from tests.unit.inference.waiting_line import MODEL, Desk, an_applicant
 
 SMALL = AdmissionRules(per_band=4, per_key=3, bytes_max=1000)
@@ -289,4 +289,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = walks(40, steps=40)

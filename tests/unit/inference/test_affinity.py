@@ -9,7 +9,6 @@ import pytest
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
-from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher import match as matching
 from sparewatt.inference.matcher.affinity import cached_tokens
 from sparewatt.inference.matcher.explain import describe
@@ -154,14 +153,6 @@ def test_the_explanation_shows_the_discount() -> None:
     table = a_table(2, KEEPING)
     told = describe(decide(table, {node_id(2): 3000}), {row.id: row for row in table})
     assert {line["node"]: line["cached_tokens"] for line in told["ranked"]} == {node_id(1): 0, node_id(2): 3000}
-
-
-@pytest.mark.skipif(not kernel.available(), reason="needs numba")
-def test_the_compiled_scan_gives_the_same_best() -> None:
-    kernel.prepare()
-    table, at = a_table(12, KEEPING), situation(held={node_id(n): 512 * n for n in range(1, 7)})
-    one, other = (match(LONG, table, at, policy=BALANCED, seed=3, compiled=compiled) for compiled in (False, True))
-    assert one == other
 
 
 def test_a_reservation_counts_what_is_left_to_read() -> None:

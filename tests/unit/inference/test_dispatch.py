@@ -815,7 +815,7 @@ def test_a_node_that_keeps_what_it_promised_is_believed() -> None:
 
 def test_a_node_three_times_slower_than_its_report_is_expected_to_be() -> None:
     stage = Stage(1)
-    for _ in range(60):
+    for _ in range(25):
         answer_slowly(stage, factor=3.0)
     assert learned_speed(stage, node_id(1)) == pytest.approx(1 / 3, rel=0.05)
 

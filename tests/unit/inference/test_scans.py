@@ -16,10 +16,10 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.carriers import read_line
 from sparewatt.testing.matching import MODEL, make_table
 from tests.unit.inference.fleets import a_fleet, allowed_by, assert_adds_up
-from tests.unit.inference.nodes import a_job, node_id, situation
+from tests.unit.inference.nodes import a_job, a_model, a_table, node_id, situation, some_specs
 from tests.unit.inference.scans import compare_scans
 
-TABLES = 300
+TABLES = 100
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,3 +86,11 @@ def test_a_shortlist_under_a_policy_is_the_same_both_ways(many: NodeTable, left_
     assert {candidate.node_id for candidate in both[0].ranked} <= set(left)
     assert_adds_up(both[0], kept=8)
     assert (Rejection.NOT_SHORTLISTED in both[0].dropped) == (left_out == 10)
+
+
+def test_a_decision_by_what_nodes_hold_is_the_same_both_ways() -> None:
+    table = a_table(12, some_specs(a_model(prefix_cache_tokens=100_000)))
+    at = situation(held={node_id(n): 512 * n for n in range(1, 7)})
+    job = a_job(prompt_tokens=4000, output_tokens=100)
+    one, other = (match(job, table, at, policy=BALANCED, seed=3, compiled=compiled) for compiled in (False, True))
+    assert one == other

@@ -8,15 +8,20 @@ import pytest
 
 from sparewatt.sim.plot import draw
 from sparewatt.sim.spot import all_models, network_row, spot_rows
-from sparewatt.sim.study import Question, make_case, run_policy, study
+from sparewatt.sim.study import Answer, Question, make_case, run_policy, study
 from sparewatt.sim.summary import gini, mean_of, outcome_of, summarise
 from tests.unit.sim.conftest import make_job
 
-QUESTION = Question(nodes=20, rate=4.0, duration_s=10.0, seeds=2, policies=("balanced", "least-loaded"))
+QUESTION = Question(nodes=20, rate=2.0, duration_s=10.0, seeds=2, policies=("balanced", "least-loaded"))
 KEYS = [
     "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit", "gini",
     "gap_to_oracle",
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answer() -> Answer:
+    return study(QUESTION)
 
 
 def test_a_job_without_an_end_counts_as_a_time_out() -> None:
@@ -35,8 +40,8 @@ def test_gini_is_zero_for_equals_and_near_one_for_a_winner() -> None:
     assert gini(np.zeros(5)) == 0.0
 
 
-def test_the_answer_has_the_documented_shape() -> None:
-    found = study(QUESTION).as_dict()
+def test_the_answer_has_the_documented_shape(answer: Answer) -> None:
+    found = answer.as_dict()
     assert list(found) == ["policies", "oracle", "bound"]
     policies, oracle, bound = found["policies"], found["oracle"], found["bound"]
     assert isinstance(policies, dict)
@@ -46,14 +51,14 @@ def test_the_answer_has_the_documented_shape() -> None:
     assert oracle["gap_to_oracle"] == 0.0  # type: ignore[index]
 
 
-def test_numbers_are_means_over_seeds() -> None:
-    runs = study(QUESTION).policies["balanced"]
+def test_numbers_are_means_over_seeds(answer: Answer) -> None:
+    runs = answer.policies["balanced"]
     assert len(runs) == 2
     assert mean_of(runs).e2e_mean == pytest.approx((runs[0].e2e_mean + runs[1].e2e_mean) / 2)
 
 
-def test_the_picture_shows_every_policy_and_both_yardsticks() -> None:
-    picture = draw(study(QUESTION))
+def test_the_picture_shows_every_policy_and_both_yardsticks(answer: Answer) -> None:
+    picture = draw(answer)
     ET.fromstring(picture)  # noqa: S314 (our own picture)
     for words in ("balanced", "least-loaded", "oracle", "bound"):
         assert words in picture
