@@ -13,7 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from sparewatt.core.ids import MatchId
 from sparewatt.core.log import Log
-from sparewatt.gateway.http import ERROR_CODE, REQUEST_ID, Handler
+from sparewatt.gateway.http import ASKED, ERROR_CODE, Handler
 from sparewatt.gateway.services import services_of
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.model import MatchRecord
@@ -55,7 +55,7 @@ async def log_request(request: web.Request, handler: Handler) -> web.StreamRespo
             reply = request.get(REPLY) if reply is None else reply
             match_id = reply.headers.get("x-sparewatt-match-id") if reply is not None else None
             record = services.dispatcher.record(MatchId(match_id)) if match_id is not None else None
-            _log.info("request_finished", **describe(_seen(request, reply, services.clock.now_s() - began_s), record))
+            log_finished(_seen(request, reply, services.clock.now_s() - began_s), record)
 
 
 async def remember_reply(request: web.Request, reply: web.StreamResponse) -> None:
@@ -66,12 +66,16 @@ async def remember_reply(request: web.Request, reply: web.StreamResponse) -> Non
 def _seen(request: web.Request, reply: web.StreamResponse | None, took_s: float) -> Request:
     resource = request.match_info.route.resource
     return Request(
-        id=request.get(REQUEST_ID, ""),
+        id=asked.id if (asked := request.get(ASKED)) is not None else "",
         route=f"{request.method} {resource.canonical if resource else 'unknown'}",
         status=reply.status if reply is not None else CLIENT_LEFT,
         took_s=took_s,
         code=reply.get(ERROR_CODE) if reply is not None else None,
     )
+
+
+def log_finished(request: Request, record: MatchRecord | None) -> None:
+    _log.info("request_finished", **describe(request, record))
 
 
 def describe(request: Request, record: MatchRecord | None) -> Mapping[str, object]:

@@ -28,6 +28,7 @@ from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.serving import Caller, Plan, Repeats, enter, enter_here, plan_for
 from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.gateway.proxies import detour_error
+from sparewatt.gateway.request_log import CLIENT_LEFT, Request, log_finished
 from sparewatt.gateway.services import Services
 from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import error_body
@@ -59,7 +60,7 @@ class Exchange:
     """Implements Sink."""
 
     __slots__ = (
-        "_asked", "_body", "_caller", "_errand", "_failure", "_has_head", "_head", "_headers", "_is_beginning",
+        "_asked", "_body", "_caller", "_code", "_errand", "_failure", "_has_head", "_head", "_headers", "_is_beginning",
         "_is_over", "_is_settled", "_over", "_plan", "_read", "_silent_since_s", "_status", "_task",
         "_untaken_bytes", "_wire",
     )  # fmt: skip
@@ -85,6 +86,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._has_head = False
         self._status = 0
+        self._code: str | None = None
         self._is_beginning = False
         self._is_over = False
         self._is_settled = False
@@ -314,6 +316,7 @@ class Exchange:
 
     def _reply_error(self, error: SparewattError, body: Mapping[str, object], headers: Mapping[str, str]) -> None:
         self._asked.services.history.tally.note_error(error.code)
+        self._code = error.code
         said = {name: value for name, value in headers.items() if name != "content-type"}
         self._reply(error.status, msgspec.json.encode(body), {"content-type": "application/json", **said})
 
@@ -348,10 +351,20 @@ class Exchange:
             self._is_settled = True
             plan.charge.settle(errand.used_tokens() if errand is not None else 0)
 
+    def _log(self) -> None:
+        plan, services = self._plan, self._asked.services
+        record = services.dispatcher.record(plan.match.id) if plan is not None else None
+        took_s = services.clock.now_s() - self._asked.began_s
+        log_finished(
+            Request(self._asked.id, f"POST {self._asked.path}", self._status or CLIENT_LEFT, took_s, self._code), record
+        )
+
     def _end(self) -> None:
         """Over, however."""
         self._is_over = True
         self._settle()
+        if self._asked.services.settings.request_log:
+            asyncio.get_running_loop().call_soon(self._log)  # when the job is over as well
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
