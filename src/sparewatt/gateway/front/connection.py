@@ -7,6 +7,8 @@ Requests that come before the one ahead is answered wait, few and small; whoever
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 Read = Callable[[bytes], Call]
 WRAPPING_MAX = 8
 """Bytes on the wire for each of a body's: chunks of a single byte take six."""
+_RESET = struct.pack("ii", 1, 0)
+"""Closing forgets what was not sent."""
 _TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
 _log = Log("sparewatt.gateway")
 
@@ -176,8 +180,11 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def abort(self) -> None:
-        """The client is stuck: what is queued for it would wait for ever."""
+        """The client is stuck: what is queued for it would wait for ever, here and in the kernel."""
         if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
     # what the server calls
