@@ -20,6 +20,8 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import SystemRng
+from sparewatt.gateway.process import COMPILE_FROM_NODES
+from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit
 from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
@@ -60,6 +62,7 @@ def running_sparewatt(folder: Path, *, nodes: int, processes: int = 1) -> Iterat
             port = int(port_file.read_text())
             wait_until_answering(port, "/v1/models", OURS, key=key)
             with _running_nodes(folder, port, tokens) as helper:
+                _wait_until_compiled(folder / "gateway.txt", nodes, processes)
                 yield Target(
                     name=OURS if processes == 1 else OURS_TWICE,
                     version=__version__,
@@ -70,6 +73,16 @@ def running_sparewatt(folder: Path, *, nodes: int, processes: int = 1) -> Iterat
                     database=(database.pid or 0,),
                     dsn=database.dsn,
                 )
+
+
+def _wait_until_compiled(output: Path, nodes: int, processes: int) -> None:
+    """With many nodes a gateway compiles its scan, once, for some seconds; that is no part of any request."""
+    if nodes > COMPILE_FROM_NODES and kernel.available():
+
+        def is_compiled() -> bool:
+            return output.read_text().count("matcher_compiled") >= processes
+
+        wait_until(is_compiled, "the matcher is not compiled", ceiling_s=JOIN_S)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ KEY_SYNC_S = 1.0
 KEY_USE_S = 60.0
 NODE_SAVE_S = 2.0
 HEALTH_CHECK_S = 0.5
-COMPILE_CHECK_S = 10.0
+COMPILE_CHECK_S = 2.0
 COMPILE_FROM_NODES = 256
 MATCH_STORE_S = 1.0
 RESPONSE_TEND_S = 1.0
@@ -314,6 +314,7 @@ async def _compile_matcher(services: Services) -> None:
     """Worth its seconds only for many nodes, and done beside the event loop; until then numpy does the same."""
     if len(services.table) > COMPILE_FROM_NODES and not kernel.ready():
         await asyncio.to_thread(kernel.prepare)
+        _log.info("matcher_compiled", nodes=len(services.table))
 
 
 async def _check_health(services: Services) -> None:
