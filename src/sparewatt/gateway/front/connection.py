@@ -296,7 +296,9 @@ class Connection(asyncio.Protocol):
             self._rewritten = without_upgrade(head)
             return
         size, self._fields_bytes = self._fields_bytes + len(self._target), 0
-        turn = Turn(head, fault_of(head, twice=twice, size_bytes=size), since_s=self._loop.time())
+        fault = fault_of(head, twice=twice, size_bytes=size)
+        turn = Turn(head._replace(raw=()), fault, since_s=self._loop.time())
+        self._raw = []
         self._turns.append(turn)
         if len(self._turns) == 1:
             self._begin(turn)

@@ -223,6 +223,7 @@ class Exchange:
         self._is_beginning = True
         errand.begin()
         self._is_beginning = False
+        self._plan = plan.without_body()
         if self._failure is not None and isinstance(self._failure, SparewattError):
             self.fail(self._failure, self._headers)
 

@@ -109,6 +109,10 @@ class Plan(NamedTuple):
             return None
         return await accounting.metering.open(payer_of(self.caller.who), order_for(self.match, self.call, self.price))
 
+    def without_body(self) -> Plan:
+        """Once the errand has it: thousands of streams may be open, and each would keep its prompt twice."""
+        return self._replace(call=msgspec.structs.replace(self.call, body=b"", prompt=()))
+
     def errand(self, tab: RunningTab | None, sink: S) -> Errand[S]:
         """Ready to begin. Raises what a client should hear; then nothing is held any more."""
         call, caller, services = self.call, self.caller, self.services
