@@ -45,7 +45,10 @@ async def sleep_until(clock: Clock, at_s: float) -> None:
 
 
 class SystemClock:
-    """The machine's clock; alarms ring on the running event loop."""
+    """The machine's clock; alarms ring on the running event loop, which is looked up once: that takes a system call."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -54,4 +57,7 @@ class SystemClock:
         return time.time()
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(delay_s, callback)
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            loop = self._loop = asyncio.get_running_loop()
+        return loop.call_later(delay_s, callback)

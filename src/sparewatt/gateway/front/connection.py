@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -105,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._is_deaf = False
         """Whether what comes is of no interest any more: the reply under way is the last."""
         self._is_reading_head = False
-        self._idle_since_s = loop.time()
+        self._idle_since_s = monotonic()
         self._is_paused = False
         self._paused_at_s = 0.0
         self._unsent_bytes = 0
@@ -146,7 +147,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_paused, self._paused_at_s = True, self._loop.time()
+        self._is_paused, self._paused_at_s = True, monotonic()
         self._unsent_bytes = self._buffered()
         if self._guest is not None:
             self._guest.pause_writing()
@@ -262,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if not self._turns:
-            self._idle_since_s = self._loop.time()
+            self._idle_since_s = monotonic()
         self._is_reading_head = True
         self._raw, self._target = [], b""
         self._head_bytes = self._fields_bytes = self._fed_bytes = 0
@@ -297,7 +298,7 @@ class Connection(asyncio.Protocol):
             return
         size, self._fields_bytes = self._fields_bytes + len(self._target), 0
         fault = fault_of(head, twice=twice, size_bytes=size)
-        turn = Turn(head._replace(raw=()), fault, since_s=self._loop.time())
+        turn = Turn(head._replace(raw=()), fault, since_s=monotonic())
         self._raw = []
         self._turns.append(turn)
         if len(self._turns) == 1:
@@ -450,7 +451,7 @@ class Connection(asyncio.Protocol):
         if not turn.head.keep_alive or self._doorkeeper.is_closing:
             transport.close()
             return
-        self._idle_since_s = self._loop.time()
+        self._idle_since_s = monotonic()
         if self._turns:
             self._loop.call_soon(self._begin_next)
         elif not transport.is_reading():
@@ -478,7 +479,7 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """The last reply is out. What the client still sends is read and dropped for a moment, then it is over."""
-        self._lingers_since_s = self._loop.time()
+        self._lingers_since_s = monotonic()
         transport = self._transport
         if transport is not None and (not self._turns or self._turns[-1].is_complete):
             transport.close()

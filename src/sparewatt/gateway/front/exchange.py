@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -113,7 +114,7 @@ class Exchange:
 
     def go(self, body: bytes) -> None:
         """All of the request is here."""
-        self._silent_since_s = asyncio.get_running_loop().time()
+        self._silent_since_s = monotonic()
         if self._failure is not None:
             self.refuse(self._failure)
         elif self._caller is None or "idempotency-key" in self._head.headers:
@@ -288,7 +289,7 @@ class Exchange:
 
     def _write_chunk(self, data: bytes) -> None:
         if data:
-            self._silent_since_s = asyncio.get_running_loop().time()
+            self._silent_since_s = monotonic()
             self._wire.write(chunk_bytes(data) if self._is_chunked else data)
 
     def _close_stream(self) -> None:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 
 from aiohttp import web
 
@@ -68,11 +69,10 @@ async def listening(
 
 
 async def _look(doorkeeper: Doorkeeper, patience: Patience) -> None:
-    now_s = asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(patience.look_s)
         for connection in list(doorkeeper.connections):
-            connection.look(now_s(), patience)
+            connection.look(monotonic(), patience)
 
 
 async def _close(doorkeeper: Doorkeeper) -> None:
@@ -81,9 +81,9 @@ async def _close(doorkeeper: Doorkeeper) -> None:
     for connection in list(doorkeeper.connections):
         if not connection.is_busy:
             connection.close()
-    deadline_s = asyncio.get_running_loop().time() + SHUTDOWN_S
+    deadline_s = monotonic() + SHUTDOWN_S
     while any(connection.is_busy for connection in doorkeeper.connections):
-        if asyncio.get_running_loop().time() > deadline_s:
+        if monotonic() > deadline_s:
             break
         await asyncio.sleep(0.02)
     for connection in list(doorkeeper.connections):
