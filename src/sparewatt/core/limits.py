@@ -122,6 +122,9 @@ LINK_STREAM_WINDOW_BYTES = 256 * KIB
 LINK_JOBS_MAX = 256
 """Jobs on one link at once, waiting ones included."""
 
+GATEWAY_PROCESSES_MAX = 64
+"""Processes of one gateway. A node keeps a link to each, and each asks every other twice a second how it is."""
+
 LINK_HANDSHAKE_S = 10.0
 """From opening the socket to a verified signature."""
 
