@@ -33,6 +33,8 @@ gateway.add_command(service)
 @click.option("--host", metavar="IP", help="Address to listen on (loopback).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
+@click.option("--processes", type=click.IntRange(1, 64), help="Processes that share the port, a core each (1).")
+@click.option("--link-port", type=click.IntRange(1, 65535), help="First of the processes' ports for nodes.")
 @click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM); read again on change.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key (PEM, no passphrase).")
@@ -67,6 +69,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
     from sparewatt.core.log import log_to_stderr
     from sparewatt.core.settings import load_settings
     from sparewatt.gateway.process import run_gateway
+    from sparewatt.gateway.processes import run_processes
     from sparewatt.gateway.settings import GatewaySettings
     from sparewatt.supervisor.lifeline import die_with_parent
 
@@ -76,8 +79,35 @@ def run(*, config: Path | None, **flags: Any) -> None:
     flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None
     settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
+    if settings.processes > 1:
+        asyncio.run(run_processes(settings))
+        return
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         runner.run(run_gateway(settings))
+
+
+@gateway.command("process", hidden=True)
+def process() -> None:
+    """One of several processes of a gateway. Its parent starts it, and tells it what to do by its standard input."""
+    import asyncio
+    import sys
+
+    import msgspec
+
+    from sparewatt.core.errors import StartupError
+    from sparewatt.core.log import log_to_stderr
+    from sparewatt.gateway.process import run_gateway
+    from sparewatt.gateway.siblings.place import read_sheet
+    from sparewatt.supervisor.lifeline import die_with_parent
+
+    die_with_parent()
+    try:
+        settings, place = read_sheet(sys.stdin.buffer.read())
+    except msgspec.DecodeError:
+        raise StartupError("'gateway run --processes N' starts these, not a person.") from None
+    log_to_stderr(settings.log_level, process=place.number + 1)
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        runner.run(run_gateway(settings, place))
 
 
 @gateway.command("operator-key")

@@ -14,12 +14,19 @@ _FIELDS = "fields"
 
 
 class JsonLines(logging.Formatter):
+    """With the same `fields` in every line, for a log that several processes write."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__()
+        self._fields = fields
+
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "t": round(record.created, 3),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": _message(record),
+            **self._fields,
         }
         fields = getattr(record, _FIELDS, None)
         if isinstance(fields, Mapping):
@@ -68,8 +75,9 @@ class Log:
         self._logger.error(event, exc_info=sys.exc_info(), extra={_FIELDS: fields})
 
 
-def log_to_stderr(level: str = "INFO") -> None:
-    _log_with(stderr_handler(), level)
+def log_to_stderr(level: str = "INFO", **fields: object) -> None:
+    """`fields` stand in every line."""
+    _log_with(stderr_handler(**fields), level)
 
 
 def log_to_nobody(level: str = "INFO") -> None:
@@ -77,9 +85,9 @@ def log_to_nobody(level: str = "INFO") -> None:
     _log_with(logging.NullHandler(), level)
 
 
-def stderr_handler() -> logging.Handler:
+def stderr_handler(**fields: object) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(**fields))
     return handler
 
 

@@ -13,7 +13,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -59,10 +59,25 @@ class Entry:
     """None while it runs, and for what is not kept."""
 
 
+class Elsewhere(Protocol):
+    """The other processes of this gateway: each request that has a name is kept by one of them."""
+
+    def keeps(self, which: Which) -> bool:
+        """Whether it is another process that keeps this one."""
+        ...
+
+    async def once(
+        self, which: Which, digest: bytes, produce: Produce, *, on_repeat: Callable[[], object]
+    ) -> web.StreamResponse:
+        """As `once` does it, with what is kept there."""
+        ...
+
+
 class KeptAnswers:
     """All that one gateway process remembers."""
 
     def __init__(self) -> None:
+        self.elsewhere: Elsewhere | None = None
         self._entries: OrderedDict[Which, Entry] = OrderedDict()
         self._by_key: dict[str, int] = {}
         self.size_bytes = 0
@@ -80,11 +95,7 @@ class KeptAnswers:
             self._by_key[which[0]] = self._by_key.get(which[0], 0) + 1
             return entry, True
         if entry.digest != digest:
-            raise IdempotencyMismatch(
-                "This Idempotency-Key was used for another request. Use a new one for each request, and the same one "
-                "only to send the same bytes again.",
-                param=HEADER,
-            )
+            raise mismatch()
         return entry, False
 
     def has(self, which: Which, entry: Entry) -> bool:
@@ -141,6 +152,22 @@ _LOOKED_AT = 64
 """Entries that one request looks through for old ones."""
 
 
+def mismatch() -> IdempotencyMismatch:
+    return IdempotencyMismatch(
+        "This Idempotency-Key was used for another request. Use a new one for each request, and the same one only to "
+        "send the same bytes again.",
+        param=HEADER,
+    )
+
+
+def conflict() -> IdempotencyConflict:
+    return IdempotencyConflict(
+        "This request was answered before, and its answer is not kept: it was streamed, or is too long. Use another "
+        "Idempotency-Key to have it answered, and charged, again.",
+        param=HEADER,
+    )
+
+
 def key_of(headers: Mapping[str, str]) -> str | None:
     """What the client calls its request. Raises InvalidField."""
     said = headers.get(HEADER)
@@ -167,6 +194,8 @@ async def once(
     now_s: Callable[[], float],
 ) -> web.StreamResponse:
     """Produce an answer, or give the one that there is. Raises IdempotencyConflict or IdempotencyMismatch."""
+    if kept.elsewhere is not None and kept.elsewhere.keeps(which):
+        return await kept.elsewhere.once(which, digest, produce, on_repeat=on_repeat)
     while True:
         entry, is_new = kept.begin(which, digest, now_s=now_s())
         if is_new:
@@ -176,11 +205,7 @@ async def once(
         if entry.answer is not None:
             return entry.answer.reply()
         if kept.has(which, entry):
-            raise IdempotencyConflict(
-                "This request was answered before, and its answer is not kept: it was streamed, or is too long. "
-                "Use another Idempotency-Key to have it answered, and charged, again.",
-                param=HEADER,
-            )
+            raise conflict()
 
 
 async def _first(kept: KeptAnswers, which: Which, entry: Entry, produce: Produce) -> web.StreamResponse:
@@ -190,10 +215,10 @@ async def _first(kept: KeptAnswers, which: Which, entry: Entry, produce: Produce
         return reply
     finally:
         is_answer = reply is not None and reply.status == 200
-        kept.end(which, entry, _kept(reply) if is_answer else None, keep=is_answer)
+        kept.end(which, entry, kept_of(reply) if is_answer else None, keep=is_answer)
 
 
-def _kept(reply: web.StreamResponse | None) -> Kept | None:
+def kept_of(reply: web.StreamResponse | None) -> Kept | None:
     if not isinstance(reply, web.Response) or not isinstance(reply.body, bytes):
         return None
     headers = {name: value for name, value in reply.headers.items() if name.lower() not in _PER_REPLY}

@@ -19,6 +19,7 @@ from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.names import Names
 from sparewatt.gateway.power import PowerBoard
+from sparewatt.gateway.siblings.place import ALONE, Place
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -53,7 +54,9 @@ class LinkDesk:
         health: HealthRules,
         clock: Clock,
         rng: Rng,
+        place: Place = ALONE,
     ) -> None:
+        self._place = place
         self._table = table
         self._tokens = tokens
         self._hosts = hosts
@@ -63,6 +66,8 @@ class LinkDesk:
         self._held: dict[NodeId, Held] = {}
         self._knocking = 0
         self.links: dict[NodeId, NodeLink] = {}
+        self.version = 0
+        """Another one whenever `links` has changed."""
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
         self.names = Names()
@@ -114,11 +119,19 @@ class LinkDesk:
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__, takes_sheets=True)
-            await socket.send(encode_message(Op.WELCOME, welcome))
+            await socket.send(encode_message(Op.WELCOME, self._welcome()))
         finally:
             self._knocking -= 1
         return visitor
+
+    def _welcome(self) -> Welcome:
+        return Welcome(
+            heartbeat_s=self._health.heartbeat_s,
+            gateway_version=__version__,
+            takes_sheets=True,
+            link_ports=self._place.link_ports,
+            link_port=self._place.link_port,
+        )
 
     async def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
         try:
@@ -140,6 +153,7 @@ class LinkDesk:
         work = asyncio.create_task(self._carry(link, outbox, socket))
         held = self._held[node_id] = Held(link, work)
         self.links[node_id] = link
+        self.version += 1
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
         why = "the socket closed"
@@ -180,6 +194,7 @@ class LinkDesk:
         if held is None:
             return
         self.links.pop(node_id, None)
+        self.version += 1
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
         self.power.forget(node_id)
         self.on_left(node_id)
