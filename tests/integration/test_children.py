@@ -36,6 +36,19 @@ signal.signal(signal.SIGTERM, leave)
 print("here", flush=True)
 while True: signal.pause()
 """
+SLOW = """
+import signal, sys, time
+def say(word):
+    with open(sys.argv[1], "a") as order: order.write(word + "\\n")
+def leave(*_):
+    say("asked")
+    time.sleep(1)
+    say("left")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("here", flush=True)
+while True: signal.pause()
+"""
 
 SUPERVISE = """
 import asyncio, sys
@@ -101,8 +114,8 @@ def python(name: str, code: str, folder: Path, *args: str) -> Child:
     return Child(name, (sys.executable, "-c", code, *args), folder / f"{name}.log", drain_s=CEILING_S)
 
 
-def says(path: Path, text: str) -> Callable[[], bool]:
-    return lambda: path.exists() and text in path.read_text()
+def says(path: Path | None, text: str) -> Callable[[], bool]:
+    return lambda: path is not None and path.exists() and text in path.read_text()
 
 
 def with_ready_line(child: Child, text: str) -> Child:
@@ -121,10 +134,31 @@ async def test_a_child_has_its_own_session_log_and_environment(supervisor: Super
         await until(says(child.log_path, "complaint"))
         pid = supervisor.pids()["c"]
         assert os.getsid(pid) == os.getpgid(pid) == pid
-    assert f"red {os.getpid()} True" in child.log_path.read_text()
-    assert child.log_path.stat().st_mode & 0o777 == 0o600
+    log = tmp_path / "c.log"
+    assert f"red {os.getpid()} True" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
     assert supervisor.pids() == {}
     assert not is_running(pid)
+
+
+async def test_a_child_reads_what_it_is_told_each_time_it_starts(supervisor: Supervisor, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); import signal; signal.pause()"
+    child = Child("c", (sys.executable, "-c", code, str(heard)), None, told=b"secret ")
+    async with supervisor:
+        await supervisor.start(child)
+        await until(says(heard, "secret "))
+        supervisor.signal_all(signal.SIGKILL)
+        await until(says(heard, "secret secret "))
+
+
+async def test_children_can_be_stopped_together(supervisor: Supervisor, tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    async with supervisor:
+        for name in ("first", "second"):
+            await supervisor.start(with_ready_line(python(name, SLOW, tmp_path, str(order)), "here"))
+        await supervisor.stop_together()
+    assert order.read_text().split() == ["asked", "asked", "left", "left"]
 
 
 async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:

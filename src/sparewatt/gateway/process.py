@@ -39,7 +39,7 @@ from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.gateway.siblings.place import ALONE, Place
-from sparewatt.gateway.siblings.taking_part import know_nodes, share_money, sibling_chores, taking_part
+from sparewatt.gateway.siblings.taking_part import know_nodes, share, sibling_chores, taking_part
 from sparewatt.gateway.tls import CHECK_S, Certificate
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -189,7 +189,7 @@ async def assemble(
         responses=LiveResponses(share=place.count),
     )
     desk.on_left = services.dispatcher.prefixes.forget
-    share_money(services)
+    share(services)
     await services.keys.sync()
     await know_nodes(services)
     return services

@@ -98,7 +98,7 @@ def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> Non
     tally.note_job(record, now_s=0.0)
     figures = tally.take(["network"])["network", ""]
     assert (figures.jobs, figures.tokens, figures.first_token, figures.speed) == (1, 51, [], [])
-    assert tally.first_token_ms(now_s=0.0) is None
+    assert tally.first_tokens(now_s=0.0) == (None, 0)
 
 
 def test_an_answer_that_moved_has_the_first_token_that_its_client_saw() -> None:
@@ -231,7 +231,7 @@ async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
     network = added["network", ""]
     assert (network.jobs, network.tokens, network.known_s) == (2, 102, 20.0)
     assert sum(network.first_token) == 2
-    assert keeper.first_token_ms() == 100.0
+    assert keeper.first_tokens() == (100.0, 2)
 
 
 async def test_errors_of_requests_for_an_answer_are_counted_by_code() -> None:

@@ -154,7 +154,7 @@ async def _find(wanted: str, services: Services) -> Found | None:
     if not _MATCH_ID.fullmatch(wanted):
         return None
     for told in await services.siblings.asker.ask_all(MATCH, MatchAsked(wanted)):
-        if told.explanation is not None:
+        if bytes(told.explanation):
             return Found(KeyId(told.key_id), bytes(told.explanation))
     stored = await services.database.find_match(MatchId(wanted))
     return Found(*stored) if stored else None

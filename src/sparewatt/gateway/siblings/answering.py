@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import RESPONSE_CANCEL_S, SIBLING_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
@@ -28,6 +29,7 @@ from sparewatt.gateway.siblings.questions import (
     NEWS,
     READY,
     SETTLE,
+    SYNC,
     WHY,
     WORK,
     CancelAsked,
@@ -101,7 +103,18 @@ async def _work(services: Services, _: Nothing) -> WorkTold:
 async def _give_back(services: Services, asked: GiveBackAsked) -> Yes:
     if services.accounting is None:
         return Yes(False)
-    return Yes(await services.accounting.ledger.give_back(AccountId(asked.account)))
+    try:
+        return Yes(await services.accounting.ledger.give_back(AccountId(asked.account)))
+    except StoreUnavailable:
+        return Yes(False)
+
+
+async def _sync(services: Services, _: Nothing) -> Yes:
+    try:
+        await services.keys.sync()
+    except StoreUnavailable:
+        return Yes(False)
+    return Yes(True)
 
 
 async def _cancel(services: Services, asked: CancelAsked) -> CancelTold:
@@ -138,6 +151,7 @@ ANSWERS: Mapping[str, Answer] = {
         Answer(WHY, _why),
         Answer(WORK, _work),
         Answer(GIVE_BACK, _give_back),
+        Answer(SYNC, _sync),
         Answer(CANCEL, _cancel),
         Answer(CLAIM, _claim),
         Answer(SETTLE, _settle),

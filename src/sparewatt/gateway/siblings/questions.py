@@ -5,6 +5,7 @@ NEWS       of all, twice a second: how they are, whom they have links to, what t
 MATCH      of all, for a match that is not here            MATCHES   of all, for a list of matches
 WHY        of all, for a node's owner                      WORK      of all, for what nodes do
 GIVE_BACK  of all, when an account's money does not suffice here: let go of what is free of it there
+SYNC       of all, when a key or an account was changed here: look now
 CANCEL     of all, for an answer that is not written here
 CLAIM      of the one that keeps this Idempotency-Key      SETTLE    of the same one, when the answer is there
 """
@@ -78,8 +79,8 @@ class MatchAsked(msgspec.Struct, frozen=True):
 
 class MatchTold(msgspec.Struct, frozen=True):
     key_id: str = ""
-    explanation: msgspec.Raw | None = None
-    """None: it is not there."""
+    explanation: msgspec.Raw = msgspec.Raw()
+    """Empty: it is not there."""
 
 
 class MatchesAsked(msgspec.Struct, frozen=True):
@@ -170,6 +171,7 @@ MATCHES = Question("matches", MatchesAsked, MatchesTold)
 WHY = Question("why", WhyAsked, WhyTold)
 WORK = Question("work", Nothing, WorkTold)
 GIVE_BACK = Question("give_back", GiveBackAsked, Yes)
+SYNC = Question("sync", Nothing, Yes)
 CANCEL = Question("cancel", CancelAsked, CancelTold, within_s=15.0)
 CLAIM = Question("claim", ClaimAsked, ClaimTold, within_s=JOB_TIMEOUT_S)
 SETTLE = Question("settle", SettleAsked, Yes)

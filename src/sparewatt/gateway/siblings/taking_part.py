@@ -1,4 +1,4 @@
-"""How a process takes part in a gateway of several: it comes in, shares the money, and keeps asking how the others are.
+"""How a process takes part in a gateway of several: it comes in, shares what is one, asks how the others are.
 
 A gateway of one process has nobody to ask, and none of this does anything there.
 """
@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import AccountId
-from sparewatt.gateway.accounting import Chore
+from sparewatt.gateway.accounting import Accounting, Chore
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.routes import make_link_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.siblings.answering import answering
-from sparewatt.gateway.siblings.questions import GIVE_BACK, GiveBackAsked
-from sparewatt.gateway.siblings.siblings import EXCHANGE_S
+from sparewatt.gateway.siblings.questions import GIVE_BACK, SYNC, GiveBackAsked, Nothing
+from sparewatt.gateway.siblings.siblings import EXCHANGE_S, Siblings
 
 KNOW_NODES_S = 5.0
 COME_IN_S, COME_IN_LOOK_S = 8.0, 0.1
@@ -54,11 +54,21 @@ async def _until_nodes_are_here(services: Services) -> None:
         await siblings.exchange(watching=False)
 
 
-def share_money(services: Services) -> None:
-    """Balances and budgets are one for all processes."""
-    siblings, accounting = services.siblings, services.accounting
-    if accounting is None or not services.place.others:
+def share(services: Services) -> None:
+    """Keys, balances and budgets are the same for all processes."""
+    siblings = services.siblings
+    if not services.place.others:
         return
+
+    async def have_keys_looked_at() -> None:
+        await siblings.asker.ask_all(SYNC, Nothing())
+
+    services.keys.tell_others = have_keys_looked_at
+    if services.accounting is not None:
+        _share_money(siblings, services.accounting)
+
+
+def _share_money(siblings: Siblings, accounting: Accounting) -> None:
 
     async def call_in(account: AccountId) -> bool:
         return any(told.yes for told in await siblings.asker.ask_all(GIVE_BACK, GiveBackAsked(account)))
