@@ -186,7 +186,7 @@ async def test_what_a_killed_child_left_in_its_group_is_killed_too(supervisor: S
     child = with_ready_line(python("parent", code, tmp_path), "\n")
     async with supervisor:
         await supervisor.start(child)
-        grandchild = int(child.log_path.read_text())
+        grandchild = int((tmp_path / "parent.log").read_text())
         assert is_running(grandchild)
     await until(lambda: not is_running(grandchild))
 

@@ -117,7 +117,7 @@ class Stream:
     match_id: str = ""
 
     def read(self) -> None:
-        body = json.dumps(chat_body(self.door.network, f"long {id(self)}", stream=True, max_tokens=600)).encode()
+        body = json.dumps(chat_body(self.door.network, f"long {id(self)}", stream=True, max_tokens=400)).encode()
         headers = {"authorization": f"Bearer {self.door.network.api_key}"}
         try:
             self.door.connection.request("POST", "/v1/chat/completions", body=body, headers=headers)

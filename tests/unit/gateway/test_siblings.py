@@ -14,8 +14,14 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, StartupError, StoreUnavailable
-from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.core.errors import (
+    IdempotencyConflict,
+    IdempotencyMismatch,
+    NotAuthenticated,
+    StartupError,
+    StoreUnavailable,
+)
+from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.addresses import bind
 from sparewatt.gateway.kept_answers import Which, once
@@ -26,11 +32,13 @@ from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
 from sparewatt.gateway.siblings.place import ALONE, Place, new_places, read_sheet, write_sheet
 from sparewatt.gateway.siblings.questions import MATCH, READY, MatchAsked, Nothing
 from sparewatt.gateway.siblings.siblings import SILENT_S
+from sparewatt.gateway.siblings.taking_part import share
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.store.database import KeyTerms
 from sparewatt.testing.clock import ManualClock
-from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, bearer, make_services, running
+from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, ListDatabase, bearer, make_services, running
 from tests.unit.inference.nodes import a_job, a_table, node_id
 from tests.unit.inference.scripted import RecordingSink
 from tests.waiting import until
@@ -163,6 +171,23 @@ async def test_why_a_node_got_no_job_is_counted_over_all_processes(pair: Pair) -
     async with running(pair.first) as client:
         told = await (await client.get(f"/v1/nodes/{node_id(1)}/why", headers=bearer(ADMIN))).json()
         assert (told["matches"], told["rejected"]) == (3, {"model": 3})
+
+
+# keys
+
+
+async def test_a_key_that_one_process_made_or_revoked_counts_at_the_other_at_once(pair: Pair) -> None:
+    share(pair.first)
+    assert isinstance(pair.first.database, ListDatabase)
+    pair.second.database = pair.first.database
+    pair.second.keys._database = pair.first.database
+    for name in ("older", "new"):  # such a database numbers its rows from one, as those are that both know already
+        row, secret = await pair.first.keys.create(AccountId("acc_user"), terms=KeyTerms(name), scopes=["inference"])
+    unix_s = pair.second.clock.unix_s()
+    assert pair.second.ring.authenticate(f"Bearer {secret}", unix_s=unix_s).id == row.id
+    await pair.first.keys.revoke(row.id, account_id=None)
+    with pytest.raises(NotAuthenticated):
+        pair.second.ring.authenticate(f"Bearer {secret}", unix_s=unix_s)
 
 
 # what they know of each other
