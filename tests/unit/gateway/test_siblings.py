@@ -182,7 +182,9 @@ async def test_a_key_that_one_process_made_or_revoked_counts_at_the_other_at_onc
     pair.second.database = pair.first.database
     pair.second.keys._database = pair.first.database
     for name in ("older", "new"):  # such a database numbers its rows from one, as those are that both know already
-        row, secret = await pair.first.keys.create(AccountId("acc_user"), terms=KeyTerms(name), scopes=["inference"])
+        row, secret = await pair.first.keys.create(
+            AccountId("acc_user"), terms=KeyTerms(name=name), scopes=["inference"]
+        )
     unix_s = pair.second.clock.unix_s()
     assert pair.second.ring.authenticate(f"Bearer {secret}", unix_s=unix_s).id == row.id
     await pair.first.keys.revoke(row.id, account_id=None)
