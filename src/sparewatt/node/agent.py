@@ -35,8 +35,9 @@ DIAL_S = 10.0
 LEAVE_S = 2.0
 """For the goodbyes to a gateway's other processes."""
 OFFLINE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-OFFLINE_FAILURES_MAX = 3
-"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do."""
+SOON_FAILURES_MAX = 3
+"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do. So it does
+for one process of a gateway that others answer for: it is starting again, and waits for its nodes."""
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
@@ -119,8 +120,13 @@ class Agent:
             for side in late:
                 side.cancel()
 
-    async def _keep_link(self, join: Callable[[], Awaitable[None]], url: Callable[[], str]) -> None:
-        """Dial again and again until the node stops. What cannot be helped by that is raised by `join`."""
+    async def _keep_link(
+        self, join: Callable[[], Awaitable[None]], url: Callable[[], str], *, soon: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Dial again and again until the node stops. What cannot be helped by that is raised by `join`.
+
+        `soon`: whether it is worth looking every few seconds.
+        """
         failures = 0
         while not self._stopping.is_set():
             joined_at_s = self._clock.now_s()
@@ -133,7 +139,7 @@ class Agent:
                 self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
-            failures = min(failures, OFFLINE_FAILURES_MAX) if offline else failures
+            failures = min(failures, SOON_FAILURES_MAX) if offline or soon() else failures
             wait_s = backoff_s(failures, rng=self._rng)
             if not self._stopping.is_set():
                 self._tell(f"no link to {dialled} ({why}); dialling again in {wait_s:.0f} s")
@@ -196,15 +202,20 @@ class Agent:
         return str(self._home_port or "")
 
     async def _keep_side(self, port: int) -> None:
-        url = at_port(self._url, port)
+        url, was_there = at_port(self._url, port), False
+
+        def name(_: Welcome) -> str:
+            nonlocal was_there
+            was_there = True
+            return str(port)
 
         async def join() -> None:
             try:
-                await self._join(url, lambda _: str(port))
+                await self._join(url, name)
             except JoinRefused as refused:  # the home link decides whether this node may join at all
                 raise LinkLost(refused.message) from None
 
-        await self._keep_link(join, lambda: url)
+        await self._keep_link(join, lambda: url, soon=lambda: was_there and bool(self._links))
 
     # one link
 
