@@ -39,7 +39,7 @@ from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.gateway.siblings.place import ALONE, Place
-from sparewatt.gateway.siblings.taking_part import know_nodes, share, sibling_chores, taking_part
+from sparewatt.gateway.siblings.taking_part import know_nodes, share, sibling_chores, taking_part, until_it_may_open
 from sparewatt.gateway.tls import CHECK_S, Certificate
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -96,9 +96,10 @@ async def run_gateway(settings: GatewaySettings, place: Place = ALONE) -> None:
         tls = certificate.context if certificate is not None else None
         if place.others:
             await stack.enter_async_context(taking_part(services, tls=tls))
+            await until_it_may_open(services, stop)
         app = make_app(services)
         await stack.enter_async_context(listening(app, wait_at(bound), tls=tls))
-        services.siblings.is_ready = True
+        services.siblings.is_open = True
         if settings.port_file is not None:
             await asyncio.to_thread(write_port, settings.port_file, port)
         _spare_the_collector()

@@ -12,9 +12,10 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sparewatt.core.clock import SystemClock
+from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.addresses import bind, refuse_unlinkable, refuse_unsafe
@@ -22,12 +23,13 @@ from sparewatt.gateway.process import own_postgres, read_certificate, write_port
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
 from sparewatt.gateway.siblings.place import Place, new_places, write_sheet
-from sparewatt.gateway.siblings.questions import READY, Nothing
+from sparewatt.gateway.siblings.questions import READY, ReadyAsked
 from sparewatt.store.database import Database
 from sparewatt.supervisor.children import Child, ChildExit, Supervisor
 from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.gateway")
+READY_POLL_S = 0.05
 READY_S = 120.0
 """From start to serving: seconds, and more where a long journal is settled first."""
 STOP_MORE_S = 12.0
@@ -47,18 +49,48 @@ async def run_processes(settings: GatewaySettings) -> None:
             await (await Database.connect(dsn)).close()  # raises what is wrong with it, and brings it up to date
             places = new_places(link_ports=link_ports, sibling_ports=sibling_ports, rng=rng)
             told = replace(settings, port=port, database_url=dsn, port_file=None, processes=1)
-            asker = Asker(Place(number=len(places), sibling_ports=sibling_ports, secret=places[0].secret))
+            gate = Gate(Asker(Place(number=len(places), sibling_ports=sibling_ports, secret=places[0].secret)))
             try:
                 async with children:
-                    await _serve(children, [_child(told, place, asker) for place in places], stop, settings, port=port)
+                    processes = [_child(told, place, gate) for place in places]
+                    await _serve(children, processes, gate, stop=stop, settings=settings, port=port)
             finally:
-                await asker.close()
+                await gate.asker.close()
+
+
+@dataclass(slots=True)
+class Gate:
+    """Opened once, when every process takes links: a node that came before could not reach all of them."""
+
+    asker: Asker
+    is_open: bool = False
+
+    async def is_ready(self, number: int) -> bool:
+        told = await self.asker.ask(number, READY, ReadyAsked(self.is_open))
+        return told is not None and (told.is_open if self.is_open else told.is_in)
+
+    async def open(self) -> None:
+        """Raises StartupError if some process does not take clients in time."""
+        self.is_open = True
+        try:
+            async with asyncio.timeout(READY_S):
+                for number in self.asker.place.others:
+                    while not await self.is_ready(number):  # noqa: ASYNC110 (another process tells)
+                        await asyncio.sleep(READY_POLL_S)
+        except TimeoutError:
+            raise StartupError("A process of the gateway does not take requests. Its log says why.") from None
 
 
 async def _serve(
-    children: Supervisor, processes: list[Child], stop: asyncio.Event, settings: GatewaySettings, *, port: int
+    children: Supervisor,
+    processes: list[Child],
+    gate: Gate,
+    *,
+    stop: asyncio.Event,
+    settings: GatewaySettings,
+    port: int,
 ) -> None:
-    starting, stopped = asyncio.create_task(_start(children, processes)), asyncio.create_task(stop.wait())
+    starting, stopped = asyncio.create_task(_start(children, processes, gate)), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -73,23 +105,20 @@ async def _serve(
         await children.stop_together()
 
 
-async def _start(children: Supervisor, processes: list[Child]) -> None:
+async def _start(children: Supervisor, processes: list[Child], gate: Gate) -> None:
     """The first by itself: it makes what there is one of, and settles what dead ones left behind."""
     first, *others = processes
     await children.start(first)
     await asyncio.gather(*map(children.start, others))
+    await gate.open()
 
 
-def _child(settings: GatewaySettings, place: Place, asker: Asker) -> Child:
-    async def is_ready() -> bool:
-        told = await asker.ask(place.number, READY, Nothing())
-        return told is not None and told.yes
-
+def _child(settings: GatewaySettings, place: Place, gate: Gate) -> Child:
     return Child(
         name=f"gateway process {place.number + 1}",
         argv=(sys.executable, "-m", "sparewatt", "gateway", "process"),
         log_path=None,
-        is_ready=is_ready,
+        is_ready=lambda: gate.is_ready(place.number),
         ready_timeout_s=READY_S,
         drain_s=settings.drain_s + STOP_MORE_S,
         told=write_sheet(settings, place),

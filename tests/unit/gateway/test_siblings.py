@@ -30,9 +30,9 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.gateway.siblings.answering import ANSWERS, answering
 from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
 from sparewatt.gateway.siblings.place import ALONE, Place, new_places, read_sheet, write_sheet
-from sparewatt.gateway.siblings.questions import MATCH, READY, MatchAsked, Nothing
+from sparewatt.gateway.siblings.questions import MATCH, READY, MatchAsked, ReadyAsked, ReadyTold
 from sparewatt.gateway.siblings.siblings import SILENT_S
-from sparewatt.gateway.siblings.taking_part import share
+from sparewatt.gateway.siblings.taking_part import share, until_it_may_open
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
@@ -110,8 +110,8 @@ def test_a_place_knows_the_others() -> None:
 async def test_who_does_not_show_the_secret_is_told_nothing(pair: Pair) -> None:
     place = pair.first.place
     stranger = Asker(replace_secret(place, "00"))
-    assert await stranger.ask(1, READY, Nothing()) is None
-    assert await pair.first.siblings.asker.ask(1, READY, Nothing()) is not None
+    assert await stranger.ask(1, READY, ReadyAsked(may_open=False)) is None
+    assert await pair.first.siblings.asker.ask(1, READY, ReadyAsked(may_open=False)) is not None
     await stranger.close()
     url = f"http://{LOOPBACK}:{place.sibling_ports[1]}"
     headers = {"authorization": f"Bearer {place.secret}"}
@@ -123,6 +123,27 @@ async def test_who_does_not_show_the_secret_is_told_nothing(pair: Pair) -> None:
         ):
             async with session.post(f"{url}/{path}", data=body, headers=shown) as reply:
                 assert reply.status == status
+
+
+async def test_a_process_opens_when_its_parent_lets_it_and_its_nodes_are_there(pair: Pair) -> None:
+    parent, stop = pair.first.siblings.asker, asyncio.Event()
+    opening = asyncio.create_task(until_it_may_open(pair.second, stop))
+    assert await parent.ask(1, READY, ReadyAsked(may_open=False)) == ReadyTold(is_in=True, is_open=False)
+    assert not opening.done()
+    pair.first.desk.links[node_id(1)] = pair.second.desk.links.get(node_id(1))  # type: ignore[assignment]
+    pair.first.desk.version += 1
+    await parent.ask(1, READY, ReadyAsked(may_open=True))
+    await until(lambda: pair.second.siblings.nodes() == {node_id(1)})
+    assert not opening.done()
+    pair.second.desk.links |= pair.first.desk.links
+    await asyncio.wait_for(opening, 20)
+
+
+async def test_a_process_that_is_asked_to_stop_waits_for_nobody(pair: Pair) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    await asyncio.wait_for(until_it_may_open(pair.second, stop), 20)
+    assert not pair.second.siblings.may_open.is_set()
 
 
 def replace_secret(place: Place, secret: str) -> Place:

@@ -45,6 +45,8 @@ from sparewatt.gateway.siblings.questions import (
     NewsAsked,
     Nothing,
     Question,
+    ReadyAsked,
+    ReadyTold,
     SettleAsked,
     WhyAsked,
     WhyTold,
@@ -53,8 +55,11 @@ from sparewatt.gateway.siblings.questions import (
 )
 
 
-async def _ready(services: Services, _: Nothing) -> Yes:
-    return Yes(services.siblings.is_ready and not services.stopping)
+async def _ready(services: Services, asked: ReadyAsked) -> ReadyTold:
+    siblings = services.siblings
+    if asked.may_open:
+        siblings.may_open.set()
+    return ReadyTold(is_in=True, is_open=siblings.is_open and not services.stopping)
 
 
 async def _news(services: Services, asked: NewsAsked) -> News:

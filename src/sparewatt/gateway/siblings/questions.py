@@ -1,6 +1,6 @@
 """What the processes of one gateway ask each other: the whole table. JSON over loopback, bounded, with a deadline each.
 
-READY      asked by the parent: does it take requests?
+READY      asked by the parent: does it take links, does it take clients? And whether it may
 NEWS       of all, twice a second: how they are, whom they have links to, what the live feed shows
 MATCH      of all, for a match that is not here            MATCHES   of all, for a list of matches
 WHY        of all, for a node's owner                      WORK      of all, for what nodes do
@@ -39,6 +39,18 @@ class Nothing(msgspec.Struct, frozen=True):
 
 class Yes(msgspec.Struct, frozen=True):
     yes: bool
+
+
+class ReadyAsked(msgspec.Struct, frozen=True):
+    may_open: bool
+    """Whether it may take clients: at the start not before all processes take links."""
+
+
+class ReadyTold(msgspec.Struct, frozen=True):
+    is_in: bool
+    """It takes links, and answers the others."""
+    is_open: bool
+    """It takes clients as well."""
 
 
 class NewsAsked(msgspec.Struct, frozen=True):
@@ -164,7 +176,7 @@ class SettleAsked(msgspec.Struct, frozen=True):
     keep: bool
 
 
-READY = Question("ready", Nothing, Yes)
+READY = Question("ready", ReadyAsked, ReadyTold)
 NEWS = Question("news", NewsAsked, News)
 MATCH = Question("match", MatchAsked, MatchTold)
 MATCHES = Question("matches", MatchesAsked, MatchesTold)

@@ -43,8 +43,10 @@ class Siblings:
         self.asker = Asker(place)
         self._clock = clock
         self._heard: dict[int, Heard] = {}
-        self.is_ready = False
-        """Whether this process takes requests."""
+        self.may_open = asyncio.Event()
+        """Set when the parent lets this process take clients."""
+        self.is_open = False
+        """Whether it does."""
         self.on_restarted: Callable[[int], None] = lambda _number: None
         """Told who is another process than before: what the one before had begun is over."""
         self.on_matches: Callable[[Iterable[Passed]], None] = lambda _matches: None

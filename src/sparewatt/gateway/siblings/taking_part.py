@@ -30,20 +30,28 @@ SHARED_BUDGET_RELOAD_S = 1.0
 
 @contextlib.asynccontextmanager
 async def taking_part(services: Services, *, tls: ssl.SSLContext | None) -> AsyncIterator[None]:
-    """Take links and answer the others. It begins when the nodes are here that they have.
-
-    Else a process that started again would turn its share of the requests away, while nodes are still dialling.
-    """
+    """Take links and answer the others."""
     link_port = services.place.link_port
     if link_port is None:
         raise StartupError("A process of a gateway needs a link port.")
     links = listen(services.settings.host, link_port, shared=True)
     with contextlib.closing(links):
         async with listening(make_link_app(services), links, tls=tls), answering(services):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COME_IN_S):
-                    await _until_nodes_are_here(services)
             yield
+
+
+async def until_it_may_open(services: Services, stop: asyncio.Event) -> None:
+    """Until clients may come: the parent says so, and the nodes are here that the other processes have; or the end.
+
+    Else a process that started again would turn its share of the requests away, while nodes are still dialling.
+    """
+    waits = [asyncio.create_task(services.siblings.may_open.wait()), asyncio.create_task(stop.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0 if stop.is_set() else COME_IN_S):
+            await _until_nodes_are_here(services)
 
 
 async def _until_nodes_are_here(services: Services) -> None:
