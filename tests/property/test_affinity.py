@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def keeping(row: NodeRow, tokens: int) -> NodeRow:
 def test_holding_more_never_hurts_the_holder(  # noqa: PLR0917
     nodes: tuple[NodeRow, ...], job: MatchJob, preference: Any, tokens: int, more: int, keeps: int, policy: Policy
 ) -> None:
-    wish = dataclasses.replace(job, preference=preference)
+    wish = msgspec.structs.replace(job, preference=preference)
     all_nodes = (keeping(nodes[0], keeps), *nodes[1:])
     before, after = (decide(wish, all_nodes, {HOLDER: held}, policy) for held in (tokens, tokens + more))
     assert place(after, HOLDER) <= place(before, HOLDER)

@@ -360,7 +360,7 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
 def test_whatever_a_request_prefers_being_worse_never_helps(
     nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, preference: Preference, factor: float
 ) -> None:
-    asked = dataclasses.replace(job, preference=preference)
+    asked = msgspec.structs.replace(job, preference=preference)
     measured, price_nano = model_of(nodes[0]).measured, model_of(nodes[0]).completion_price_nano
     assert measured is not None
     slower = msgspec.structs.replace(measured, decode_tps=measured.decode_tps / factor)

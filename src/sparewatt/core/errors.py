@@ -28,11 +28,14 @@ SparewattError                      code                     status  retry
 │   ├── ResponseNotFound            response_not_found         404    no
 │   └── AccountNotFound             account_not_found          404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
+├── RequestTooSlow                  request_too_slow           408    yes
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
 ├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, and not kept)
 ├── BodyTooLarge                    body_too_large             413    no
+├── ExpectationFailed               expectation_failed         417    no
+├── HeadTooLarge                    head_too_large             431    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── Unprocessable                   unprocessable              422    no
 ├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)

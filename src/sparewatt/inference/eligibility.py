@@ -255,7 +255,10 @@ class Gate:
         if node_id in self.own_nodes():
             return False
         terms = Terms(self.policy, self.usual, self.model, self.needs)
-        return not self.eligibility.refuses(node_id, terms, self.checks)
+        is_refused = self.eligibility.refuses(node_id, terms, self.checks)
+        if is_refused:
+            self._open_until_s = 0.0
+        return not is_refused
 
     def relaxations(self) -> list[str]:
         terms = self._terms()
