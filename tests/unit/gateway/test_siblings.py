@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -24,6 +25,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.addresses import bind
+from sparewatt.gateway.feeds.pulse import describe_pulse
 from sparewatt.gateway.kept_answers import Kept, Which, once
 from sparewatt.gateway.openai.serving import made_of
 from sparewatt.gateway.services import Services
@@ -39,8 +41,9 @@ from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.store.database import KeyTerms
 from sparewatt.testing.clock import ManualClock
+from tests.unit.gateway.metrics.test_job_meter import a_record, an_attempt
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, ListDatabase, bearer, make_services, running
-from tests.unit.inference.nodes import a_job, a_table, node_id
+from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id
 from tests.unit.inference.scripted import RecordingSink
 from tests.waiting import until
 
@@ -153,7 +156,7 @@ def replace_secret(place: Place, secret: str) -> Place:
 
 def test_every_question_has_an_answer() -> None:
     assert all(name == answer.question.name for name, answer in ANSWERS.items())
-    assert len(ANSWERS) == 11
+    assert len(ANSWERS) == 12
 
 
 async def test_a_process_that_is_not_there_is_left_out() -> None:
@@ -246,6 +249,30 @@ async def test_one_process_keeps_the_time(pair: Pair) -> None:
     clock_of(pair.second).advance(SILENT_S)
     assert pair.second.siblings.keeps_time
     assert make_services().siblings.keeps_time
+
+
+async def test_a_pulse_counts_what_all_processes_did(pair: Pair) -> None:
+    for services in (pair.first, pair.second):
+        services._on_match(a_record(an_attempt(), model=MODEL))
+        services.history.tally.note_error("no_capacity")
+    alone = describe(await describe_pulse(make_services(a_table(2))))
+    pulses = [describe(await describe_pulse(services)) for services in (pair.first, pair.second)]
+    assert [each["requests"] for each in pulses] == [2, 2]
+    assert [each["errors"] for each in pulses] == [{"no_capacity": 2}] * 2
+    assert pulses[0]["tokens"] == pulses[1]["tokens"] == {node_id(1): 102, node_id(2): 0}
+    assert pulses[0]["instance"] == pulses[1]["instance"] != alone["instance"]
+    assert len(pulses[0]["buckets"]) == len(alone["buckets"])
+
+
+def describe(pulse: dict[str, Any]) -> dict[str, Any]:
+    (model,) = pulse["models"]
+    return {
+        "instance": pulse["instance"],
+        "errors": pulse["errors"],
+        "requests": model["requests"]["done"],
+        "buckets": model["first_token_counts"],
+        "tokens": {node["id"]: node["tokens"] for node in pulse["busiest"]},
+    }
 
 
 async def test_viewers_see_the_matches_of_the_other_process(pair: Pair) -> None:

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.core.limits import RESPONSE_CANCEL_S, SIBLING_BODY_BYTES_MAX
+from sparewatt.core.limits import PULSE_NODES_MAX, RESPONSE_CANCEL_S, SIBLING_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
+from sparewatt.gateway.feeds.counts import count_here
 from sparewatt.gateway.feeds.matches import explanation_of, last_matches
 from sparewatt.gateway.feeds.nodes import own_work
 from sparewatt.gateway.feeds.why import look_back_here
@@ -23,6 +24,7 @@ from sparewatt.gateway.siblings.asking import LOOPBACK
 from sparewatt.gateway.siblings.questions import (
     CANCEL,
     CLAIM,
+    COUNTS,
     GIVE_BACK,
     MATCH,
     MATCHES,
@@ -36,6 +38,8 @@ from sparewatt.gateway.siblings.questions import (
     CancelTold,
     ClaimAsked,
     ClaimTold,
+    Counts,
+    CountsAsked,
     GiveBackAsked,
     MatchAsked,
     MatchesAsked,
@@ -105,6 +109,10 @@ async def _work(services: Services, _: Nothing) -> WorkTold:
     return WorkTold(own_work(services))
 
 
+async def _counts(services: Services, asked: CountsAsked) -> Counts:
+    return count_here(services, asked.nodes[:PULSE_NODES_MAX])
+
+
 async def _give_back(services: Services, asked: GiveBackAsked) -> Yes:
     if services.accounting is None:
         return Yes(False)
@@ -155,6 +163,7 @@ ANSWERS: Mapping[str, Answer] = {
         Answer(MATCHES, _matches),
         Answer(WHY, _why),
         Answer(WORK, _work),
+        Answer(COUNTS, _counts),
         Answer(GIVE_BACK, _give_back),
         Answer(SYNC, _sync),
         Answer(CANCEL, _cancel),

@@ -4,6 +4,7 @@ READY      asked by the parent: does it take links, does it take clients? And wh
 NEWS       of all, twice a second: how they are, whom they have links to, what the live feed shows
 MATCH      of all, for a match that is not here            MATCHES   of all, for a list of matches
 WHY        of all, for a node's owner                      WORK      of all, for what nodes do
+COUNTS     of all, for an operator's pulse
 GIVE_BACK  of all, when an account's money does not suffice here: let go of what is free of it there
 SYNC       of all, when a key or an account was changed here: look now
 CANCEL     of all, for an answer that is not written here
@@ -133,6 +134,40 @@ class WorkTold(msgspec.Struct, frozen=True):
     """Those that did something for it."""
 
 
+class CountsAsked(msgspec.Struct, frozen=True):
+    nodes: list[str]
+    """Those that will be shown."""
+
+
+class ModelCounts(msgspec.Struct, frozen=True):
+    running: int
+    waiting: int
+    requests: dict[str, int]
+    """By how they ended."""
+    prompt_tokens: int
+    completion_tokens: int
+    first_token_counts: list[int]
+    """By bucket."""
+
+
+class NodeCounts(msgspec.Struct, frozen=True):
+    tokens: int
+    done: int
+    failed: int
+
+
+class Counts(msgspec.Struct, frozen=True):
+    instance: str
+    """Another one after a restart: counts began anew."""
+    running: int
+    waiting: int
+    tokens_written: int
+    errors: dict[str, int]
+    models: dict[str, ModelCounts]
+    """Those that were asked for."""
+    nodes: dict[str, NodeCounts]
+
+
 class GiveBackAsked(msgspec.Struct, frozen=True):
     account: str
 
@@ -182,6 +217,7 @@ MATCH = Question("match", MatchAsked, MatchTold)
 MATCHES = Question("matches", MatchesAsked, MatchesTold)
 WHY = Question("why", WhyAsked, WhyTold)
 WORK = Question("work", Nothing, WorkTold)
+COUNTS = Question("counts", CountsAsked, Counts)
 GIVE_BACK = Question("give_back", GiveBackAsked, Yes)
 SYNC = Question("sync", Nothing, Yes)
 CANCEL = Question("cancel", CancelAsked, CancelTold, within_s=15.0)
