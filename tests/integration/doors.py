@@ -13,7 +13,11 @@ from tests.integration.asking import Reply, connection_to
 from tests.integration.networks import Network
 from tests.processes import commands_of
 
-TRIES = 200
+TRIES = 100
+
+
+class NoWayIn(AssertionError):
+    """Some process takes no connections."""
 
 
 @dataclass(slots=True)
@@ -42,7 +46,7 @@ def processes_of(network: Network) -> set[int]:
 
 @contextmanager
 def doors_to(network: Network, *, each: int = 1) -> Iterator[list[Door]]:
-    """So many connections to each process, those of one after those of another."""
+    """So many connections to each process, those of one after those of another. Raises NoWayIn."""
     found: dict[int, list[Door]] = {pid: [] for pid in processes_of(network)}
     opened = []
     try:
@@ -58,7 +62,7 @@ def doors_to(network: Network, *, each: int = 1) -> Iterator[list[Door]]:
             if found and all(len(doors) == each for doors in found.values()):
                 break
         else:
-            raise AssertionError(f"of {TRIES} connections too few led to some process")
+            raise NoWayIn(f"of {TRIES} connections too few led to some process")
         yield [door for doors in found.values() for door in doors]
     finally:
         for held in opened:

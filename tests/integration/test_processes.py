@@ -7,15 +7,17 @@ import json
 import os
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.integration.asking import ask, chat_body
-from tests.integration.doors import Door, doors_to, processes_of
+from tests.integration.doors import Door, NoWayIn, doors_to, processes_of
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import sign_up
 
@@ -47,9 +49,11 @@ def doors(network: Network) -> Iterator[list[Door]]:
 
 
 def all_serve(network: Network) -> bool:
-    with doors_to(network) as doors:
-        told = [door.ask("GET", "/readyz").json().get("nodes_serving") for door in doors]
-        return told == [2, 2]
+    try:
+        with doors_to(network) as doors:
+            return [door.ask("GET", "/readyz").json().get("nodes_serving") for door in doors] == [2, 2]
+    except NoWayIn:
+        return False
 
 
 def chat(door: Door, prompt: str, *, key: str | None = None, name: str | None = None, max_tokens: int = 4) -> str:
@@ -109,15 +113,16 @@ def test_a_small_balance_can_be_spent_at_any_process(network: Network, doors: li
 
 @dataclass(slots=True)
 class Stream:
-    """A long answer, read by a client that does not give up, and how it ended."""
+    """An answer that lasts longer than the test, and how it goes."""
 
     door: Door
     tokens: int = 0
-    done: bool = False
+    is_over: bool = False
     match_id: str = ""
 
     def read(self) -> None:
-        body = json.dumps(chat_body(self.door.network, f"long {id(self)}", stream=True, max_tokens=400)).encode()
+        asked = chat_body(self.door.network, f"long {id(self)}", stream=True, max_tokens=6000, ignore_eos=True)
+        body = json.dumps(asked).encode()
         headers = {"authorization": f"Bearer {self.door.network.api_key}"}
         try:
             self.door.connection.request("POST", "/v1/chat/completions", body=body, headers=headers)
@@ -125,9 +130,14 @@ class Stream:
             self.match_id = reply.headers["x-sparewatt-match-id"] or ""
             for line in reply:
                 self.tokens += b'"content"' in line
-                self.done = self.done or line.strip() == b"data: [DONE]"
-        except (OSError, http.client.HTTPException):
+        except (OSError, ValueError, http.client.HTTPException):
             return
+        finally:
+            self.is_over = True
+
+    def leave(self) -> None:
+        if self.door.connection.sock is not None:
+            self.door.connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_killed_process_takes_its_own_streams_with_it_and_no_others(network: Network) -> None:
@@ -135,23 +145,39 @@ def test_a_killed_process_takes_its_own_streams_with_it_and_no_others(network: N
     with doors_to(network) as others, doors_to(network, each=STREAMS) as doors, ThreadPoolExecutor(len(doors)) as pool:
         streams = [Stream(door) for door in doors]
         reading = [pool.submit(stream.read) for stream in streams]
-        wait_until(lambda: all(stream.tokens for stream in streams), "some stream did not begin")
-        wait_until(lambda: jobs_told(others) == {len(streams)}, "a process tells of its own jobs alone")
-        killed = doors[0].pid
-        os.kill(killed, signal.SIGKILL)
-        body = chat_body(network, "meanwhile", max_tokens=4)
-        assert ask(network, "POST", "/v1/chat/completions", body).status == 200
-        for each in reading:
-            each.result(60)
-    assert [stream.done for stream in streams] == [stream.door.pid != killed for stream in streams]
+        try:
+            wait_until(lambda: all(stream.tokens for stream in streams), "some stream did not begin")
+            wait_until(lambda: jobs_told(others) == {len(streams)}, "a process tells of its own jobs alone")
+            killed = doors[0].pid
+            kill(killed)
+            body = chat_body(network, "meanwhile", max_tokens=4)
+            assert ask(network, "POST", "/v1/chat/completions", body).status == 200
+            lost = [stream for stream in streams if stream.door.pid == killed]
+            left = {id(stream): stream.tokens for stream in streams if stream not in lost}
+            wait_until(lambda: all(stream.is_over for stream in lost), "a dead process answers")
+            wait_until(
+                lambda: all(stream.tokens > left.get(id(stream), -1) + 20 for stream in streams if stream not in lost),
+                "an answer of the other process stands still",
+            )
+            assert [stream.is_over for stream in streams] == [stream in lost for stream in streams]
+        finally:
+            for stream in streams:
+                stream.leave()
+            for each in reading:
+                each.result(60)
     wait_until(lambda: len(processes_of(network)) == len(before), "it was not started again", ceiling_s=60)
-    assert killed not in processes_of(network)
-    wait_until(lambda: all_serve(network), "nodes did not come back")
+    wait_until(lambda: all_serve(network), "nodes did not come back", ceiling_s=60)
     with doors_to(network) as doors:
         for door in doors:
             chat(door, "again")
     wait_until(lambda: all(is_settled(network, stream) for stream in streams), "a job is in no book")
     assert ask(network, "GET", "/v1/ledger/audit").json()["in_order"] is True
+
+
+def kill(pid: int) -> None:
+    """And wait until nothing of it is left, nor of the connections that it had not yet accepted."""
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "it is not dead")
 
 
 def jobs_told(doors: list[Door]) -> set[int]:
