@@ -35,10 +35,12 @@ from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
 from sparewatt.gateway.siblings.place import ALONE, Place, new_places, read_sheet, write_sheet
 from sparewatt.gateway.siblings.questions import MATCH, READY, MatchAsked, ReadyAsked, ReadyTold
 from sparewatt.gateway.siblings.siblings import SILENT_S
-from sparewatt.gateway.siblings.taking_part import share, until_it_may_open
+from sparewatt.gateway.siblings.taking_part import share, taking_part, until_it_may_open
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.link.library import has_picows
+from sparewatt.protocol.link import LINK_PATH
 from sparewatt.store.database import KeyTerms
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.metrics.test_job_meter import a_record, an_attempt
@@ -148,6 +150,23 @@ async def test_a_process_that_is_asked_to_stop_waits_for_nobody(pair: Pair) -> N
     stop.set()
     await asyncio.wait_for(until_it_may_open(pair.second, stop), 20)
     assert not pair.second.siblings.may_open.is_set()
+
+
+async def test_at_a_link_port_there_is_the_way_in_for_nodes_and_nothing_else() -> None:
+    with contextlib.ExitStack() as held:
+        link_port, own_port = (
+            held.enter_context(contextlib.closing(bind(LOOPBACK, 0, shared=True))).getsockname()[1] for _ in range(2)
+        )
+        services = make_services(a_table(1), place=Place(0, (link_port,), (own_port,), secret="s"))
+        url = f"http://{LOOPBACK}:{link_port}"
+        async with taking_part(services, tls=None), aiohttp.ClientSession() as session:
+            for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/healthz")):
+                async with session.request(method, url + path, headers=bearer(USER), data=b"{}") as reply:
+                    assert reply.status == 404
+            async with session.ws_connect(url + LINK_PATH):
+                await until(lambda: services.desk._knocking == 1)
+                assert len(services.desk._visits) == (1 if has_picows() else 0)  # no task once it is in
+            await services.desk.close()
 
 
 def replace_secret(place: Place, secret: str) -> Place:
