@@ -115,8 +115,8 @@ def python(name: str, code: str, folder: Path, *args: str) -> Child:
     return Child(name, (sys.executable, "-c", code, *args), folder / f"{name}.log", drain_s=CEILING_S)
 
 
-def says(path: Path, text: str) -> Callable[[], bool]:
-    return lambda: path.exists() and text in path.read_text()
+def says(path: Path | None, text: str) -> Callable[[], bool]:
+    return lambda: path is not None and path.exists() and text in path.read_text()
 
 
 def with_ready_line(child: Child, text: str) -> Child:
@@ -135,10 +135,22 @@ async def test_a_child_has_its_own_session_log_and_environment(supervisor: Super
         await until(says(child.log_path, "complaint"))
         pid = supervisor.pids()["c"]
         assert os.getsid(pid) == os.getpgid(pid) == pid
-    assert f"red {os.getpid()} True" in child.log_path.read_text()
-    assert child.log_path.stat().st_mode & 0o777 == 0o600
+    log = tmp_path / "c.log"
+    assert f"red {os.getpid()} True" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
     assert supervisor.pids() == {}
     assert not is_running(pid)
+
+
+async def test_a_child_reads_what_it_is_told_each_time_it_starts(supervisor: Supervisor, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); import signal; signal.pause()"
+    child = Child("c", (sys.executable, "-c", code, str(heard)), None, told=b"secret ")
+    async with supervisor:
+        await supervisor.start(child)
+        await until(says(heard, "secret "))
+        supervisor.signal_all(signal.SIGKILL)
+        await until(says(heard, "secret secret "))
 
 
 async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
@@ -180,7 +192,7 @@ async def test_what_a_killed_child_left_in_its_group_is_killed_too(supervisor: S
     child = with_ready_line(python("parent", code, tmp_path), "\n")
     async with supervisor:
         await supervisor.start(child)
-        grandchild = int(child.log_path.read_text())
+        grandchild = int((tmp_path / "parent.log").read_text())
         assert is_running(grandchild)
     await until(lambda: not is_running(grandchild))
 

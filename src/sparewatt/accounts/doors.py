@@ -40,28 +40,29 @@ class Door:
 
 
 class Doors:
-    def __init__(self, *, signups_per_address_hour: int, clock: Clock) -> None:
-        signups = Buckets(burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S)
+    def __init__(self, *, signups_per_address_hour: int, clock: Clock, share: int = 1) -> None:
+        """`share`: of how many processes this is one."""
+        signups = Buckets(share=share, burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S)
         self.signup = Door(
-            "signing up", by_address=signups, by_email=Buckets(burst=10, per_s=10 / _HOUR_S), clock=clock
+            "signing up", by_address=signups, by_email=Buckets(share=share, burst=10, per_s=10 / _HOUR_S), clock=clock
         )
         self.login = Door(
             "logging in",
-            by_address=Buckets(burst=30, per_s=30 / _MIN_S),
-            by_email=Buckets(burst=10, per_s=1 / _MIN_S),
+            by_address=Buckets(share=share, burst=30, per_s=30 / _MIN_S),
+            by_email=Buckets(share=share, burst=10, per_s=1 / _MIN_S),
             clock=clock,
         )
         self.reset = Door(
             "resetting a password",
-            by_address=Buckets(burst=20, per_s=20 / _HOUR_S),
-            by_email=Buckets(burst=3, per_s=3 / _HOUR_S),
+            by_address=Buckets(share=share, burst=20, per_s=20 / _HOUR_S),
+            by_email=Buckets(share=share, burst=3, per_s=3 / _HOUR_S),
             clock=clock,
         )
         # Whoever checks the longest payout batch reads a little over a thousand pages of it.
         self.published = Door(
             "reading what is published",
-            by_address=Buckets(burst=1_200, per_s=10),
-            by_email=Buckets(burst=1, per_s=1),
+            by_address=Buckets(share=share, burst=1_200, per_s=10),
+            by_email=Buckets(share=share, burst=1, per_s=1),
             clock=clock,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 
 from sparewatt.accounts.principal import SCOPES
@@ -110,6 +110,8 @@ class KeyService:
         self._ring = ring
         self._rng = rng
         self._check_policy = check_policy
+        self.tell_others: Callable[[], Awaitable[object]] = _nobody
+        """Has the other processes of this gateway look at once; all other gateways look once a second."""
 
     async def create(
         self, account_id: AccountId, *, terms: KeyTerms, scopes: Sequence[str], secret: str | None = None
@@ -129,6 +131,7 @@ class KeyService:
         if row is None:
             raise InvalidField(f"An account has at most {KEYS_PER_ACCOUNT_MAX:,} keys. Revoke some first.")
         self._ring.put([row])
+        await self.tell_others()
         return row, secret
 
     async def list(self, account_id: AccountId | None) -> list[KeyRow]:
@@ -147,17 +150,22 @@ class KeyService:
 
         known = read_key_id(key_id)
         row = await self._database.change_key(known, account_id=account_id, change=checked) if known else None
-        return self._known(key_id, row)
+        return await self._known(key_id, row)
 
     async def revoke(self, key_id: str, *, account_id: AccountId | None) -> KeyRow:
         """Revoke a key; a second time changes nothing. Raises KeyNotFound also for a key of another account."""
         known = read_key_id(key_id)
         row = await self._database.revoke_key(known, account_id=account_id) if known else None
-        return self._known(key_id, row)
+        return await self._known(key_id, row)
 
     async def sync(self) -> None:
         """Take over what other processes changed in keys, or in the accounts they belong to."""
         self._ring.put(await self._database.keys_changed_since(self._ring.version))
+
+    async def on_account_changed(self) -> None:
+        """What keys may do depends on their account: what was changed there counts from now on."""
+        await self.sync()
+        await self.tell_others()
 
     async def note_used(self) -> None:
         """Write down which keys were used lately."""
@@ -183,11 +191,16 @@ class KeyService:
                 "Leave out the scope or the limit."
             )
 
-    def _known(self, key_id: str, row: KeyRow | None) -> KeyRow:
+    async def _known(self, key_id: str, row: KeyRow | None) -> KeyRow:
         if row is None:
             raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
         self._ring.put([row])
+        await self.tell_others()
         return row
+
+
+async def _nobody() -> None:
+    """There is one process."""
 
 
 def terms_of(row: KeyRow) -> KeyTerms:

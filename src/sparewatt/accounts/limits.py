@@ -26,21 +26,26 @@ class Bucket:
         self.level = capacity
         self.at_s = now_s
 
-    def take(self, now_s: float) -> float:
-        """Take one. 0 means yes, else the seconds to wait, and nothing was taken."""
+    def take(self, now_s: float, count: int = 1) -> float:
+        """Take so many as soon as there is one. 0 means yes, else the seconds to wait, and nothing was taken."""
         if now_s > self.at_s:
             self.level = min(self.capacity, self.level + (now_s - self.at_s) * self.per_s)
             self.at_s = now_s
         if self.level < 1:
             return (1 - self.level) / self.per_s
-        self.level -= 1
+        self.level -= count
         return 0.0
 
 
 class Buckets:
-    """A bucket per name, all alike, the longest idle forgotten first. For doors that few people should use often."""
+    """A bucket per name, all alike, the longest idle forgotten first. For doors that few people should use often.
 
-    def __init__(self, *, burst: float, per_s: float, count_max: int = RATE_METERS_MAX) -> None:
+    `share`: of how many processes this is one. Each takes that much more at a time, so that all together let through
+    what one alone would.
+    """
+
+    def __init__(self, *, burst: float, per_s: float, share: int = 1, count_max: int = RATE_METERS_MAX) -> None:
+        self._share = share
         self._burst = burst
         self._per_s = per_s
         self._count_max = count_max
@@ -57,18 +62,22 @@ class Buckets:
             if len(self._by_name) > self._count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
-        return bucket.take(now_s)
+        return bucket.take(now_s, self._share)
 
 
 class Meter:
     """What one key, or one address, has left of its two limits. May be overdrawn: what was used was used.
 
+    `share`: of how many processes this is one. Everything is charged that many times: each process lets through its
+    share of the limit, which is at least one request, and tells the whole limit and what would be left of it.
+
     On the path of every request, hence numbers in slots and comparisons in place of `min`.
     """
 
-    __slots__ = ("at_s", "requests_left", "requests_per_min", "tokens_left", "tokens_per_min")
+    __slots__ = ("at_s", "requests_left", "requests_per_min", "share", "tokens_left", "tokens_per_min")
 
-    def __init__(self, requests_per_min: int, tokens_per_min: int, now_s: float) -> None:
+    def __init__(self, requests_per_min: int, tokens_per_min: int, now_s: float, share: int = 1) -> None:
+        self.share = share
         self.requests_per_min = requests_per_min
         self.tokens_per_min = tokens_per_min
         self.requests_left: float = requests_per_min
@@ -94,11 +103,12 @@ class Meter:
 
     def fits(self, tokens: int) -> bool:
         """More tokens than the limit are let through when nothing is used, and paid off afterwards."""
-        return self.requests_left >= 1 and (self.tokens_left >= tokens or self.tokens_left >= self.tokens_per_min)
+        left = self.tokens_left
+        return self.requests_left >= 1 and (left >= tokens * self.share or left >= self.tokens_per_min)
 
     def wait_s(self, tokens: int) -> float:
         """Seconds until a request of so many tokens may pass."""
-        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens))
+        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens * self.share))
 
     def requests_wait_s(self, wanted: float) -> float:
         return max(0.0, wanted - self.requests_left) / self.requests_per_min * _MIN_S
@@ -107,12 +117,12 @@ class Meter:
         return max(0.0, min(wanted, self.tokens_per_min) - self.tokens_left) / self.tokens_per_min * _MIN_S
 
     def charge(self, tokens: int) -> None:
-        self.requests_left -= 1
-        self.tokens_left -= tokens
+        self.requests_left -= self.share
+        self.tokens_left -= tokens * self.share
 
     def correct(self, tokens: int) -> None:
         """The request used so many more than was charged at first; fewer if negative."""
-        self.tokens_left = min(self.tokens_per_min, self.tokens_left - tokens)
+        self.tokens_left = min(self.tokens_per_min, self.tokens_left - tokens * self.share)
 
     def headers(self, now_s: float) -> dict[str, str]:
         """As OpenAI's clients read them; `reset` is when everything is there again."""
@@ -159,8 +169,10 @@ class RateLimits:
         tokens_per_min: int,
         address_requests_per_min: int,
         address_tokens_per_min: int,
+        share: int = 1,
         count_max: int = RATE_METERS_MAX,
     ) -> None:
+        self._share = share
         self._key_limits = requests_per_min, tokens_per_min
         self._address_limits = address_requests_per_min, address_tokens_per_min
         self._count_max = count_max
@@ -198,7 +210,7 @@ class RateLimits:
     ) -> Meter:
         meter = meters.get(name)
         if meter is None:
-            meter = meters[name] = Meter(requests_per_min, tokens_per_min, now_s)
+            meter = meters[name] = Meter(requests_per_min, tokens_per_min, now_s, self._share)
             if len(meters) > self._count_max:
                 meters.popitem(last=False)
             return meter
@@ -209,6 +221,6 @@ class RateLimits:
 
 
 def _denial(who: str, meter: Meter, tokens: int) -> Denial:
-    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens)
+    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens * meter.share)
     what = "requests" if requests_wait_s >= tokens_wait_s else "tokens"
     return Denial(who, what, min(max(requests_wait_s, tokens_wait_s), RETRY_AFTER_S_MAX))

@@ -33,6 +33,8 @@ gateway.add_command(service)
 @click.option("--host", metavar="IP", help="Address to listen on (loopback).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
+@click.option("--processes", type=click.IntRange(1, 64), help="Processes that share the port, a core each (1).")
+@click.option("--link-port", type=click.IntRange(1, 65535), help="First of the processes' ports for nodes.")
 @click.option("--metrics/--no-metrics", default=None, help="Figures for Prometheus on a second port (on).")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="That port (9484, else a free one); 0: a free one.")
 @click.option("--metrics-host", metavar="IP", help="Its address: loopback, or of a private network.")
@@ -73,6 +75,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
     from sparewatt.core.log import log_to_stderr
     from sparewatt.core.settings import load_settings
     from sparewatt.gateway.process import run_gateway
+    from sparewatt.gateway.processes import run_processes
     from sparewatt.gateway.settings import GatewaySettings
     from sparewatt.supervisor.lifeline import die_with_parent
 
@@ -82,8 +85,35 @@ def run(*, config: Path | None, **flags: Any) -> None:
     flags["secret"] = os.environ.get("SPAREWATT_SECRET") or None
     settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
+    if settings.processes > 1:
+        asyncio.run(run_processes(settings))
+        return
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         runner.run(run_gateway(settings))
+
+
+@gateway.command("process", hidden=True)
+def process() -> None:
+    """One of several processes of a gateway. Its parent starts it, and tells it what to do by its standard input."""
+    import asyncio
+    import sys
+
+    import msgspec
+
+    from sparewatt.core.errors import StartupError
+    from sparewatt.core.log import log_to_stderr
+    from sparewatt.gateway.process import run_gateway
+    from sparewatt.gateway.siblings.place import read_sheet
+    from sparewatt.supervisor.lifeline import die_with_parent
+
+    die_with_parent()
+    try:
+        settings, place = read_sheet(sys.stdin.buffer.read())
+    except msgspec.DecodeError:
+        raise StartupError("'gateway run --processes N' starts these, not a person.") from None
+    log_to_stderr(settings.log_level, process=place.number + 1)
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        runner.run(run_gateway(settings, place))
 
 
 @gateway.command("operator-key")

@@ -63,7 +63,7 @@ def _check(words: tuple[str, ...]) -> GatewaySettings:
     """As `gateway run` itself would read them: a mistake is told now, not at the next boot. Raises StartupError."""
     from sparewatt.cli.gateway import run
     from sparewatt.core.settings import load_settings
-    from sparewatt.gateway.addresses import refuse_unsafe
+    from sparewatt.gateway.addresses import refuse_unlinkable, refuse_unsafe
     from sparewatt.gateway.settings import GatewaySettings
 
     with run.make_context("sparewatt gateway run", list(words)) as context:
@@ -71,6 +71,7 @@ def _check(words: tuple[str, ...]) -> GatewaySettings:
     file = flags.pop("config")
     settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=file)
     refuse_unsafe(settings)
+    refuse_unlinkable(settings)
     return settings
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     "--metrics-port", type=click.IntRange(0, 65535), help="Port of its metrics.  [default: 9484 or a free one]"
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Where everything is kept.  [default: .sparewatt]")
+@click.option("--processes", type=click.IntRange(1, 64), help="Processes of the gateway.  [default: 1]")
 @click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")
 @click.option("--engine", type=click.Choice(["llama", "deterministic"]), help="A real model, or the test engine.")
 @click.option("--database-url", help="Use this Postgres instead of the embedded one.  [env: DATABASE_URL]")

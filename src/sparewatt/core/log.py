@@ -15,13 +15,22 @@ from collections.abc import Mapping
 _FIELDS = "fields"
 
 
-class JsonLines(logging.Formatter):
+class _Lines(logging.Formatter):
+    """With the same `fields` in every line, for a log that several processes write."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__()
+        self._fields = fields
+
+
+class JsonLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "t": round(record.created, 3),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": _message(record),
+            **self._fields,
         }
         fields = getattr(record, _FIELDS, None)
         if isinstance(fields, Mapping):
@@ -31,15 +40,15 @@ class JsonLines(logging.Formatter):
         return _dumps(line)
 
 
-class PlainLines(logging.Formatter):
+class PlainLines(_Lines):
     """For a person at a terminal. Values are quoted where they could be mistaken for more, or steer the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, _FIELDS, None)
-        told = fields.items() if isinstance(fields, Mapping) else ()
+        told = {**self._fields, **(fields if isinstance(fields, Mapping) else {})}
         words = [f"{time.strftime('%H:%M:%S', time.localtime(record.created))}"]
         words += [] if record.levelno <= logging.INFO else [f"{record.levelname.lower()}:"]
-        words += [_on_one_line(_message(record)), *(f"{name}={_word(value)}" for name, value in told)]
+        words += [_on_one_line(_message(record)), *(f"{name}={_word(value)}" for name, value in told.items())]
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return " ".join(words) + trace
 
@@ -96,8 +105,9 @@ class Log:
         self._logger.error(event, exc_info=sys.exc_info(), extra={_FIELDS: fields})
 
 
-def log_to_stderr(level: str = "INFO") -> None:
-    _log_with(stderr_handler(), level)
+def log_to_stderr(level: str = "INFO", **fields: object) -> None:
+    """`fields` stand in every line."""
+    _log_with(stderr_handler(**fields), level)
 
 
 def log_to_nobody(level: str = "INFO") -> None:
@@ -105,9 +115,9 @@ def log_to_nobody(level: str = "INFO") -> None:
     _log_with(logging.NullHandler(), level)
 
 
-def stderr_handler() -> logging.Handler:
+def stderr_handler(**fields: object) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PlainLines() if sys.stderr.isatty() else JsonLines())
+    handler.setFormatter(PlainLines(**fields) if sys.stderr.isatty() else JsonLines(**fields))
     return handler
 
 

@@ -28,6 +28,8 @@ from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_priva
 
 _log = Log("sparewatt.gateway")
 JOURNALS = "journals"
+NEW = "."
+"""How the name of a directory begins that nobody holds yet."""
 POST_S = 0.5
 PROGRESS_S = 0.25
 PURSES_S = 1.0
@@ -73,7 +75,7 @@ async def open_accounting(data: Path, books: Books, *, clock: Clock, rng: Rng) -
     for orphan in await asyncio.to_thread(lambda: list(_orphans(root))):
         await _settle(orphan, books, clock=clock)
     instance = new_id("gw", rng=rng)
-    directory = await asyncio.to_thread(DataDir, root / instance)
+    directory = await asyncio.to_thread(_own_directory, root, instance)
     journal = Journal(directory.path)
     ledger = Ledger(books, journal, instance=instance, clock=clock)
     key = await asyncio.to_thread(_signing_key, root.parent, rng)
@@ -81,10 +83,17 @@ async def open_accounting(data: Path, books: Books, *, clock: Clock, rng: Rng) -
     return Accounting(directory, journal, ledger, Metering(ledger, receipts, Budgets(books, clock=clock), clock=clock))
 
 
+def _own_directory(root: Path, instance: str) -> DataDir:
+    """Locked before it is to be seen: another that starts at this moment would take it for a dead one's."""
+    directory = DataDir(root / f"{NEW}{instance}")
+    directory.rename(instance)
+    return directory
+
+
 def _orphans(root: Path) -> Iterator[DataDir]:
     """Journals that no living process holds."""
     for path in sorted(root.iterdir()):
-        if not path.is_dir():
+        if not path.is_dir() or path.name.startswith(NEW):
             continue
         try:
             yield DataDir(path)

@@ -14,6 +14,8 @@ from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.link.handshake import host_of
 
+PORT_MAX = 65535
+
 
 def refuse_unsafe(settings: GatewaySettings) -> None:
     """Raises StartupError for an address at which keys and prompts could be read by strangers."""
@@ -35,6 +37,27 @@ def refuse_unsafe(settings: GatewaySettings) -> None:
         raise StartupError(
             f"Listening on {settings.host} needs --public-url https://your.name: nodes sign the name that they dial, "
             "and people are told it."
+        )
+
+
+def refuse_unlinkable(settings: GatewaySettings) -> None:
+    """Raises StartupError for several processes whose link ports nodes could not reach, or could not know."""
+    if settings.processes == 1:
+        return
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise StartupError("Several processes on one port need Linux or macOS. Leave out --processes.")
+    if settings.link_port is None:
+        if settings.behind_proxy or not is_loopback(settings.host):
+            raise StartupError(
+                f"--processes {settings.processes} on an address that others reach needs --link-port: nodes dial the "
+                f"{settings.processes} ports from there on, so a firewall or proxy must let them through."
+            )
+        return
+    ports = range(settings.link_port, settings.link_port + settings.processes)
+    if ports[-1] > PORT_MAX or settings.port in ports:
+        raise StartupError(
+            f"--link-port {settings.link_port} leaves no {settings.processes} ports beside port {settings.port}. "
+            "Choose another."
         )
 
 
@@ -78,13 +101,16 @@ def _names_loopback(host: str) -> bool:
         return False
 
 
-def own_hosts(settings: GatewaySettings, *, port: int) -> frozenset[str]:
-    """The names under which a node may dial this gateway."""
-    names = {f"{settings.host}:{port}"}
+def own_hosts(settings: GatewaySettings, *, port: int, link_port: int | None = None) -> frozenset[str]:
+    """The names under which a node may dial this gateway; with `link_port`, also this process of it."""
+    hosts = {settings.host}
     if is_loopback(settings.host):
-        names.add(f"localhost:{port}")
+        hosts.add("localhost")
+    names = {f"{host}:{each}" for host in hosts for each in (port, link_port) if each is not None}
     if settings.public_url is not None:
-        names.add(host_of(settings.public_url))
+        public = host_of(settings.public_url)
+        names.add(public)
+        names |= {f"{public.rpartition(':')[0]}:{link_port}"} if link_port is not None else set()
     return frozenset(names)
 
 
@@ -118,19 +144,34 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound and waits. Raises StartupError."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that is bound and waits. Raises StartupError. `shared`: with other processes of this gateway."""
+    return wait_at(bind(host, port, shared=shared))
+
+
+def wait_at(bound: socket.socket) -> socket.socket:
+    """From now on it takes connections."""
+    bound.listen(1024)
+    bound.setblocking(False)
+    return bound
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that has an address, and as long as it is open nobody else of another user has it. Raises StartupError.
+
+    Of a shared port the system gives each new connection to one of the sockets that wait there.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     _feel_slow_readers(listener)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
         raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
-    listener.listen(1024)
-    listener.setblocking(False)
     return listener
 
 

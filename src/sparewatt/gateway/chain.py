@@ -54,6 +54,8 @@ class Allowance:
     """Calls that each key may still make: a bucket that fills steadily up to a burst."""
 
     clock: Clock
+    share: int = 1
+    """Of how many processes this is one."""
     _left: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def take(self, key_id: str, count: int) -> None:
@@ -68,7 +70,7 @@ class Allowance:
             )
         if key_id not in self._left and len(self._left) >= KEYS_MAX:
             self._left.clear()
-        self._left[key_id] = (left - count, now_s)
+        self._left[key_id] = (left - count * self.share, now_s)
 
 
 ALLOWANCE = web.AppKey("chain_allowance", Allowance)

@@ -13,7 +13,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField
 from sparewatt.core.limits import (
@@ -69,10 +69,31 @@ class Entry:
     """None while it runs, and for what is not kept."""
 
 
+class Elsewhere(Protocol):
+    """The other processes of this gateway: each request that has a name is kept by one of them."""
+
+    def keeps(self, which: Which) -> bool:
+        """Whether it is another process that keeps this one."""
+        ...
+
+    async def once(
+        self,
+        which: Which,
+        digest: bytes,
+        produce: Callable[[], Awaitable[_T]],
+        *,
+        made: Callable[[_T], Made],
+        on_repeat: Callable[[], object],
+    ) -> _T | Kept:
+        """As `once` does it, with what is kept there."""
+        ...
+
+
 class KeptAnswers:
     """All that one gateway process remembers."""
 
     def __init__(self) -> None:
+        self.elsewhere: Elsewhere | None = None
         self._entries: OrderedDict[Which, Entry] = OrderedDict()
         self._by_key: dict[str, int] = {}
         self.size_bytes = 0
@@ -90,11 +111,7 @@ class KeptAnswers:
             self._by_key[which[0]] = self._by_key.get(which[0], 0) + 1
             return entry, True
         if entry.digest != digest:
-            raise IdempotencyMismatch(
-                "This Idempotency-Key was used for another request. Use a new one for each request, and the same one "
-                "only to send the same bytes again.",
-                param=HEADER,
-            )
+            raise mismatch()
         return entry, False
 
     def has(self, which: Which, entry: Entry) -> bool:
@@ -151,6 +168,22 @@ _LOOKED_AT = 64
 """Entries that one request looks through for old ones."""
 
 
+def mismatch() -> IdempotencyMismatch:
+    return IdempotencyMismatch(
+        "This Idempotency-Key was used for another request. Use a new one for each request, and the same one only to "
+        "send the same bytes again.",
+        param=HEADER,
+    )
+
+
+def conflict() -> IdempotencyConflict:
+    return IdempotencyConflict(
+        "This request was answered before, and its answer is not kept: it was streamed, or is too long. Use another "
+        "Idempotency-Key to have it answered, and charged, again.",
+        param=HEADER,
+    )
+
+
 def key_of(headers: Mapping[str, str]) -> str | None:
     """What the client calls its request. Raises InvalidField."""
     said = headers.get(HEADER)
@@ -178,6 +211,9 @@ async def once(
     now_s: Callable[[], float],
 ) -> _T | Kept:
     """Produce an answer, or give the one that there is. Raises IdempotencyConflict or IdempotencyMismatch."""
+    elsewhere = answers.elsewhere
+    if elsewhere is not None and elsewhere.keeps(which):
+        return await elsewhere.once(which, digest, produce, made=made, on_repeat=on_repeat)
     while True:
         entry, is_new = answers.begin(which, digest, now_s=now_s())
         if is_new:
@@ -187,11 +223,7 @@ async def once(
         if entry.answer is not None:
             return entry.answer
         if answers.has(which, entry):
-            raise IdempotencyConflict(
-                "This request was answered before, and its answer is not kept: it was streamed, or is too long. "
-                "Use another Idempotency-Key to have it answered, and charged, again.",
-                param=HEADER,
-            )
+            raise conflict()
 
 
 async def _first(

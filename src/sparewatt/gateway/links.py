@@ -20,6 +20,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.gateway.names import Names
 from sparewatt.gateway.pinging import Pinger
 from sparewatt.gateway.power import PowerBoard
+from sparewatt.gateway.siblings.place import ALONE, Place
 from sparewatt.inference.matcher.health import is_offline
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -75,7 +76,9 @@ class LinkDesk:
         health: HealthRules,
         clock: Clock,
         rng: Rng,
+        place: Place = ALONE,
     ) -> None:
+        self._place = place
         self._table = table
         self._tokens = tokens
         self._hosts = hosts
@@ -88,6 +91,8 @@ class LinkDesk:
         self._visits: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.links: dict[NodeId, NodeLink] = {}
+        self.version = 0
+        """Another one whenever `links` has changed."""
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
         self.names = Names()
@@ -165,11 +170,19 @@ class LinkDesk:
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            welcome = Welcome(heartbeat_s=self._health.heartbeat_s, gateway_version=__version__, takes_sheets=True)
-            socket.send(encode_message(Op.WELCOME, welcome))
+            socket.send(encode_message(Op.WELCOME, self._welcome()))
         finally:
             self._knocking -= 1
         return visitor
+
+    def _welcome(self) -> Welcome:
+        return Welcome(
+            heartbeat_s=self._health.heartbeat_s,
+            gateway_version=__version__,
+            takes_sheets=True,
+            link_ports=self._place.link_ports,
+            link_port=self._place.link_port,
+        )
 
     def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
         socket.send(encode_message(Op.REJECT, Reject(reason=reason, message=message[:500], final=final)))
@@ -188,6 +201,7 @@ class LinkDesk:
         link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
         held = self._held[node_id] = Held(self, link, outbox, socket)
         self.links[node_id] = link
+        self.version += 1
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
         held.start()
@@ -207,6 +221,7 @@ class LinkDesk:
         if held is None:
             return
         self.links.pop(node_id, None)
+        self.version += 1
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
         self.power.forget(node_id)
         self.servers.pop(node_id, None)

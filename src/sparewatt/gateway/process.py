@@ -24,7 +24,7 @@ from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.gateway.accounting import Chore, chores, open_accounting
-from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.gateway.addresses import bind, listen, own_hosts, own_origins, own_root_url, refuse_unsafe, wait_at
 from sparewatt.gateway.downloads import OWN
 from sparewatt.gateway.feeds.live import LOOK_S
 from sparewatt.gateway.feeds.matches import store_matches
@@ -33,11 +33,14 @@ from sparewatt.gateway.history.keeper import STORE_S
 from sparewatt.gateway.links import LinkDesk
 from sparewatt.gateway.metrics.listener import metrics_listening, open_metrics_socket
 from sparewatt.gateway.money.desk import make_desk
+from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.openai.routing import check_policy, read_network_policy
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.siblings.place import ALONE, Place
+from sparewatt.gateway.siblings.taking_part import know_nodes, share, sibling_chores, taking_part, until_it_may_open
 from sparewatt.gateway.tls import CHECK_S, Certificate
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -76,29 +79,35 @@ GC_YOUNG, GC_OLDER = 20_000, 50
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 
 
-async def run_gateway(settings: GatewaySettings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises StartupError."""
+async def run_gateway(settings: GatewaySettings, place: Place = ALONE) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartupError. `place`: which process it is, of a gateway of several."""
     refuse_unsafe(settings)
     certificate = read_certificate(settings)
     stop = stop_event(on_hangup=certificate.reload if certificate is not None else None)
     clock, rng = SystemClock(), SystemRng()
     async with AsyncExitStack() as stack:
-        listener = listen(settings.host, settings.port)
-        stack.callback(listener.close)
-        metrics = open_metrics_socket(settings)
+        bound = (
+            bind(settings.host, settings.port, shared=True) if place.others else listen(settings.host, settings.port)
+        )
+        stack.callback(bound.close)
+        metrics = open_metrics_socket(settings, place)
         if metrics is not None:
             stack.callback(metrics.close)
-        database = await Database.connect(await stack.enter_async_context(_postgres(settings, clock=clock, rng=rng)))
+        database = await Database.connect(await stack.enter_async_context(own_postgres(settings, clock=clock, rng=rng)))
         stack.push_async_callback(database.close)
-        port: int = listener.getsockname()[1]
-        services = await assemble(settings, database, port=port, clock=clock, rng=rng)
+        port: int = bound.getsockname()[1]
+        services = await assemble(settings, database, port=port, clock=clock, rng=rng, place=place)
         tls = certificate.context if certificate is not None else None
+        if place.others:
+            await stack.enter_async_context(taking_part(services, tls=tls))
+            await until_it_may_open(services, stop)
         app = make_app(services)
         await stack.enter_async_context(metrics_listening(services, metrics))
-        await stack.enter_async_context(listening(app, listener, tls=tls))
-        for file, socket in ((settings.metrics_port_file, metrics), (settings.port_file, listener)):
+        await stack.enter_async_context(listening(app, wait_at(bound), tls=tls))
+        services.siblings.is_open = True
+        for file, socket in ((settings.metrics_port_file, metrics), (settings.port_file, bound)):
             if file is not None and socket is not None:
-                await asyncio.to_thread(_write_port, file, socket.getsockname()[1])
+                await asyncio.to_thread(write_port, file, socket.getsockname()[1])
         services.meters.watch_loop()
         _spare_the_collector()
         _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
@@ -114,7 +123,7 @@ def read_certificate(settings: GatewaySettings) -> Certificate | None:
 
 
 @asynccontextmanager
-async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> AsyncIterator[str]:
+async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> AsyncIterator[str]:
     """The operator's own, or one that runs as long as this process does."""
     if settings.database_url is not None:
         yield settings.database_url
@@ -124,7 +133,9 @@ async def _postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> Asy
         yield dsn
 
 
-async def assemble(settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng) -> Services:
+async def assemble(
+    settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng, place: Place = ALONE
+) -> Services:
     """All parts of a gateway, loaded with what Postgres knows."""
     may_make = not await database.people.has_secret()
     secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
@@ -137,10 +148,10 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         suspect_after_missed=settings.suspect_after_missed,
         offline_after_missed=settings.offline_after_missed,
     )
-    table, ring = NodeTable(), KeyRing()
+    table, ring = NodeTable(gateways=place.count), KeyRing()
     tokens = JoinTokens(database, rng=rng)
-    hosts = own_hosts(settings, port=port)
-    desk = LinkDesk(table=table, tokens=tokens, hosts=hosts, health=health, clock=clock, rng=rng)
+    hosts = own_hosts(settings, port=port, link_port=place.link_port)
+    desk = LinkDesk(table=table, tokens=tokens, hosts=hosts, health=health, clock=clock, rng=rng, place=place)
     admission = Admission(table.room, clock=clock, rng=rng)
     table.room.on_room = admission.on_room
     rules = DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s)
@@ -158,7 +169,7 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         keys=KeyService(database, ring, rng=rng, check_policy=check_policy),
         people=People(database.people, passwords=Passwords(), custody=custody, rng=rng),
         sessions=Sessions(database.people, clock=clock, rng=rng),
-        doors=Doors(signups_per_address_hour=settings.signups_per_address_hour, clock=clock),
+        doors=Doors(signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=place.count),
         tokens=tokens,
         table=table,
         desk=desk,
@@ -171,31 +182,30 @@ async def assemble(settings: GatewaySettings, database: Database, *, port: int, 
         health=health,
         clock=clock,
         rng=rng,
-        prefix_secret=rng.randbytes(PREFIX_SECRET_BYTES),
+        prefix_secret=bytes.fromhex(place.prompt_secret) or rng.randbytes(PREFIX_SECRET_BYTES),
         started_unix_s=clock.unix_s(),
         root_url=own_root_url(settings, port=port),
         origins=own_origins(settings, port=port),
-        limits=rate_limits(settings),
+        limits=rate_limits(settings, share=place.count),
         prices=PriceCaps(table.median_price, clock=clock),
         eligibility=Eligibility(table, clock=clock),
         network_policy=read_network_policy(settings.route),
         accounting=accounting,
         mailer=Mailer(mail_server) if mail_server is not None else None,
         handle_secret=hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest(),
+        place=place,
+        responses=LiveResponses(share=place.count),
     )
     desk.on_left = services.dispatcher.prefixes.forget
+    share(services)
     await services.keys.sync()
-    for node in await database.list_nodes():
-        desk.owners[node.id] = node.account_id
-        if node.specs is not None:
-            table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
-            table.set_owner(node.id, node.account_id)
-            desk.names.claim(node.id, node.account_id, node.specs.name)
+    await know_nodes(services)
     return services
 
 
-def rate_limits(settings: GatewaySettings) -> RateLimits:
+def rate_limits(settings: GatewaySettings, *, share: int = 1) -> RateLimits:
     return RateLimits(
+        share=share,
         requests_per_min=settings.requests_per_min,
         tokens_per_min=settings.tokens_per_min,
         address_requests_per_min=settings.address_requests_per_min,
@@ -210,7 +220,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GC_YOUNG, GC_OLDER, GC_OLDER)
 
 
-def _write_port(path: Path, port: int) -> None:
+def write_port(path: Path, port: int) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(str(port))
     temporary.replace(path)
@@ -235,7 +245,11 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
             tasks.create_task(_every(TIDY_S, lambda: _tidy(services), name="tidy")),
             *(
                 tasks.create_task(_every(pause_s, work, name=name))
-                for pause_s, work, name in (*chores(services.accounting), *_tls_chores(certificate))
+                for pause_s, work, name in (
+                    *chores(services.accounting),
+                    *_tls_chores(certificate),
+                    *sibling_chores(services),
+                )
             ),
         ]
         await stop.wait()

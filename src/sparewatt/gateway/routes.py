@@ -51,7 +51,7 @@ def make_app(services: Services) -> web.Application:
         middlewares=[*request_log(settings), answer_errors, *refuse_detours(settings), pages.show_missing]
     )
     app[SERVICES] = services
-    app[chain.ALLOWANCE] = chain.Allowance(services.clock)
+    app[chain.ALLOWANCE] = chain.Allowance(services.clock, services.place.count)
     app[downloads.OWN] = downloads.Downloads()
     app[stream.AUDIENCE] = Counter()
     app[history.LINES] = history.Lines()
@@ -136,4 +136,13 @@ def make_app(services: Services) -> web.Application:
         ]
     )
     app[document.DOCUMENT] = document.make_document(app)
+    return app
+
+
+def make_link_app(services: Services) -> web.Application:
+    """What stands at a process's own link port: the way in for nodes, and nothing else."""
+    app = web.Application(middlewares=[answer_errors])
+    app[SERVICES] = services
+    app.on_response_prepare.append(add_own_headers)
+    app.add_routes([web.get(LINK_PATH, services.desk.handle)])
     return app

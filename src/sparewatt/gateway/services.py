@@ -25,11 +25,15 @@ from sparewatt.gateway.metrics.meters import Meters
 from sparewatt.gateway.money.desk import MoneyDesk
 from sparewatt.gateway.openai.responses.registry import LiveResponses
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.siblings.place import ALONE, Place
+from sparewatt.gateway.siblings.shared_answers import SharedAnswers
+from sparewatt.gateway.siblings.siblings import Siblings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.eligibility import Eligibility
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.health import state_of
+from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.prices import PriceCaps
 from sparewatt.policy.model import ANY
@@ -77,12 +81,19 @@ class Services:
     stopping: bool = False
     answers: KeptAnswers = field(default_factory=KeptAnswers)
     """For requests that are sent again."""
+    place: Place = ALONE
+    """Which of the gateway's processes this is."""
+    siblings: Siblings = field(init=False)
+    shared_answers: SharedAnswers = field(init=False)
     history: HistoryKeeper = field(init=False)
     live: LiveFeed = field(init=False)
     meters: Meters = field(init=False)
 
     def __post_init__(self) -> None:
-        self.history = HistoryKeeper(self.table, self.database.history, self.database.records, clock=self.clock)
+        self.siblings = siblings = Siblings(self.place, clock=self.clock, run=new_id("run", rng=self.rng, n_bytes=5))
+        self.history = HistoryKeeper(
+            self.table, self.database.history, self.database.records, clock=self.clock, siblings=siblings
+        )
         self.live = LiveFeed(
             table=self.table,
             dispatcher=self.dispatcher,
@@ -90,11 +101,22 @@ class Services:
             clock=self.clock,
             secret=self.handle_secret,
             run=new_id("feed", rng=self.rng, n_bytes=5),
-            first_token_ms=self.history.first_token_ms,
+            first_tokens=self.history.first_tokens,
+            siblings=siblings,
         )
         self.meters = Meters(lambda model: self.table.entries(model) is not None, clock=self.clock)
+        self.shared_answers = SharedAnswers(self.answers, siblings.asker, clock=self.clock, rng=self.rng)
+        if self.place.others:
+            self.answers.elsewhere = self.shared_answers
+        siblings.on_restarted = self.shared_answers.let_go
+        siblings.on_matches = self.live.on_elsewhere
         self.dispatcher.watch = self._on_match
         self.admission.on_waited = self.meters.queue_wait.observe
+
+    def state_of(self, row: NodeRow) -> NodeState:
+        """Also of a node that has its link to another process of this gateway alone."""
+        state = state_of(row, now_s=self.clock.now_s(), rules=self.health)
+        return NodeState.ONLINE if state is NodeState.OFFLINE and self.siblings.has_link(row.id) else state
 
     def _on_match(self, record: MatchRecord) -> None:
         self.history.on_match(record)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sparewatt.accounts.people import SignupMode
-from sparewatt.core.limits import DRAIN_S, REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
+from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -21,6 +21,10 @@ class GatewaySettings:
     """Without one, the gateway runs a Postgres of its own in its data directory."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8484
+    processes: Annotated[int, Meta(ge=1, le=GATEWAY_PROCESSES_MAX)] = 1
+    """How many serve the one port; a process uses one core."""
+    link_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """Of several processes, where the first takes links; the others have the ports after it. By default free ones."""
     public_url: str | None = None
     """The address that nodes and clients use, if it is not http://host:port."""
     chain_url: str | None = None

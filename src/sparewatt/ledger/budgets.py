@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -70,6 +71,9 @@ def exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
 
 class Budgets:
     def __init__(self, books: Books, *, clock: Clock) -> None:
+        self.pending_elsewhere: Callable[[KeyId], int] = lambda _: 0
+        """What the other processes of this gateway say is `pending` there."""
+        self.reload_s = RELOAD_S
         self._books = books
         self._clock = clock
         self._spending: dict[KeyId, Spending] = {}
@@ -79,8 +83,14 @@ class Budgets:
         """What a key may still spend in this period, running requests counted at what they hold. None: no budget."""
         if budget is None:
             return None
-        spent = (await self._current(key, budget)).spent
+        spent = (await self._current(key, budget)).spent + self.pending_elsewhere(key)
         return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
+
+    def pending(self) -> dict[KeyId, int]:
+        """Of keys with a budget: what they hold here, and what they spent that the books may not have yet."""
+        noted = {key: sum(nano for _, nano in spending.notes) for key, spending in self._spending.items()}
+        found = {key: nano + self._held.get(key, 0) for key, nano in noted.items()}
+        return {key: nano for key, nano in found.items() if nano}
 
     def hold(self, key: KeyId, nano: int) -> None:
         """A request may cost that much."""
@@ -100,7 +110,7 @@ class Budgets:
         known = self._spending.get(key)
         if known is None or known.since_unix_s != since:
             return await self._load(key, since)
-        if self._clock.now_s() - known.loaded_at_s > RELOAD_S:
+        if self._clock.now_s() - known.loaded_at_s > self.reload_s:
             try:
                 return await self._load(key, since)
             except StoreUnavailable:  # answers go on without Postgres, and what is spent here is known

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -43,6 +43,10 @@ FILLING_LOCKS = 256
 """Accounts share them, so that none has to be made or thrown away; two that wait for each other lose a millisecond."""
 
 
+async def _nobody_else(_: AccountId) -> bool:
+    return False
+
+
 class Settled(msgspec.Struct, frozen=True, gc=False):
     """A job that waits to be posted."""
 
@@ -69,6 +73,8 @@ class Ledger:
         self.spent = NOTHING
         self.earned = NOTHING
         """Of what was posted from here: what payers paid, and what owners got of it."""
+        self.call_in: Callable[[AccountId], Awaitable[bool]] = _nobody_else
+        """Has the other processes of this gateway return what they do not need; whether any did."""
 
     @property
     def unposted(self) -> int:
@@ -90,6 +96,9 @@ class Ledger:
         if held is None:
             await self.reserve(account, slice_for(nano))
             held = self.hold_here(account, nano)  # not from the old purse: it may be put away
+        if held is None and await self.call_in(account):
+            await self.reserve(account, slice_for(nano))
+            held = self.hold_here(account, nano)
         return held
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
@@ -106,6 +115,17 @@ class Ledger:
                 paid = await self._take(chart.credits_of(account), missing, have=purse.reserved.paid)
                 purse.reserve(Amount(paid=paid))
             return purse.free.total
+
+    async def give_back(self, account: AccountId) -> bool:
+        """Return what is free of an account's money here: another process lacks it. Tells whether there was any."""
+        async with self._filling_of(account):
+            purse = self._purses.get(account)
+            if purse is None or not purse.give_back().total:
+                return False
+            purse.thirsty_nano = 0
+            await self._take(chart.promo_of(account), 0, have=purse.reserved.promo)
+            await self._take(chart.credits_of(account), 0, have=purse.reserved.paid)
+            return True
 
     def _filling_of(self, account: AccountId) -> asyncio.Lock:
         """One purse is filled or emptied by one task at a time."""

@@ -41,6 +41,8 @@ class IncomingJob:
 
     def __init__(self, link: GatewayLink, number: int, meta: Open) -> None:
         self._link = link
+        self.origin = link.name
+        """The name of the link that it came by."""
         self.number = number
         self.meta = meta
         self.body = bytearray()
@@ -76,7 +78,7 @@ class IncomingJob:
 
 
 class GatewayLink:
-    """An accepted link to one gateway."""
+    """An accepted link to one process of a gateway. `name` tells it from links to the others."""
 
     def __init__(
         self,
@@ -85,7 +87,9 @@ class GatewayLink:
         runner: JobRunner,
         clock: Clock,
         on_countersigned: Callable[[Countersigned], None] = lambda _: None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self._outbox = outbox
         self._runner = runner
         self._clock = clock

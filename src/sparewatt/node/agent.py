@@ -1,40 +1,43 @@
-"""The agent: dials the gateway, reports, runs jobs, dials again. What it reports is what its model server says."""
+"""The agent: dials the gateway, joins, and dials again when a link is lost.
+
+A gateway of several processes lists their link ports in its welcome. The agent then keeps a link to each: the one it
+came by, which is its home, and one at the side for every other port. Only the host that its owner named is dialled.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation, StartupError
-from sparewatt.core.limits import NEWS_APART_S
+from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation, StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.link.dialling import dial, why_hopeless
 from sparewatt.link.handshake import host_of, introduce
-from sparewatt.link.node_end import GatewayLink
-from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import Socket
 from sparewatt.node.hardware.sensing import Sensing
 from sparewatt.node.inventory import Inventory
 from sparewatt.node.jobs import Jobs
+from sparewatt.node.linked import Linked
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link import LINK_PATH, Welcome
-from sparewatt.protocol.node import NodeLoad
 from sparewatt.protocol.signing import SigningKey
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
-SILENCE_BEATS = 3
 DIAL_S = 10.0
+LEAVE_S = 2.0
+"""For the goodbyes to a gateway's other processes."""
 OFFLINE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-OFFLINE_FAILURES_MAX = 3
-"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do."""
+SOON_FAILURES_MAX = 3
+"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do. So it does
+for one process of a gateway that others answer for: it is starting again, and waits for its nodes."""
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
@@ -49,35 +52,18 @@ def is_offline(error: Exception) -> bool:
     return isinstance(cause, OSError) and cause.errno in OFFLINE
 
 
+def at_port(url: str, port: int) -> str:
+    """The same address with another port."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"
+
+
 def in_words(error: Exception) -> str:
     """Why there is no link. Time that ran out says nothing of itself."""
     if isinstance(error, TimeoutError) and not str(error):
         return "the gateway did not answer in time; is this machine online?"
     return str(error)[:200] or type(error).__name__
-
-
-class Carried:
-    """A link on its socket, to be waited for. Implements SocketUser."""
-
-    def __init__(self, link: GatewayLink, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.receive = link.receive
-        self.resume = outbox.resume
-
-    async def carry(self, socket: Socket) -> None:
-        """Until its end. Raises LinkLost or ProtocolViolation, unless it was ours."""
-        self._outbox.attach(socket, on_stuck=self.lost)
-        socket.attach(self)
-        await self._over
-
-    def end(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
-
-    def lost(self, error: LinkError) -> None:
-        if not self._over.done():
-            self._over.set_exception(error)
 
 
 class Agent:
@@ -106,32 +92,57 @@ class Agent:
         self._tell = tell
         self._sensing = sensing
         self.joined_unix_s: float | None = None
-        """Since when the link is up; None while it is not."""
+        """Since when there is a link; None while there is none."""
         self.last_trouble: str | None = None
         """Why the last link was lost, or none came up."""
         self._url = settings.gateway_url.rstrip("/").removesuffix("/v1")
         self._has_joined = False
-        self._link: GatewayLink | None = None
+        self._links: set[Linked] = set()
+        self._home_port: int | None = None
+        """Of the process that the home link leads to; None where a gateway is one process."""
+        self._sides: dict[int, asyncio.Task[None]] = {}
+        """Those that keep a link to another process, by its port."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Stay joined until asked to stop. Raises JoinRefused or StartupError when dialling again cannot help."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._keep_link(lambda: self._come_home(tasks), self._home_url)
+                await self._end_sides()
+        except* (JoinRefused, StartupError) as group:
+            raise group.exceptions[0] from None
+
+    async def _end_sides(self) -> None:
+        """They say goodbye as home did; one that is still dialling is not waited for."""
+        if self._sides:
+            _, late = await asyncio.wait(self._sides.values(), timeout=LEAVE_S)
+            for side in late:
+                side.cancel()
+
+    async def _keep_link(
+        self, join: Callable[[], Awaitable[None]], url: Callable[[], str], *, soon: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Dial again and again until the node stops. What cannot be helped by that is raised by `join`.
+
+        `soon`: whether it is worth looking every few seconds.
+        """
         failures = 0
         while not self._stopping.is_set():
             joined_at_s = self._clock.now_s()
-            why, offline = "", False
+            dialled, why, offline = url(), "", False
             try:
-                await self._join_once()
+                await join()
             except (LinkLost, ProtocolViolation, TimeoutError, aiohttp.ClientError, OSError) as error:
                 self._refuse_hopeless(error)
                 why, offline = in_words(error), is_offline(error)
                 self.last_trouble = why
             stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
             failures = 0 if stayed else failures + 1
-            failures = min(failures, OFFLINE_FAILURES_MAX) if offline else failures
+            failures = min(failures, SOON_FAILURES_MAX) if offline or soon() else failures
             wait_s = backoff_s(failures, rng=self._rng)
             if not self._stopping.is_set():
-                self._tell(f"no link to {self._url} ({why}); dialling again in {wait_s:.0f} s")
+                self._tell(f"no link to {dialled} ({why}); dialling again in {wait_s:.0f} s")
             await self._pause(wait_s)
 
     def _refuse_hopeless(self, error: Exception) -> None:
@@ -142,7 +153,8 @@ class Agent:
     async def drain(self) -> None:
         """Finish running jobs, take no new ones, then leave."""
         self._jobs.draining = True
-        self._report_load()
+        for linked in self._links:
+            linked.report_load()
         if running := self._jobs.count():
             self._tell(f"finishing {running} answer{'s' if running > 1 else ''}; Ctrl-C again to stop now")
         await self._jobs.wait_until_idle(self._settings.drain_s)
@@ -155,8 +167,48 @@ class Agent:
         except TimeoutError:
             return
 
-    async def _join_once(self) -> None:
-        url = self._url
+    # one link to each process of the gateway
+
+    def _home_url(self) -> str:
+        """While other links are up, home is where it was: the public port may lead to a process that has a link."""
+        if self._links and self._home_port is not None:
+            return at_port(self._url, self._home_port)
+        return self._url
+
+    async def _come_home(self, tasks: asyncio.TaskGroup) -> None:
+        await self._join(self._home_url(), lambda welcome: self._settle(welcome, tasks))
+
+    def _settle(self, welcome: Welcome, tasks: asyncio.TaskGroup) -> str:
+        """The home link is up: see to the ports beside its own. Tells the link's name."""
+        self._home_port = welcome.link_port if welcome.link_port in welcome.link_ports else None
+        ports = set(welcome.link_ports) - {self._home_port} if self._home_port is not None else set()
+        self._jobs.is_shared = bool(ports)
+        for port in [port for port in self._sides if port not in ports]:
+            self._sides.pop(port).cancel()
+        self._receipts.keep_only([str(port) for port in welcome.link_ports])
+        for port in ports - set(self._sides):
+            self._sides[port] = tasks.create_task(self._keep_side(port), name=f"link to port {port}")
+        return str(self._home_port or "")
+
+    async def _keep_side(self, port: int) -> None:
+        url, was_there = at_port(self._url, port), False
+
+        def name(_: Welcome) -> str:
+            nonlocal was_there
+            was_there = True
+            return str(port)
+
+        async def join() -> None:
+            try:
+                await self._join(url, name)
+            except JoinRefused as refused:  # the home link decides whether this node may join at all
+                raise LinkLost(refused.message) from None
+
+        await self._keep_link(join, lambda: url, soon=lambda: was_there and bool(self._links))
+
+    # one link
+
+    async def _join(self, url: str, named: Callable[[Welcome], str]) -> None:
         async with asyncio.timeout(DIAL_S):
             socket = await dial(url + LINK_PATH, session=self._session, library=self._settings.link_library)
         try:
@@ -170,76 +222,28 @@ class Agent:
                 rng=self._rng,
             )
             self._has_joined = True
-            self.joined_unix_s = self._clock.unix_s()
             self._tell(f"joined {url} as {self._key.address}")
-            await self._serve(socket, welcome)
+            await self._hold(self._linked(named(welcome)), socket, welcome)
         finally:
-            self.joined_unix_s = None
             socket.close()
             await socket.wait_closed()
 
-    async def _serve(self, socket: Socket, welcome: Welcome) -> None:
-        outbox = Outbox()
-        link = self._link = GatewayLink(
-            outbox=outbox, runner=self._jobs, clock=self._clock, on_countersigned=self._receipts.on_countersigned
+    def _linked(self, name: str) -> Linked:
+        return Linked(
+            name,
+            inventory=self._inventory,
+            jobs=self._jobs,
+            receipts=self._receipts.of(name),
+            sensing=self._sensing,
+            stopping=self._stopping,
+            clock=self._clock,
         )
-        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
-        carried = Carried(link, outbox)
+
+    async def _hold(self, linked: Linked, socket: Socket, welcome: Welcome) -> None:
+        self._links.add(linked)
+        self.joined_unix_s = self.joined_unix_s or self._clock.unix_s()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                background = [
-                    tasks.create_task(self._beat(link, welcome.heartbeat_s)),
-                    tasks.create_task(self._report_news(link)),
-                    tasks.create_task(self._report_changes(link)),
-                    tasks.create_task(self._leave(link, carried)),
-                ]
-                await carried.carry(socket)  # returns once goodbye is said
-                for task in background:
-                    task.cancel()
-        except* (LinkLost, ProtocolViolation) as group:
-            raise LinkLost(link.farewell or str(group.exceptions[0])) from None
+            await linked.serve(socket, welcome)
         finally:
-            self._link = None
-            outbox.drop()
-            self._receipts.on_link(None)
-            link.lost()
-
-    async def _beat(self, link: GatewayLink, heartbeat_s: float) -> None:
-        """Report on every beat, and give up on a gateway that has gone silent."""
-        while True:
-            if self._clock.now_s() - link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
-                raise LinkLost("the gateway has gone silent")
-            link.send_load(self._load_in_full())
-            await asyncio.sleep(heartbeat_s)
-
-    def _load_in_full(self) -> NodeLoad:
-        """What the sensors saw and the server counts goes with heartbeats only: other reports are a third as long."""
-        sensors = self._sensing.report() if self._sensing is not None else None
-        return msgspec.structs.replace(self._jobs.load(), sensors=sensors, server=self._inventory.server_figures)
-
-    async def _report_news(self, link: GatewayLink) -> None:
-        """Between heartbeats: work that did not come from the gateway, as soon as it is seen."""
-        told = self._jobs.load()
-        while True:
-            await self._inventory.load_changed()
-            load = self._jobs.load()
-            if load.is_news_after(told):
-                link.send_load(load)
-                told = load
-            await asyncio.sleep(NEWS_APART_S)
-
-    async def _report_changes(self, link: GatewayLink) -> None:
-        """Models come, go and get measured while the link is up. The first report may be newer than the handshake's."""
-        while True:
-            link.send_specs(self._inventory.specs)
-            await self._inventory.changed()
-
-    async def _leave(self, link: GatewayLink, carried: Carried) -> None:
-        """Also a link that came up while the node was already stopping."""
-        await self._stopping.wait()
-        self._receipts.sign()
-        link.say_goodbye("the node is stopping", then=carried.end)
-
-    def _report_load(self) -> None:
-        if self._link is not None:
-            self._link.send_load(self._jobs.load())
+            self._links.discard(linked)
+            self.joined_unix_s = self.joined_unix_s if self._links else None

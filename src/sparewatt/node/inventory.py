@@ -69,6 +69,8 @@ class Inventory:
         self.on_lost: Callable[[str], None] = lambda _: None
         self._news = asyncio.Event()
         self._load_news = asyncio.Event()
+        self.load_count = 0
+        """How often there was something to report between heartbeats."""
         self._look = asyncio.Event()
         self._plan = MeasurePlan()
         self._slow_looks = 0
@@ -88,14 +90,17 @@ class Inventory:
         self._news.clear()
         await self._news.wait()
 
-    async def load_changed(self) -> None:
-        """Wait until there is other work on the server than there was, or whoever asked for a report wants one."""
-        await self._load_news.wait()
-        self._load_news.clear()
+    async def load_changed(self, known: int) -> int:
+        """Wait until there is more to report than `known` times, and tell how often. Several links may wait."""
+        while self.load_count == known:
+            await self._load_news.wait()
+        return self.load_count
 
     def report_load(self) -> None:
         """Something about the load changed that is worth a report between heartbeats."""
+        self.load_count += 1
         self._load_news.set()
+        self._load_news = asyncio.Event()
 
     def look_again(self) -> None:
         """Something failed: ask the server now instead of at the next round."""
@@ -121,7 +126,7 @@ class Inventory:
         foreign = max(0, load.running + load.queued - mine) if load else 0
         if foreign != self.foreign_requests:
             self.foreign_requests = foreign
-            self._load_news.set()
+            self.report_load()
         self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
         self.kv_used = load.kv_used if load else None
         self.server_figures = figures_of(load) if load else None

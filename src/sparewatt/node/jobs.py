@@ -17,7 +17,7 @@ from sparewatt.node.backends.model import Backend, BackendBroke, BackendError, B
 from sparewatt.node.continuing import CannotContinue, Errand, as_chat, errand_for
 from sparewatt.node.counting import AnswerCount
 from sparewatt.node.inventory import Inventory
-from sparewatt.node.outlook import House, Outlook
+from sparewatt.node.outlook import NOBODY_ELSE, House, Outlook, Share
 from sparewatt.node.pacing import paced
 from sparewatt.node.receipts import ReceiptBook
 from sparewatt.node.whole import Assembler, can_be_streamed
@@ -29,6 +29,8 @@ from sparewatt.protocol.receipts import Receipt
 
 _log = Log("sparewatt.node")
 CHAT: JobPath = "/v1/chat/completions"
+BACKLOG_S_MAX = 1e6
+"""What a report may say of prompts still to be read."""
 
 
 class Jobs:
@@ -57,21 +59,31 @@ class Jobs:
         self.draining = False
         self.paused: str | None = None
         """Why its owner's rules let no job in for a while; those that run go on."""
+        self.is_shared = False
+        """Whether several processes of a gateway send jobs: what one sends is news for the others."""
 
-    def load(self) -> NodeLoad:
+    def load(self, origin: str | None = None) -> NodeLoad:
+        """As a gateway's process should see it that sends its jobs by the link `origin`: other links' are foreign."""
         mine = len(self._tasks)
         slots = self._inventory.specs.slots
+        others = self._from_others(origin) if self.is_shared and origin is not None else NOBODY_ELSE
         self._look_round()
         return NodeLoad(
             running=min(mine, slots),
             queued=max(0, mine - slots),
-            foreign=self._inventory.foreign_requests,
+            foreign=self._inventory.foreign_requests + others.jobs,
+            foreign_backlog_s=min(BACKLOG_S_MAX, others.backlog_s),
+            foreign_kv_bytes=others.kv_bytes,
+            foreign_models=others.models,
             draining=self.draining or self.paused is not None,
             paused=self.paused,
             kv_used=self._inventory.kv_used,
             kv_capacity_bytes=self._inventory.kv_capacity_bytes,
             prefill_share=self._outlook.reading_share(self._clock.now_s()),
         )
+
+    def _from_others(self, origin: str) -> Share:
+        return self._outlook.share_of([job for job in self._tasks if job.origin != origin])
 
     def _look_round(self) -> None:
         inventory = self._inventory
@@ -83,7 +95,7 @@ class Jobs:
     def start(self, job: IncomingJob) -> None:
         refusal = self._refusal(job)
         if refusal is not None:
-            job.fail(Fail(code="refused", message=refusal, load=self.load()))
+            job.fail(Fail(code="refused", message=refusal, load=self.load(job.origin)))
             return
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
@@ -96,6 +108,7 @@ class Jobs:
             cached_tokens=job.meta.cached_tokens,
         )
         task.add_done_callback(lambda task: self._over(job, task))
+        self._tell_others()
 
     def cancel(self, job: IncomingJob) -> None:
         task = self._tasks.get(job)
@@ -106,7 +119,7 @@ class Jobs:
         """The model server does not answer any more: what has not begun can still be done elsewhere."""
         for job, task in [(job, task) for job, task in self._tasks.items() if not self._has_begun(job)]:
             self._forget(job)
-            job.fail(Fail(code="backend_timeout", message=why[:500], load=self.load()))
+            job.fail(Fail(code="backend_timeout", message=why[:500], load=self.load(job.origin)))
             task.cancel()
 
     async def wait_until_idle(self, timeout_s: float) -> bool:
@@ -126,14 +139,22 @@ class Jobs:
         self._forget(job)
         if not task.cancelled() and (error := task.exception()) is not None:  # nobody foresaw it: tell the gateway
             _log.warning("job_crashed", error=repr(error))
-            job.fail(Fail(code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load()))
+            job.fail(
+                Fail(code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load(job.origin))
+            )
         if not self._tasks:
             self._idle.set()
 
     def _forget(self, job: IncomingJob) -> None:
         """Count it no more."""
-        self._tasks.pop(job, None)
+        if self._tasks.pop(job, None) is not None:
+            self._tell_others()
         self._outlook.over(job, now_s=self._clock.now_s())
+
+    def _tell_others(self) -> None:
+        """A job came or went: the process that sent it counts for itself, the others hear it from us."""
+        if self.is_shared:
+            self._inventory.report_load()
 
     def _has_begun(self, job: IncomingJob) -> bool:
         turn = self._outlook.turns.get(job)
@@ -177,16 +198,16 @@ class Jobs:
             first_byte_s = await self._relay(job, began_s, count)
         except CannotContinue as error:
             self._forget(job)
-            job.fail(Fail(code="refused", message=str(error), load=self.load()))
+            job.fail(Fail(code="refused", message=str(error), load=self.load(job.origin)))
         except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._forget(job)  # the report that goes with it must not count this job any more
-            job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load()))
+            job.fail(Fail(code=_fail_code(error), message=str(error), load=self.load(job.origin)))
             self._inventory.look_again()
         else:
             self._forget(job)
             duration_s = self._clock.now_s() - began_s
-            job.end(End(load=self.load(), first_byte_s=first_byte_s, duration_s=duration_s))
+            job.end(End(load=self.load(job.origin), first_byte_s=first_byte_s, duration_s=duration_s))
         finally:  # also of an answer that was cancelled half-way
             self._sign(job, count, began_s)
 
@@ -239,7 +260,7 @@ class Jobs:
         if self._receipts is None or not job.meta.job or not was_useful:
             return
         now_s, first_s = self._clock.now_s(), count.begun_at_s
-        self._receipts.write(
+        self._receipts.of(job.origin).write(
             Receipt(
                 job=job.meta.job,
                 node=self._receipts.node,

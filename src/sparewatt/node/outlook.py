@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +34,17 @@ class House(NamedTuple):
     """Memory for the keys and values of all contexts, where that is known."""
 
 
+class Share(NamedTuple):
+    """Some of the jobs, for a gateway process that did not send them."""
+
+    jobs: int = 0
+    backlog_s: float = 0.0
+    """Of their prompts that are still to be read."""
+    kv_bytes: int = 0
+    models: tuple[str, ...] = ()
+
+
+NOBODY_ELSE = Share()
 ONE_SLOT = House(1)
 """What a model server is taken to have until it says more."""
 
@@ -189,6 +200,16 @@ class Outlook:
             self._written_bytes = self._written_bytes - turn.kv_bytes if self._written else 0.0
             self._writing.note(model, now_s - turn.first_token_s)
         self.reading_share(now_s)
+
+    def share_of(self, jobs: Collection[Hashable]) -> Share:
+        """What so many of the jobs here ask of the server."""
+        turns = [turn for job in jobs if (turn := self.turns.get(job)) is not None]
+        return Share(
+            jobs=len(jobs),
+            backlog_s=sum(turn.prompt_s for turn in turns if turn.first_token_s is None),
+            kv_bytes=round(sum(turn.kv_bytes for turn in turns)),
+            models=tuple(sorted({name for job in jobs if (name := self._models.get(job))})),
+        )
 
     def reading_share(self, now_s: float) -> float:
         self._reading.note(is_reading=self._is_reading(), now_s=now_s)

@@ -8,7 +8,7 @@ wait for receipts.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -67,10 +67,23 @@ class ReceiptBook:
         self._send: Send | None = None
         """How a receipt gets to the gateway; None while there is no link."""
         self._in_sheets = False
+        self._others: dict[str, ReceiptBook] = {}
 
     @property
     def node(self) -> str:
         return self._key.address
+
+    def of(self, link: str) -> ReceiptBook:
+        """Where the receipts of one link's jobs are written: only the process that sent a job knows of it."""
+        if not link:
+            return self
+        if link not in self._others:
+            self._others[link] = ReceiptBook(self._directory, self._key, clock=self._clock)
+        return self._others[link]
+
+    def keep_only(self, links: Collection[str]) -> None:
+        """The gateway has other processes now: those that are gone confirm nothing more."""
+        self._others = {name: book for name, book in self._others.items() if name in links}
 
     def write(self, receipt: Receipt) -> None:
         """Signed within half a second; kept unsigned, up to a bound, while there is no link."""

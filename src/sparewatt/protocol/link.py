@@ -18,7 +18,12 @@ from msgspec import Meta
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import (
+    GATEWAY_PROCESSES_MAX,
+    LINK_CONTROL_BYTES_MAX,
+    LINK_FRAME_BYTES_MAX,
+    REQUEST_BODY_BYTES_MAX,
+)
 from sparewatt.protocol.node import NodeLoad, NodeSpecs, ShortText
 from sparewatt.protocol.signing import Domain, Field, typed_digest
 
@@ -33,6 +38,7 @@ Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 Text = Annotated[str, Meta(max_length=500)]
 _Duration = Annotated[float, Meta(ge=0, le=1e6)]
+_Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Op(enum.IntEnum):
@@ -91,6 +97,11 @@ class Welcome(msgspec.Struct, frozen=True):
     gateway_version: ShortText
     takes_sheets: bool = False
     """Whether a node may sign many receipts at once; a gateway that does not say wants one by one."""
+    link_ports: Annotated[tuple[_Port, ...], Meta(max_length=GATEWAY_PROCESSES_MAX)] = ()
+    """Where each of the gateway's processes takes links, on the host that the node dialled; empty of a gateway that is
+    one process. A node that knows the field keeps a link to each; another serves what comes to the one it reached."""
+    link_port: _Port | None = None
+    """Which of them this process has."""
 
 
 class Reject(msgspec.Struct, frozen=True):

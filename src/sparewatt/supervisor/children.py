@@ -7,6 +7,7 @@ first time is a mistake for a person to look at: `start` raises.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
@@ -45,7 +46,8 @@ class Child:
 
     name: str
     argv: tuple[str, ...]
-    log_path: Path
+    log_path: Path | None
+    """None: it writes where we do."""
     env: Mapping[str, str] = field(default_factory=dict)
     restart: Restart = Restart.ALWAYS
     is_ready: Callable[[], Awaitable[bool]] | None = None
@@ -54,6 +56,8 @@ class Child:
     death_signal: signal.Signals = KILL
     needs: frozenset[str] | None = None
     """Names of those started before it that must outlive it; None: all of them."""
+    told: bytes = b""
+    """What it reads from its standard input, each time it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class Supervisor:
         keeper = _Keeper(child, clock=self._clock, backoff=Backoff(self._rng), on_exit=self._on_exit)
         self._kept.append((keeper, self._tasks.create_task(keeper.run(), name=f"keep {child.name}")))
         await keeper.first_ready
+
+    def signal_all(self, sig: signal.Signals) -> None:
+        """Pass a signal on to the children that run right now."""
+        for pid in self.pids().values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)
 
     async def stop(self) -> None:
         """Stop all children: each is asked as soon as those are gone that need it, and waits for nobody else."""
@@ -159,7 +169,9 @@ class _Keeper:
     async def _spawn(self) -> Process:
         env = {**os.environ, **self.child.env, PARENT_PID_ENV: str(os.getpid())}
         child = self.child
-        return await spawn(child.argv, env=env, log_path=child.log_path, death_signal=child.death_signal)
+        return await spawn(
+            child.argv, env=env, log_path=child.log_path, death_signal=child.death_signal, told=child.told
+        )
 
     async def _accompany(self, process: Process) -> None:
         """From a started process to one that is gone, by itself or because we ended it."""
@@ -182,7 +194,9 @@ class _Keeper:
                 return True
             await self._unless_stopped(pause(READY_POLL_S, clock=self._clock))
         why = "is not ready in time" if process.returncode is None else f"ended with status {process.returncode}"
-        self._fail_first_start(f"{why}. The end of {self.child.log_path}:\n{read_tail(self.child.log_path)}")
+        log_path = self.child.log_path
+        said = "" if log_path is None else f" The end of {log_path}:\n{read_tail(log_path)}"
+        self._fail_first_start(f"{why}.{said}")
         return False
 
     async def _check_ready(self) -> bool:

@@ -27,6 +27,10 @@ class DataDir:
         self.path = make_private_dir(path.expanduser())
         self._lock_fd: int | None = _take_lock(self.path)
 
+    def rename(self, name: str) -> None:
+        """Another name beside the old one; it stays locked all the while."""
+        self.path = self.path.rename(self.path.with_name(name))
+
     def close(self) -> None:
         """Give the directory back. The lock file stays: removing it would let two holders in."""
         if self._lock_fd is not None:

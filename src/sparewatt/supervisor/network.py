@@ -27,6 +27,7 @@ from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
+from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.downloads import line_of
@@ -58,6 +59,8 @@ OTHER_NODES_S = 20.0
 POLL_S = 0.1
 STOP_S = 5.0
 """What running answers get when the network is stopped by hand."""
+GATEWAY_READY_S = 30.0
+"""For each of its processes."""
 GATEWAY_DRAIN_S = 2.0
 """It is asked last: its nodes have finished what they could, and nobody is left who could go on."""
 GATEWAY_STOP_S = GATEWAY_DRAIN_S + 15.0
@@ -68,6 +71,8 @@ GATEWAY_STOP_S = GATEWAY_DRAIN_S + 15.0
 class UpSettings:
     data: Path = Path(".sparewatt")
     port: Annotated[int, Meta(ge=1, le=65535)] = 8484
+    processes: Annotated[int, Meta(ge=1, le=GATEWAY_PROCESSES_MAX)] = 1
+    """Of the gateway."""
     nodes: Annotated[int, Meta(ge=0, le=32)] = 3
     engine: Literal["llama", "deterministic"] = "llama"
     database_url: str | None = None
@@ -341,11 +346,13 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
             *(() if settings.metrics_port is None else (f"--metrics-port={settings.metrics_port}",)),
             "--metrics-by-node",
             f"--drain-s={GATEWAY_DRAIN_S}",
+            f"--processes={settings.processes}",
             "--development",
         ),
         env={"DATABASE_URL": dsn, "CHAIN_URL": chain_url or ""},
         log_path=data / "logs" / "gateway.log",
         is_ready=lambda: _is_ready(root_url, port_file),
+        ready_timeout_s=GATEWAY_READY_S * settings.processes,
         drain_s=GATEWAY_STOP_S,
     )
 

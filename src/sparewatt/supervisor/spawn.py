@@ -11,9 +11,10 @@ import os
 import signal
 import socket
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from sparewatt.core.limits import KIB
 from sparewatt.supervisor.lifeline import KILL, death_signal_preexec
 from sparewatt.supervisor.logs import open_log
 
@@ -21,20 +22,50 @@ KILLED_WITHIN_S = 10.0
 """A killed process that is still there after this hangs in the kernel; waiting longer does not help."""
 
 
+TOLD_BYTES_MAX = 16 * KIB
+"""What a child may read from its standard input: less than any system's pipe holds, so that writing it never waits."""
+
+
 async def spawn(
-    argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, death_signal: signal.Signals
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log_path: Path | None,
+    death_signal: signal.Signals,
+    told: bytes = b"",
 ) -> Process:
-    """Start `argv`; it gets `death_signal` when this process ends."""
-    with open_log(log_path) as log:
+    """Start `argv`; it gets `death_signal` when this process ends.
+
+    Without a log of its own it writes where this process does. `told` is what it reads from its standard input: for
+    what belongs into no process list, no environment and no file.
+    """
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(open_log(log_path)) if log_path is not None else None
         return await asyncio.create_subprocess_exec(
             *argv,
             env=env,
-            stdin=DEVNULL,
+            stdin=stack.enter_context(_filled_pipe(told)) if told else DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
             preexec_fn=death_signal_preexec(death_signal),
         )
+
+
+@contextlib.contextmanager
+def _filled_pipe(data: bytes) -> Iterator[int]:
+    """The end of a pipe to read from, with everything in it already."""
+    if len(data) > TOLD_BYTES_MAX:
+        raise ValueError("too much for a pipe that nobody reads yet")
+    reading, writing = os.pipe()
+    try:
+        try:
+            os.write(writing, data)
+        finally:
+            os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
 
 
 async def end(process: Process, *, steps: Sequence[tuple[signal.Signals, float]]) -> None:

@@ -182,3 +182,35 @@ def test_buckets_count_by_name_and_are_bounded() -> None:
     for n in range(50):
         buckets.take(n, now_s=2.0)
     assert len(buckets) == 3
+
+
+@pytest.mark.parametrize(("limit", "processes"), [(60, 2), (10, 2), (10, 4), (1, 2), (3, 8)])
+def test_processes_together_let_through_what_one_alone_would(limit: int, processes: int) -> None:
+    """And each at least one: whoever always lands at the same process is not shut out."""
+    shares = [Meter(limit, 10**6, 0.0, processes) for _ in range(processes)]
+    passed = 0
+    for meter in shares:
+        while meter.fits(1):
+            meter.charge(1)
+            passed += 1
+    assert max(limit, processes) <= passed <= limit + processes
+    for meter in shares:
+        meter.refill(60.0 * processes)
+        assert meter.fits(1)
+
+
+def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
+    meter = Meter(60, 6000, 0.0, 2)
+    assert meter.fits(3000)
+    meter.charge(3000)
+    assert not meter.fits(1)
+    assert meter.wait_s(1000) == pytest.approx(20.0)
+    meter.correct(-1000)  # it used fewer than was thought
+    assert meter.fits(1000)
+    assert meter.headers(0.0)["x-ratelimit-limit-requests"] == "60"
+    assert meter.headers(0.0)["x-ratelimit-remaining-requests"] == "58"
+
+
+def test_a_door_of_several_processes_opens_as_often_as_one() -> None:
+    doors = [Buckets(burst=10, per_s=1, share=2) for _ in range(2)]
+    assert sum(door.take("a", now_s=0.0) == 0.0 for door in doors for _ in range(20)) == 10

@@ -32,6 +32,7 @@ from sparewatt.gateway.money.desk import make_desk
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.siblings.place import ALONE, Place
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
@@ -162,7 +163,7 @@ class ListDatabase(Database):
         return (found.key_id, found.explanation) if found else None
 
 
-def make_services(table: NodeTable | None = None) -> Services:
+def make_services(table: NodeTable | None = None, *, place: Place = ALONE) -> Services:
     clock, rng, health = ManualClock(now_s=NOW_S), seeded(1), HealthRules()
     table, ring, database = table or NodeTable(), KeyRing(), ListDatabase()
     tokens = JoinTokens(database, rng=rng)
@@ -202,6 +203,7 @@ def make_services(table: NodeTable | None = None) -> Services:
         ),
         prices=PriceCaps(table.median_price, clock=clock),
         eligibility=Eligibility(table, clock=clock),
+        place=place,
     )
 
 

@@ -11,7 +11,15 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
-from sparewatt.gateway.addresses import listen, own_hosts, own_origins, own_root_url, refuse_unsafe
+from sparewatt.gateway.addresses import (
+    bind,
+    listen,
+    own_hosts,
+    own_origins,
+    own_root_url,
+    refuse_unlinkable,
+    refuse_unsafe,
+)
 from sparewatt.gateway.settings import GatewaySettings
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 (what is tested)
@@ -94,3 +102,49 @@ def test_the_kernel_takes_little_for_a_client_that_does_not_read() -> None:
                 while taken < 100 * CLIENT_UNSENT_BYTES_MAX:
                     taken += accepted.send(bytes(4096))
     assert taken < 3 * CLIENT_UNSENT_BYTES_MAX
+
+
+def test_a_process_answers_at_its_link_port_under_every_name() -> None:
+    public = GatewaySettings(public_url="https://gpu.example")
+    assert own_hosts(public, port=8484, link_port=9001) == {
+        *("127.0.0.1:8484", "localhost:8484", "gpu.example:443"),
+        *("127.0.0.1:9001", "localhost:9001", "gpu.example:9001"),
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"processes": 4},
+        {"processes": 2, "link_port": 9000},
+        {"processes": 2, "link_port": 65534},
+        {"processes": 2, "link_port": 8485, "host": EVERYWHERE, **TLS, **NAMED},
+        {"link_port": 8484},
+    ],
+)
+def test_processes_that_nodes_can_reach(given: dict[str, Any]) -> None:
+    refuse_unlinkable(GatewaySettings(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"processes": 2, "host": EVERYWHERE, **TLS, **NAMED}, "needs --link-port"),
+        ({"processes": 2, "behind_proxy": True, **NAMED}, "needs --link-port"),
+        ({"processes": 3, "link_port": 8482}, "beside port 8484"),
+        ({"processes": 2, "link_port": 65535}, "leaves no 2 ports"),
+    ],
+)
+def test_processes_that_nodes_could_not_reach_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(StartupError, match=said):
+        refuse_unlinkable(GatewaySettings(**given))
+
+
+def test_a_port_is_shared_only_by_those_who_want_to() -> None:
+    with bind("127.0.0.1", 0, shared=True) as first:
+        port = first.getsockname()[1]
+        bind("127.0.0.1", port, shared=True).close()
+        first.listen()
+        with pytest.raises(StartupError, match="Choose another --port"):
+            bind("127.0.0.1", port)

@@ -16,6 +16,9 @@ from sparewatt.gateway.history.buckets import bucket_of, empty, percentile, tota
 from sparewatt.gateway.history.keeper import HistoryKeeper
 from sparewatt.gateway.history.lines import CROWD, describe_figures
 from sparewatt.gateway.history.tally import Tally
+from sparewatt.gateway.siblings.place import Place
+from sparewatt.gateway.siblings.questions import News
+from sparewatt.gateway.siblings.siblings import Heard, Siblings
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.policies import BALANCED
@@ -98,7 +101,7 @@ def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> Non
     tally.note_job(record, now_s=0.0)
     figures = tally.take(["network"])["network", ""]
     assert (figures.jobs, figures.tokens, figures.first_token, figures.speed) == (1, 51, [], [])
-    assert tally.first_token_ms(now_s=0.0) is None
+    assert tally.first_tokens(now_s=0.0) == (None, 0)
 
 
 def test_an_answer_that_moved_has_the_first_token_that_its_client_saw() -> None:
@@ -231,7 +234,7 @@ async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
     network = added["network", ""]
     assert (network.jobs, network.tokens, network.known_s) == (2, 102, 20.0)
     assert sum(network.first_token) == 2
-    assert keeper.first_token_ms() == 100.0
+    assert keeper.first_tokens() == (100.0, 2)
 
 
 async def test_errors_of_requests_for_an_answer_are_counted_by_code() -> None:
@@ -257,3 +260,27 @@ async def test_lines_are_for_everybody_in_json_and_csv() -> None:
         csv = await client.get("/v1/history?kind=model&span=30d&format=csv")
         assert (csv.status, csv.content_type) == (200, "text/csv")
         assert (await client.get("/v1/history?kind=node")).status == 400
+
+
+SOME_NEWS = News("run", "1", [], jobs=0, tokens_per_s=0.0, first_token_ms=None, first_tokens=0, held={}, matches=[])
+
+
+async def test_time_is_counted_by_one_process_and_jobs_by_each() -> None:
+    store, clock = Stubborn(), ManualClock()
+    store.is_away = False
+    siblings = Siblings(Place(1, link_ports=(1, 2), sibling_ports=(3, 4)), clock=clock, run="run")
+    siblings._heard[0] = Heard(SOME_NEWS, clock.now_s(), frozenset())
+    keeper = HistoryKeeper(a_table(1), store, Remembering(), clock=clock, siblings=siblings)
+    keeper.on_match(a_record())
+    clock.advance(2)
+    await keeper.close()  # the first process is there, and counts
+    clock.advance(8)
+    await keeper.close()  # it has been silent for too long: this one does
+    assert [(added["network", ""].jobs, added["network", ""].known_s) for added in store.added] == [(1, 0.0), (0, 8.0)]
+
+
+async def test_a_node_with_a_link_to_another_process_is_up() -> None:
+    tally, table = Tally(), a_table(1)
+    table.disconnect(node_id(1), unix_s=0.0)
+    tally.note_time(table, passed_s=10.0, unix_s=1.0, is_elsewhere=lambda node: node == node_id(1))
+    assert tally.take(["node"])["node", node_id(1)].up_s == 10.0

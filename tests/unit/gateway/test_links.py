@@ -16,6 +16,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.gateway import links as links_module
 from sparewatt.gateway.links import LinkDesk
+from sparewatt.gateway.siblings.place import ALONE, Place
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link import handshake
@@ -93,11 +94,17 @@ class Visit:
 class Desk(LinkDesk):
     """The desk, with all that it works on in reach."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place = ALONE) -> None:
         self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
         self.visits: list[Visit] = []
         super().__init__(
-            table=self.table, tokens=self.tokens, hosts={HOST}, health=HEALTH, clock=self.clock, rng=seeded(1)
+            table=self.table,
+            tokens=self.tokens,
+            hosts={HOST},
+            health=HEALTH,
+            clock=self.clock,
+            rng=seeded(1),
+            place=place,
         )
 
     def visit(self, *, seed: int = 1) -> Visit:
@@ -177,6 +184,16 @@ async def test_a_node_that_joins_is_told_the_heartbeat_and_pinged(desk: Desk) ->
     visit = desk.visit()
     assert (await visit.join()).heartbeat_s == HEALTH.heartbeat_s
     assert len(await receive_op(visit.socket, Op.PING)) == 8
+
+
+async def test_a_node_that_joins_one_of_several_processes_is_told_where_all_of_them_are(desk: Desk) -> None:
+    assert (await desk.visit().join()).link_ports == ()
+    several = Desk(Place(1, link_ports=(9001, 9002), sibling_ports=(1, 2)))
+    visit = several.visit()
+    welcome = await visit.join()
+    assert (welcome.link_ports, welcome.link_port) == ((9001, 9002), 9002)
+    visit.socket.close()
+    await visit.over()
 
 
 async def test_a_node_whose_socket_closes_has_left_and_its_jobs_fail_at_once(desk: Desk) -> None:

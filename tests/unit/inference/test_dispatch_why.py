@@ -163,3 +163,16 @@ def test_what_is_given_back_comes_first_again_as_far_as_there_is_room() -> None:
     assert waiting.take(5000)[-1].id == "match_new"
     waiting.give_back([])
     assert waiting.take(1) == []
+
+
+def test_what_two_processes_counted_is_as_if_one_had() -> None:
+    records = [
+        record(candidate(MINE), tried=(MINE,)),
+        record(candidate(OTHER), candidate(MINE, prefill=2.0), tried=(OTHER,)),
+        record(candidate(OTHER), rejected=Rejection.FULL, tried=(OTHER,)),
+        record(candidate(OTHER), candidate(MINE, prefill=4.0), tried=(OTHER,)),
+    ]
+    whole, half = look_back(MINE, records, models=[MODEL]), look_back(MINE, records[:2], models=[MODEL])
+    half.include(look_back(MINE, records[2:], models=[MODEL]))
+    assert half == whole
+    assert whole.lost.count == 2

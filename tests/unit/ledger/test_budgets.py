@@ -7,6 +7,7 @@ import datetime as dt
 import pytest
 
 from sparewatt.core.errors import StoreUnavailable
+from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, period_start
 from sparewatt.store.database import Period
@@ -123,3 +124,19 @@ async def test_a_known_budget_works_while_postgres_is_away(
     clock.advance(DAY_S)
     with pytest.raises(StoreUnavailable):
         await budgets.left(KEY, budget(100))
+
+
+async def test_what_other_processes_hold_and_just_spent_counts(budgets: Budgets) -> None:
+    assert await budgets.left(KEY, budget(100)) == 100
+    budgets.pending_elsewhere = lambda key: 30 if key == KEY else 0
+    assert await budgets.left(KEY, budget(100)) == 70
+
+
+async def test_what_is_pending_here_is_told_of_keys_with_a_budget(budgets: Budgets) -> None:
+    budgets.hold(KeyId("key_without"), 5)
+    await budgets.left(KEY, budget(100))
+    assert budgets.pending() == {}
+    budgets.hold(KEY, 40)
+    budgets.hold(KEY, 10)
+    budgets.release(KEY, 10, spent=7)
+    assert budgets.pending() == {KEY: 47}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
+from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import Nano
 from sparewatt.ledger import journal as journal_module
@@ -314,3 +315,24 @@ async def test_going_down_posts_everything_and_keeps_the_journal_of_what_still_r
     await ledger.close_down()
     assert list(read_journal(tmp_path)) == []
     assert books.slices == {}
+
+
+async def test_what_is_free_at_one_process_can_be_called_in_by_another(
+    ledger: Ledger, books: MemoryBooks, tmp_path: Path, clock: ManualClock
+) -> None:
+    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock)
+    _, hold = await start(ledger, nano=4 * SLICE_NANO)
+    hold.release()
+    assert await other.hold(PAYER, Nano(1)) is None  # all of it is reserved by the first
+    other.call_in = ledger.give_back
+    assert await other.hold(PAYER, Nano(3 * SLICE_NANO)) is not None
+    assert ledger.free_here(PAYER) == 0
+    assert books.slices[CREDITS, "b"] + books.slices.get((CREDITS, "a"), 0) == 4 * SLICE_NANO
+
+
+async def test_what_is_held_or_spent_is_not_given_back(ledger: Ledger, books: MemoryBooks) -> None:
+    await start(ledger, nano=100_000)
+    assert await ledger.give_back(PAYER)
+    assert books.slices[CREDITS, "a"] == 100_000
+    assert not await ledger.give_back(PAYER)
+    assert not await ledger.give_back(AccountId("acc_stranger"))

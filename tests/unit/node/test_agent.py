@@ -70,6 +70,14 @@ class Gateway:
     sockets: list[Socket] = field(default_factory=list)
     may_welcome: asyncio.Event = field(default_factory=asyncio.Event)
     instead: Callable[[Socket], Awaitable[None]] | None = None
+    link_ports: tuple[int, ...] = ()
+    link_port: int | None = None
+
+    @property
+    def welcome(self) -> Welcome:
+        return Welcome(
+            heartbeat_s=HEARTBEAT_S, gateway_version="1", link_ports=self.link_ports, link_port=self.link_port
+        )
 
     async def serve(self, socket: Socket) -> None:
         self.visits += 1
@@ -78,7 +86,7 @@ class Gateway:
             return
         await identify(socket, hosts={host_of(self.url)}, gateway_version="1", rng=seeded(2))
         await self.may_welcome.wait()
-        socket.send(encode_message(Op.WELCOME, Welcome(heartbeat_s=HEARTBEAT_S, gateway_version="1")))
+        socket.send(encode_message(Op.WELCOME, self.welcome))
         self.sockets.append(socket)
         while True:
             self.frames += decode_frames(await socket.receive())
@@ -348,7 +356,7 @@ async def test_an_agent_that_is_stopped_in_the_middle_of_a_handshake_leaves_when
 
 async def test_an_agent_that_is_stopped_while_its_gateway_is_away_does_not_wait_for_it(tmp_path: Path) -> None:
     async with dialling(Gateway(url="http://127.0.0.1:1"), tmp_path) as node:
-        await until(lambda: node.agent._link is None)
+        await until(lambda: not node.agent._links)
         await node.agent.drain()
         await node.over()
         assert node.task.exception() is None

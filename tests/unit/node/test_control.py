@@ -171,7 +171,7 @@ async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path)
     async with office(tmp_path) as here:
         here.ask(do="wish", wishes={"temperature_max_c": 80})
         await turns()
-        news = asyncio.create_task(here.rig.inventory.load_changed())
+        news = asyncio.create_task(here.rig.inventory.load_changed(here.rig.inventory.load_count))
         await turns()
         here.probe.celsius = 85.0
         here.sensing.sample()

@@ -197,3 +197,16 @@ def test_a_disk_that_takes_nothing_stops_no_answer(book: ReceiptBook, tmp_path: 
     book.sign()
     book.on_countersigned(countersigned(receipt("1")))
     book.write(receipt("2"))
+
+
+def test_receipts_go_to_the_process_whose_jobs_they_are(book: ReceiptBook, sent: list[Signed]) -> None:
+    other: list[Signed] = []
+    book.of("8501").on_link(other.append, in_sheets=True)
+    book.of("8501").write(receipt("1"))
+    book.of("8501").sign()
+    book.of("").write(receipt("2"))
+    book.of("").sign()
+    assert (jobs_of(other), jobs_of(sent)) == (["match_1"], ["match_2"])
+    book.keep_only(["8502"])
+    book.of("8501").on_link(other.append, in_sheets=True)
+    assert jobs_of(other) == ["match_1"]  # a new one knows of nothing that the old one had not confirmed

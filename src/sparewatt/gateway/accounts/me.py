@@ -53,7 +53,7 @@ async def change_me(request: web.Request) -> web.StreamResponse:
     name = row.name if isinstance(wanted.name, UnsetType) else wanted.name
     row = await services.people.describe(who.account_id, name=name, policy=policy)
     services.sessions.forget(who.account_id)
-    await services.keys.sync()
+    await services.keys.on_account_changed()
     return json_reply({"account": describe_account(row)})
 
 
@@ -65,7 +65,7 @@ async def close_me(request: web.Request) -> web.StreamResponse:
     services.doors.login.knock(address=address_of(request), email=who.account_id)
     row = await services.people.close_own(await services.people.show(who.account_id), password=wanted.password)
     services.sessions.forget(row.id)
-    await services.keys.sync()
+    await services.keys.on_account_changed()
     return json_reply(describe_account(row))
 
 

@@ -73,4 +73,4 @@ async def _named(request: web.Request) -> AccountRow:
 async def _take_effect(services: Services, row: AccountRow) -> None:
     """Here at once; other gateways look every second."""
     services.sessions.forget(row.id)
-    await services.keys.sync()
+    await services.keys.on_account_changed()

@@ -26,6 +26,6 @@ async def create_token(request: web.Request) -> web.StreamResponse:
     token, expires_at = await services.tokens.create(who.account_id, created_by=made_by, life_s=wanted.life_s)
     if who.role == "user":  # and from now on an owner
         services.sessions.forget(who.account_id)
-        await services.keys.sync()
+        await services.keys.on_account_changed()
     line = await join_line(request, token)
     return json_reply({"token": token, "expires_at": expires_at.timestamp(), "join_line": line}, status=201)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sparewatt.core.clock import Clock
@@ -26,6 +26,8 @@ from sparewatt.gateway.feeds.public import (
     two_digits,
     vram_gb_of,
 )
+from sparewatt.gateway.siblings.questions import Passed
+from sparewatt.gateway.siblings.siblings import Siblings
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.matcher.health import state_of
@@ -40,6 +42,8 @@ STILL_S = 10.0
 """Where nothing happens, this often a frame shows that the feed is alive."""
 
 States = list[tuple[NodeRow, NodeState]]
+Shown = MatchRecord | Passed
+"""A match of this process, or of another one."""
 
 
 class LiveFeed:
@@ -52,21 +56,25 @@ class LiveFeed:
         clock: Clock,
         secret: bytes,
         run: str,
-        first_token_ms: Callable[[], float | None],
+        first_tokens: Callable[[], tuple[float | None, int]],
+        siblings: Siblings,
     ) -> None:
         self._table = table
         self._dispatcher = dispatcher
         self._health = health
         self._clock = clock
         self._secret = secret
-        self._first_token_ms = first_token_ms
+        self._first_tokens = first_tokens
+        self._siblings = siblings
         self._numbers: dict[NodeId, int] = {}
         self._codes: dict[NodeId, int] = {}
         """The state in which each node was last shown."""
         self._specs: dict[NodeId, object] = {}
         self._totals: deque[tuple[float, int]] = deque()
-        self._last: dict[MatchId, MatchRecord] = {}
-        self._moved: dict[MatchId, MatchRecord] = {}
+        self._last: dict[MatchId, Shown] = {}
+        self._moved: dict[MatchId, Shown] = {}
+        self._passing: dict[int, dict[MatchId, MatchRecord]] = {}
+        """What happened here since another process asked, by its number; only of those at which somebody watches."""
         self._passed_over = 0
         self._shown: dict[str, Any] = {}
         self._shown_s = 0.0
@@ -78,15 +86,42 @@ class LiveFeed:
 
     def on_match(self, record: MatchRecord) -> None:
         """A match was made or is over. On the request's path: a note, no more."""
-        self._last[record.id] = record
+        for waiting in self._passing.values():
+            if len(waiting) < FEED_MATCHES_PER_FRAME:
+                waiting[record.id] = record
+        self._note(record.id, record)
+
+    def on_elsewhere(self, matches: Iterable[Passed]) -> None:
+        """Matches of another process."""
+        for match in matches:
+            self._note(MatchId(match.public["id"]), match)
+
+    def _note(self, match_id: MatchId, match: Shown) -> None:
+        self._last[match_id] = match
         if len(self._last) > FEED_MATCHES_KEPT:
             del self._last[next(iter(self._last))]
         if not self.viewers:
             return
-        if len(self._moved) < FEED_MATCHES_PER_FRAME or record.id in self._moved:
-            self._moved[record.id] = record
+        if len(self._moved) < FEED_MATCHES_PER_FRAME or match_id in self._moved:
+            self._moved[match_id] = match
         else:
             self._passed_over += 1
+
+    def pass_on(self, number: int) -> list[Passed]:
+        """What another process shows its viewers of this one: the first time the last matches, then what is new."""
+        news = self._passing.get(number)
+        if news is None:
+            news = {match_id: match for match_id, match in self._last.items() if isinstance(match, MatchRecord)}
+        self._passing[number] = {}
+        return [
+            Passed(describe_public(record, []), [attempt.node_id for attempt in record.attempts])
+            for record in news.values()
+        ]
+
+    def stop_passing(self, number: int) -> list[Passed]:
+        """Nobody watches there."""
+        self._passing.pop(number, None)
+        return []
 
     async def look(self) -> None:
         """Called twice a second."""
@@ -165,16 +200,18 @@ class LiveFeed:
     def _totals_of(self, states: States) -> dict[str, Any]:
         counted = Counter(state.value for _, state in states)
         there = [row for row, state in states if state is not NodeState.OFFLINE]
+        elsewhere = self._siblings.elsewhere()
         return {
             "nodes": counted,
             "gpus": sum(row.specs.gpu_count for row in there),
             "vram_gb": sum(map(vram_gb_of, there)),
-            "jobs": self._dispatcher.running,
-            "tokens_per_s": int(digits(round(self._tokens_per_s()), 2)),
-            "first_token_ms": two_digits(self._first_token_ms()),
+            "jobs": self._dispatcher.running + elsewhere.jobs,
+            "tokens_per_s": int(digits(round(self.tokens_per_s + elsewhere.tokens_per_s), 2)),
+            "first_token_ms": two_digits(_middle_ms([self._first_tokens(), *elsewhere.first_tokens])),
         }
 
-    def _tokens_per_s(self) -> float:
+    @property
+    def tokens_per_s(self) -> float:
         if len(self._totals) < 2:
             return 0.0
         (then_s, before), (now_s, after) = self._totals[0], self._totals[-1]
@@ -196,12 +233,16 @@ class LiveFeed:
         return added, changed
 
     def _is_shown(self, row: NodeRow) -> bool:
-        if row.connected:
+        if row.connected or self._siblings.has_link(row.id):
             return True
         return self._clock.unix_s() - (row.last_seen_unix_s or 0.0) < FORGET_OFFLINE_S
 
     def _states(self, now_s: float) -> States:
-        return [(row, state_of(row, now_s=now_s, rules=self._health)) for row in self._table]
+        return [(row, self._state(row, now_s)) for row in self._table]
+
+    def _state(self, row: NodeRow, now_s: float) -> NodeState:
+        state = state_of(row, now_s=now_s, rules=self._health)
+        return NodeState.ONLINE if state is NodeState.OFFLINE and self._siblings.has_link(row.id) else state
 
     def _cells(self, row: NodeRow, state: NodeState) -> list[Any]:
         return node_cells(row, number=self._number(row.id), secret=self._secret, state=state)
@@ -209,9 +250,18 @@ class LiveFeed:
     def _number(self, node_id: NodeId) -> int:
         return self._numbers.setdefault(node_id, len(self._numbers))
 
-    def _public(self, record: MatchRecord) -> dict[str, Any]:
-        return describe_public(record, [self._seen(attempt.node_id) for attempt in record.attempts])
+    def _public(self, match: Shown) -> dict[str, Any]:
+        if isinstance(match, MatchRecord):
+            return describe_public(match, [self._seen(attempt.node_id) for attempt in match.attempts])
+        seen = [self._seen(NodeId(node)) for node in match.nodes]
+        return match.public | {"nodes": [each.number for each in seen], "region": seen[-1].region if seen else None}
 
     def _seen(self, node_id: NodeId) -> Seen:
         row = self._table.get(node_id)
         return Seen(self._number(node_id), public_region(row.specs.region) if row else None)
+
+
+def _middle_ms(medians: Sequence[tuple[float | None, int]]) -> float | None:
+    """Of several processes' medians their mean, each by how many it stands for."""
+    known = [(ms, count) for ms, count in medians if ms is not None and count]
+    return sum(ms * count for ms, count in known) / sum(count for _, count in known) if known else None

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import MatchNotFound
-from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId, new_id
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId, new_id
 from sparewatt.core.limits import (
     CONTROL_BODY_BYTES_MAX,
     MATCHES_KEPT,
@@ -24,6 +24,7 @@ from sparewatt.gateway.http import ASKED, authenticate, json_reply, listing, rea
 from sparewatt.gateway.openai.paying import gate_for, price_of, promo_payer
 from sparewatt.gateway.openai.serving import policy_named, route_of
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.gateway.siblings.questions import MATCH, MATCHES, MatchAsked, MatchesAsked
 from sparewatt.inference.capabilities import Needs
 from sparewatt.inference.dispatch.choosing import no_match_error
 from sparewatt.inference.dispatch.keeping import ONE_IN
@@ -106,10 +107,20 @@ async def list_matches(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "inference")
     limit = whole_number(request, "limit", default=LISTED_DEFAULT, most=LISTED_MAX)
+    account = None if who.is_operator else who.account_id
+    found = last_matches(services, account=account, limit=limit)
+    for told in await services.siblings.asker.ask_all(MATCHES, MatchesAsked(account, limit)):
+        found += told.matches
+    found.sort(key=lambda match: -match["created_at"])
+    return json_reply(listing(found[:limit]))
+
+
+def last_matches(services: Services, *, account: AccountId | None, limit: int) -> list[dict[str, Any]]:
+    """Of this process, the latest first; None asks for everybody's."""
     account_of = services.ring.account_of
     records = services.dispatcher.last_records(MATCHES_LOOKED_BACK_MAX)
-    theirs = (record for record in records if who.is_operator or account_of(record.key_id) == who.account_id)
-    return json_reply(listing([_in_short(record, services) for record in islice(theirs, limit)]))
+    theirs = (record for record in records if account is None or account_of(record.key_id) == account)
+    return [_in_short(record, services) for record in islice(theirs, limit)]
 
 
 def _in_short(record: MatchRecord, services: Services) -> dict[str, Any]:
@@ -136,14 +147,21 @@ class Found(NamedTuple):
 
 
 async def _find(wanted: str, services: Services) -> Found | None:
-    """In memory, else in Postgres, which has some for longer."""
+    """In memory, else in another process's, else in Postgres, which has some for longer."""
     record = services.dispatcher.record(MatchId(wanted))
     if record is not None:
-        return Found(record.key_id, msgspec.json.encode(describe_record(record, services)))
+        return Found(record.key_id, explanation_of(record, services))
     if not _MATCH_ID.fullmatch(wanted):
         return None
+    for told in await services.siblings.asker.ask_all(MATCH, MatchAsked(wanted)):
+        if bytes(told.explanation):
+            return Found(KeyId(told.key_id), bytes(told.explanation))
     stored = await services.database.find_match(MatchId(wanted))
     return Found(*stored) if stored else None
+
+
+def explanation_of(record: MatchRecord, services: Services) -> bytes:
+    return msgspec.json.encode(describe_record(record, services))
 
 
 async def store_matches(services: Services) -> None:
@@ -165,7 +183,7 @@ def _stored(record: MatchRecord, services: Services) -> StoredMatch:
         key_id=record.key_id,
         created_unix_s=record.created_unix_s,
         outcome=record.outcome.value,
-        explanation=msgspec.json.encode(describe_record(record, services)),
+        explanation=explanation_of(record, services),
     )
 
 

@@ -14,7 +14,6 @@ from sparewatt.gateway.feeds.places import public_region
 from sparewatt.gateway.feeds.public import class_of, digits, vram_gb_of
 from sparewatt.gateway.http import address_of, json_reply
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.node import ModelReport
 
@@ -29,8 +28,7 @@ async def show_network(request: web.Request) -> web.StreamResponse:
 
 
 def describe_network(services: Services) -> dict[str, Any]:
-    now_s = services.clock.now_s()
-    states = [(row, state_of(row, now_s=now_s, rules=services.health)) for row in services.table]
+    states = [(row, services.state_of(row)) for row in services.table]
     there = [row for row, state in states if state is not NodeState.OFFLINE]
     return {
         "object": "network",

@@ -5,6 +5,7 @@ A query string in the words of a policy shows only the nodes it allows, in its o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -16,8 +17,8 @@ from sparewatt.core.money import format_usd
 from sparewatt.gateway.feeds.public import handle_of, may_know_all
 from sparewatt.gateway.http import authenticate, json_reply, listing
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.gateway.siblings.questions import WORK, NodeWork, Nothing
 from sparewatt.inference.facts import facts_of
-from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
 from sparewatt.policy.carriers import read_query
@@ -32,19 +33,20 @@ async def list_nodes(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     who = await authenticate(request, "inference")
     rows = sorted(services.table, key=lambda row: (not row.connected, row.specs.name, row.id))
+    work = await all_work(services)
     if not request.query:
-        return json_reply(listing([describe_for(row, who, services) for row in rows]))
-    return json_reply(_filtered(read_query(request.query.items()), rows, who, services))
+        return json_reply(listing([describe_for(row, who, services) | work_of(row, work) for row in rows]))
+    return json_reply(_filtered(read_query(request.query.items()), rows, who, services, work))
 
 
-def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Services) -> dict[str, Any]:
+def _filtered(policy: Policy, rows: list[NodeRow], who: Principal, services: Services, work: Work) -> dict[str, Any]:
     """The nodes that a policy allows, and why the others are not among them."""
     facts = {row.id: facts_of(row) for row in rows}
     left = [row for row in rows if judge(policy, facts[row.id]) is None]
     left.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
     nodes = list(facts.values())
     present = [facts[row.id] for row in rows if row.connected]
-    return listing([describe_for(row, who, services) for row in left]) | {
+    return listing([describe_for(row, who, services) | work_of(row, work) for row in left]) | {
         "policy": to_object(policy),
         "total": len(rows),
         "funnel": [_describe_step(step) for step in funnel(policy, nodes)],
@@ -63,7 +65,40 @@ async def show_node(request: web.Request) -> web.StreamResponse:
     row = services.table.get(NodeId(wanted.lower()))
     if row is None:
         raise NotFound(f"There is no node {wanted[:60]!r}. 'sparewatt nodes' shows them.")
-    return json_reply(describe_for(row, who, services))
+    return json_reply(describe_for(row, who, services) | work_of(row, await all_work(services)))
+
+
+Work = Sequence[Mapping[str, NodeWork]]
+"""What each process of this gateway had nodes do."""
+
+
+def own_work(services: Services) -> dict[str, NodeWork]:
+    """Of the nodes that had jobs of this process."""
+    return {
+        row.id: NodeWork(row.own_jobs, row.jobs_done, row.jobs_failed)
+        for row in services.table
+        if row.own_jobs or row.jobs_done or row.jobs_failed
+    }
+
+
+async def all_work(services: Services) -> Work:
+    if not services.place.others:
+        return ()  # what a row says is all there is
+    told = await services.siblings.asker.ask_all(WORK, Nothing())
+    return [own_work(services), *(each.nodes for each in told)]
+
+
+def work_of(row: NodeRow, work: Work) -> dict[str, int]:
+    done = [each[row.id] for each in work if row.id in each]
+    return (
+        {
+            "in_flight": sum(each.in_flight for each in done),
+            "jobs_done": sum(each.done for each in done),
+            "jobs_failed": sum(each.failed for each in done),
+        }
+        if work
+        else {}
+    )
 
 
 def describe_for(row: NodeRow, who: Principal, services: Services) -> dict[str, Any]:
@@ -80,7 +115,7 @@ def describe_node(row: NodeRow, services: Services) -> dict[str, Any]:
         "handle": handle_of(row.id, secret=services.handle_secret),
         "name": specs.name,
         "region": specs.region,
-        "state": state_of(row, now_s=services.clock.now_s(), rules=services.health).value,
+        "state": services.state_of(row).value,
         "gpu": specs.gpu,
         "gpu_count": specs.gpu_count,
         "agent_version": specs.agent_version,

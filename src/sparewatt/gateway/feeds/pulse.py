@@ -11,16 +11,17 @@ from heapq import heappush, heapreplace
 from operator import itemgetter
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX
+from sparewatt.gateway.feeds.counts import NO_JOB, count_all
 from sparewatt.gateway.feeds.public import vram_gb_of
 from sparewatt.gateway.http import authenticate_operator, json_reply
 from sparewatt.gateway.metrics.histogram import TIMES_S
-from sparewatt.gateway.metrics.job_meter import ModelMeter
 from sparewatt.gateway.metrics.turns import in_turns
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.inference.matcher.health import state_of
+from sparewatt.gateway.siblings.questions import Counts, ModelCounts, NodeCounts
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.node import Sensors
 
@@ -29,7 +30,8 @@ BUSIEST_MAX = PULSE_NODES_MAX - TROUBLED_MAX
 GONE_S = 3600.0
 """A node that is away for longer is no news."""
 _WELL = (NodeState.ONLINE, NodeState.BUSY)
-_EMPTY = ModelMeter()
+_IDLE = NodeCounts(0, 0, 0)
+_NOTHING = ModelCounts(0, 0, dict(NO_JOB.ends), 0, 0, list(NO_JOB.first_token.counts))
 _Ranked = tuple[int, int, int, NodeRow, NodeState]
 
 
@@ -45,8 +47,7 @@ class Survey:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.models_writing, self._nodes_writing = services.dispatcher.being_written()
-        self._now_s, self._unix_s = services.clock.now_s(), services.clock.unix_s()
+        self._unix_s = services.clock.unix_s()
         self.states: Counter[str] = Counter()
         self.gpus = self.vram_gb = 0
         self.models: dict[str, tuple[int, int]] = {}
@@ -55,7 +56,7 @@ class Survey:
         self._troubled: list[_Ranked] = []
 
     def add(self, row: NodeRow) -> None:
-        state = state_of(row, now_s=self._now_s, rules=self._services.health)
+        state = self._services.state_of(row)
         self.states[state.value] += 1
         if state in _WELL:
             _keep(self._busiest, (row.jobs_there, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
@@ -68,20 +69,21 @@ class Survey:
                 nodes, warm = self.models.get(model.id, (0, 0))
                 self.models[model.id] = nodes + 1, warm + (model.state == "warm")
 
-    def busiest(self) -> list[dict[str, Any]]:
-        return self._described(self._busiest)
+    @property
+    def shown(self) -> list[str]:
+        return [row.id for *_, row, _ in (*self._busiest, *self._troubled)]
 
-    def troubled(self) -> list[dict[str, Any]]:
+    def busiest(self, counts: Counts) -> list[dict[str, Any]]:
+        return self._described(self._busiest, counts)
+
+    def troubled(self, counts: Counts) -> list[dict[str, Any]]:
         """Those that failed the most jobs first."""
-        return self._described(self._troubled)
+        return self._described(self._troubled, counts)
 
-    def _described(self, ranked: list[_Ranked]) -> list[dict[str, Any]]:
+    def _described(self, ranked: list[_Ranked], counts: Counts) -> list[dict[str, Any]]:
         ordered = sorted(ranked, key=itemgetter(0, 1, 2), reverse=True)
-        return [self._describe(row, state) for *_, row, state in ordered]
-
-    def _describe(self, row: NodeRow, state: NodeState) -> dict[str, Any]:
-        tokens = self._services.meters.jobs.node_tokens.get(row.id, 0) + self._nodes_writing[row.id]
-        return _describe_node(row, state, tokens=tokens) | _describe_sensors(self._services.desk.power.latest(row.id))
+        latest = self._services.desk.power.latest
+        return [_describe_node(row, state, counts) | _describe_sensors(latest(row.id)) for *_, row, state in ordered]
 
 
 def _keep(heap: list[_Ranked], ranked: _Ranked, most: int) -> None:
@@ -95,52 +97,40 @@ def _keep(heap: list[_Ranked], ranked: _Ranked, most: int) -> None:
 async def describe_pulse(services: Services) -> dict[str, Any]:
     survey = Survey(services)
     await in_turns(list(services.table), survey.add)
+    counts = await count_all(services, survey.shown)
     return {
         "object": "pulse",
         "at": services.clock.unix_s(),
         "started_at": services.started_unix_s,
-        "instance": services.live.frames.run,
+        "instance": counts.instance,
         "totals": {"nodes": survey.states, "gpus": survey.gpus, "vram_gb": survey.vram_gb},
-        "running": services.dispatcher.running,
-        "waiting": services.admission.waiting,
-        "tokens_written": services.dispatcher.tokens,
-        "errors": services.history.tally.errors,
+        "running": counts.running,
+        "waiting": counts.waiting,
+        "tokens_written": counts.tokens_written,
+        "errors": counts.errors,
         "first_token_bounds_s": TIMES_S,
-        "models": _models(services, survey),
-        "busiest": survey.busiest(),
-        "troubled": survey.troubled(),
+        "models": _models(survey.models, counts),
+        "busiest": survey.busiest(counts),
+        "troubled": survey.troubled(counts),
     }
 
 
-def _models(services: Services, survey: Survey) -> list[dict[str, Any]]:
+def _models(served: dict[str, tuple[int, int]], counts: Counts) -> list[dict[str, Any]]:
     """Those that were asked for, and those that are served."""
-    nodes, writing = survey.models, survey.models_writing
-    meters, waiting = services.meters.jobs.models, services.admission.waiting_by_model()
-    served = sorted(nodes, key=lambda model: (-services.table.in_flight(model), model))
+    known = sorted(served, key=lambda model: (-counts.models.get(model, _NOTHING).running, model))
     return [
         {
             "id": model,
-            "nodes": nodes.get(model, (0, 0))[0],
-            "warm": nodes.get(model, (0, 0))[1],
-            "running": services.table.in_flight(model),
-            "waiting": waiting.get(model, 0),
-            **_describe_meter(meters.get(model, _EMPTY), writing[model]),
+            "nodes": served.get(model, (0, 0))[0],
+            "warm": served.get(model, (0, 0))[1],
+            **msgspec.structs.asdict(counts.models.get(model, _NOTHING)),
         }
-        for model in dict.fromkeys([*meters, *served[:METRICS_MODELS_MAX]])
+        for model in dict.fromkeys([*counts.models, *known[:METRICS_MODELS_MAX]])
     ]
 
 
-def _describe_meter(meter: ModelMeter, writing: int) -> dict[str, Any]:
-    """With what running jobs have written: a long answer must not look like a pause."""
-    return {
-        "requests": meter.ends,
-        "prompt_tokens": meter.prompt_tokens,
-        "completion_tokens": meter.completion_tokens + writing,
-        "first_token_counts": meter.first_token.counts,
-    }
-
-
-def _describe_node(row: NodeRow, state: NodeState, *, tokens: int) -> dict[str, Any]:
+def _describe_node(row: NodeRow, state: NodeState, counts: Counts) -> dict[str, Any]:
+    work = counts.nodes.get(row.id, _IDLE)
     return {
         "id": row.id,
         "name": row.specs.name,
@@ -151,9 +141,9 @@ def _describe_node(row: NodeRow, state: NodeState, *, tokens: int) -> dict[str, 
         "running": row.jobs_there,
         "queued": row.load.queued,
         "slots": row.specs.slots,
-        "tokens": tokens,
-        "jobs_done": row.jobs_done,
-        "jobs_failed": row.jobs_failed,
+        "tokens": work.tokens,
+        "jobs_done": work.done,
+        "jobs_failed": work.failed,
         "rtt_ms": round(row.rtt_s * 1000, 3),
     }
 

@@ -12,7 +12,6 @@ from sparewatt.core.errors import ShuttingDown
 from sparewatt.gateway.feeds.places import public_region
 from sparewatt.gateway.http import json_reply
 from sparewatt.gateway.services import Services, services_of
-from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.protocol.link import PROTOCOL
 
@@ -45,8 +44,7 @@ p,th{{color:var(--muted);font-weight:normal}}b{{color:var(--volt);font-size:24px
 
 
 def render_status(services: Services) -> str:
-    now_s = services.clock.now_s()
-    states = [(row, state_of(row, now_s=now_s, rules=services.health)) for row in services.table]
+    states = [(row, services.state_of(row)) for row in services.table]
     by_region: dict[str, Counter[NodeState]] = {}
     models: Counter[str] = Counter()
     warm: Counter[str] = Counter()
@@ -58,7 +56,7 @@ def render_status(services: Services) -> str:
     return _PAGE.format(
         online=sum(state is not NodeState.OFFLINE for _, state in states),
         total=len(states),
-        running=services.dispatcher.running,
+        running=services.dispatcher.running + services.siblings.elsewhere().jobs,
         models=len(models),
         regions="".join(_row(region, _shapes(by_region[region])) for region in sorted(by_region)),
         model_rows="".join(_row(model, str(models[model]), str(warm[model])) for model in sorted(models)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 from aiohttp import web
@@ -12,8 +14,10 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.gateway.http import identify, json_reply, whole_number
 from sparewatt.gateway.services import Services, services_of
+from sparewatt.gateway.siblings.questions import WHY, WhyAsked, WhyTold
+from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.dispatch.why import Losses, Why, look_back, sentences
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.model import NodeRow, Rejection
 from sparewatt.inference.matcher.table import NodeTable
 
 LOOKED_BACK_DEFAULT = 1_000
@@ -30,7 +34,7 @@ async def show_why(request: web.Request) -> web.StreamResponse:
     count = whole_number(request, "last", default=LOOKED_BACK_DEFAULT, most=MATCHES_LOOKED_BACK_MAX)
     row = find_node(services.table, request.match_info["node_id"])
     _refuse_others(row, who, services)
-    return json_reply(describe_why(row, services, count=count))
+    return json_reply(await describe_why(row, services, count=count))
 
 
 def _refuse_others(row: NodeRow, who: Principal, services: Services) -> None:
@@ -58,10 +62,30 @@ def _beginning_with(start: str, table: NodeTable) -> list[NodeRow]:
     return [row for row in table if row.id.startswith(start)]
 
 
-def describe_why(row: NodeRow, services: Services, *, count: int) -> dict[str, Any]:
-    since = services.desk.joined_unix_s.get(row.id, 0.0)
-    why = look_back(row.id, services.dispatcher.last_records(count), models=row.models, since_unix_s=since)
+async def describe_why(row: NodeRow, services: Services, *, count: int) -> dict[str, Any]:
+    """Each process of this gateway looks back at its share of the matches."""
+    since, share = services.desk.joined_unix_s.get(row.id, 0.0), math.ceil(count / services.place.count)
+    why = look_back_here(row.id, services, count=share, since_unix_s=since)
+    for told in await services.siblings.asker.ask_all(WHY, WhyAsked(row.id, share, since)):
+        why.include(_why_of(told))
     return {"node": row.id, "name": row.specs.name, **_numbers(why), "sentences": sentences(why)}
+
+
+def look_back_here(node_id: NodeId, services: Services, *, count: int, since_unix_s: float) -> Why:
+    row = services.table.get(node_id)
+    models = row.models if row is not None else ()
+    return look_back(node_id, services.dispatcher.last_records(count), models=models, since_unix_s=since_unix_s)
+
+
+def _why_of(told: WhyTold) -> Why:
+    return Why(
+        matches=told.matches,
+        sent=Counter({Outcome(name): n for name, n in told.sent.items()}),
+        lost=told.lost,
+        rejected=Counter({Rejection(name): n for name, n in told.rejected.items()}),
+        ruled_out=told.ruled_out,
+        unlisted=told.unlisted,
+    )
 
 
 def _numbers(why: Why) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -13,7 +13,7 @@ from time import monotonic
 from aiohttp import web
 
 from sparewatt.core.limits import CLIENT_BODY_S, CLIENT_HEAD_S, CLIENT_IDLE_S, CLIENT_WRITE_S, KEEP_ALIVE_S
-from sparewatt.gateway.front.connection import Doorkeeper
+from sparewatt.gateway.front.connection import Doorkeeper, Read
 from sparewatt.gateway.routes import HOT
 from sparewatt.gateway.services import SERVICES
 
@@ -45,15 +45,19 @@ async def listening(
     *,
     tls: ssl.SSLContext | None = None,
     patience: Patience | None = None,
+    hot: Mapping[str, Read] = HOT,
 ) -> AsyncIterator[Doorkeeper]:
-    """Serve `app` on a socket that is bound already. A client that leaves cancels what runs for it."""
+    """Serve `app` on a socket that is bound already. A client that leaves cancels what runs for it.
+
+    `hot`: the paths that models answer, which are served here and not by `app`.
+    """
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     manager = runner.server
     if manager is None:
         raise RuntimeError("a runner that was set up has a server")
     loop = asyncio.get_running_loop()
-    doorkeeper = Doorkeeper(manager, app.get(SERVICES), HOT, loop)
+    doorkeeper = Doorkeeper(manager, app.get(SERVICES), hot, loop)
     handshake_s = HANDSHAKE_S if tls is not None else None
     server = await loop.create_server(
         doorkeeper.accept, sock=listener, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG

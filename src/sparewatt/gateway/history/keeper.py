@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparewatt.core.clock import Clock
 from sparewatt.gateway.history.records import RecordBoard
 from sparewatt.gateway.history.tally import Tally
+from sparewatt.gateway.siblings.siblings import Siblings
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.store.history import HistoryStore, Kind
@@ -18,8 +19,17 @@ _ALL: tuple[Kind, ...] = (*_OFTEN, "node")
 
 
 class HistoryKeeper:
-    def __init__(self, table: NodeTable, store: HistoryStore, records: RecordStore, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        store: HistoryStore,
+        records: RecordStore,
+        *,
+        clock: Clock,
+        siblings: Siblings | None = None,
+    ) -> None:
         self._table = table
+        self._siblings = siblings
         self._store = store
         self._records = records
         self._clock = clock
@@ -33,8 +43,9 @@ class HistoryKeeper:
             self.tally.note_job(record, now_s=self._clock.now_s())
             self.board.note(record, unix_s=self._clock.unix_s())
 
-    def first_token_ms(self) -> float | None:
-        return self.tally.first_token_ms(now_s=self._clock.now_s())
+    def first_tokens(self) -> tuple[float | None, int]:
+        """The median of the last minutes, in milliseconds, and of how many."""
+        return self.tally.first_tokens(now_s=self._clock.now_s())
 
     async def keep(self) -> None:
         """Called every STORE_S. Raises StoreUnavailable, with nothing lost."""
@@ -51,7 +62,11 @@ class HistoryKeeper:
     def _look(self) -> None:
         now_s = self._clock.now_s()
         passed_s, self._looked_s = now_s - self._looked_s, now_s
-        self.tally.note_time(self._table, passed_s=passed_s, unix_s=self._clock.unix_s())
+        if self._siblings is None:
+            self.tally.note_time(self._table, passed_s=passed_s, unix_s=self._clock.unix_s())
+        elif self._siblings.keeps_time:  # a minute that every process counted would be many
+            is_there = self._siblings.has_link
+            self.tally.note_time(self._table, passed_s=passed_s, unix_s=self._clock.unix_s(), is_elsewhere=is_there)
 
     async def _store_kinds(self, kinds: tuple[Kind, ...]) -> None:
         taken = self.tally.take(kinds)

@@ -6,11 +6,12 @@ Jobs are noted as they end, replies that were errors as they are sent; who is up
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from statistics import median
 
 from sparewatt.core.errors import NoEligibleNode
+from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.gateway.feeds.public import BYTES_PER_GB, vram_gb_of
 from sparewatt.gateway.history.buckets import SPEED_UNIT, bucket_of, empty
@@ -71,19 +72,30 @@ class Tally:
         if figures is not None:
             figures.jobs += 1
 
-    def note_time(self, rows: Iterable[NodeRow], *, passed_s: float, unix_s: float) -> None:
-        """Who was there in the last `passed_s` seconds, of those who were there in the last days."""
+    def note_time(
+        self,
+        rows: Iterable[NodeRow],
+        *,
+        passed_s: float,
+        unix_s: float,
+        is_elsewhere: Callable[[NodeId], bool] = lambda _: False,
+    ) -> None:
+        """Who was there in the last `passed_s` seconds, of those who were there in the last days.
+
+        `is_elsewhere`: whether another process of this gateway has a link to a node.
+        """
         network = self._counted.setdefault(("network", NETWORK), Figures())
         network.nodes = network.gpus = network.vram_bytes = 0
         known: set[str] = set()
         warm: set[str] = set()
         for row in rows:
-            if not row.connected and unix_s - (row.last_seen_unix_s or 0.0) > GONE_S:
+            is_there = row.connected or is_elsewhere(row.id)
+            if not is_there and unix_s - (row.last_seen_unix_s or 0.0) > GONE_S:
                 continue
             known.update(row.models)
             node = self._counted.setdefault(("node", row.id), Figures())
             node.known_s += passed_s
-            if row.connected:
+            if is_there:
                 node.up_s += passed_s
                 _count_in(network, row)
                 warm.update(model.id for model in row.models.values() if model.state == "warm")
@@ -112,11 +124,11 @@ class Tally:
             else:
                 known.add(figures)
 
-    def first_token_ms(self, *, now_s: float) -> float | None:
-        """The median of the last minutes."""
+    def first_tokens(self, *, now_s: float) -> tuple[float | None, int]:
+        """The median of the last minutes, and of how many."""
         while self._recent and now_s - self._recent[0][0] > RECENT_S:
             self._recent.popleft()
-        return round(median(ms for _, ms in self._recent), 1) if self._recent else None
+        return round(median(ms for _, ms in self._recent), 1) if self._recent else None, len(self._recent)
 
     def _at(self, kind: Kind, name: str) -> Figures | None:
         """None where there are too many names already."""

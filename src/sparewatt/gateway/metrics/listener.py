@@ -20,6 +20,7 @@ from sparewatt.gateway.metrics.collect import collect, page_of
 from sparewatt.gateway.metrics.exposition import CONTENT_TYPE
 from sparewatt.gateway.services import SERVICES, Services, services_of
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.siblings.place import ALONE, Place
 
 _log = Log("sparewatt.gateway")
 METRICS_PORT = 9484
@@ -63,11 +64,12 @@ async def show_metrics(request: web.Request) -> web.Response:
 
 
 async def list_targets(request: web.Request) -> web.Response:
-    """What to scrape, as Prometheus' HTTP service discovery asks for it: this, under the address it was asked at."""
+    """What to scrape, as Prometheus' HTTP service discovery asks for it: every process, at this address."""
     transport = request.transport
     host, port = transport.get_extra_info("sockname")[:2] if transport is not None else ("127.0.0.1", METRICS_PORT)
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return _json([{"targets": [where], "labels": {"__meta_sparewatt_role": "gateway"}}])
+    name = f"[{host}]" if ":" in host else host
+    ports = services_of(request).place.metrics_ports or (port,)
+    return _json([{"targets": [f"{name}:{each}" for each in ports], "labels": {"__meta_sparewatt_role": "gateway"}}])
 
 
 async def show_health(_: web.Request) -> web.Response:
@@ -84,14 +86,16 @@ def _json(value: object, *, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
 
 
-def open_metrics_socket(settings: GatewaySettings) -> socket.socket | None:
+def open_metrics_socket(settings: GatewaySettings, place: Place = ALONE) -> socket.socket | None:
     """None where they are off. Raises StartupError for a port that was asked for and cannot be had.
 
     Who asked for none gets the usual one, or any: a second network on this machine must start all the same.
     """
     if not settings.metrics:
         return None
-    _refuse_strangers(settings.metrics_host)
+    refuse_strangers(settings.metrics_host)
+    if place.metrics_ports:
+        return listen(settings.metrics_host, place.metrics_ports[place.number], shared=True)
     if settings.metrics_port is not None:
         return _listen(settings.metrics_host, settings.metrics_port)
     try:
@@ -104,11 +108,15 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return listen(host, port)
     except StartupError as error:
-        raise StartupError(f"The metrics have no port: {error.message}".replace("--port", "--metrics-port")) from None
+        raise without_port(error) from None
 
 
-def _refuse_strangers(host: str) -> None:
-    """Whoever reaches it may read it, in the clear."""
+def without_port(error: StartupError) -> StartupError:
+    return StartupError(f"The metrics have no port: {error.message}".replace("--port", "--metrics-port"))
+
+
+def refuse_strangers(host: str) -> None:
+    """Whoever reaches it may read it, in the clear. Raises StartupError."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

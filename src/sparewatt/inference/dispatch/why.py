@@ -45,6 +45,14 @@ class Losses:
         for name, ours, theirs in zip((*known.part_names, "jitter"), mine.parts, winner.parts, strict=True):
             self.parts_s[name] = self.parts_s.get(name, 0.0) + ours - theirs
 
+    def include(self, other: Losses) -> None:
+        """Those that another process of this gateway counted."""
+        self.count += other.count
+        self.compared += other.compared
+        self.gap_s += other.gap_s
+        for name, total_s in other.parts_s.items():
+            self.parts_s[name] = self.parts_s.get(name, 0.0) + total_s
+
     @property
     def mean_gap_s(self) -> float | None:
         return self.gap_s / self.compared if self.compared else None
@@ -73,6 +81,15 @@ class Why:
     @property
     def chosen(self) -> int:
         return self.sent.total()
+
+    def include(self, other: Why) -> None:
+        """What another process of this gateway counted."""
+        self.matches += other.matches
+        self.sent += other.sent
+        self.rejected += other.rejected
+        self.lost.include(other.lost)
+        self.ruled_out += other.ruled_out
+        self.unlisted += other.unlisted
 
 
 def look_back(

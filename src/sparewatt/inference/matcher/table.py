@@ -313,6 +313,10 @@ class NodeTable:
         """Jobs of a model that were sent from here and are not over."""
         return self._in_flight.get(model, 0)
 
+    def models_in_flight(self) -> list[str]:
+        """Those that some job sent from here is for."""
+        return list(self._in_flight)
+
     def strain_of(self, model: str) -> float:
         """Demand over supply: jobs in flight, by weight (16 GB is 1), per TB/s of bandwidth that holds the model."""
         return self._in_flight.get(model, 0) * self._strain_per_job.get(model, 0.0)

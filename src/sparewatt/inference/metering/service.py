@@ -57,7 +57,7 @@ class Metering:
         self._ledger = ledger
         self._clock = clock
         self._running: dict[MatchId, RunningTab] = {}
-        self._budgets = budgets
+        self.budgets = budgets
         self.receipts = receipts
 
     def open_here(self, payer: Payer, order: Order) -> RunningTab | None:
@@ -85,13 +85,13 @@ class Metering:
         return self._opened(payer, order, hold, asked, why)
 
     def _opened(self, payer: Payer, order: Order, hold: Hold, asked: int, why: Limit) -> RunningTab:
-        self._budgets.hold(payer.key, hold.amount.total)
+        self.budgets.hold(payer.key, hold.amount.total)
         return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
 
     async def _within_budget(self, payer: Payer, budget: KeyBudget, order: Order, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        left, nano = await self._budgets.left(payer.key, budget), _hold_for(order, prompt, asked)
+        left, nano = await self.budgets.left(payer.key, budget), _hold_for(order, prompt, asked)
         if left is None or nano <= left:
             return asked, "default"
         fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
@@ -116,14 +116,14 @@ class Metering:
     def close(self, tab: RunningTab, closed: ClosedJob, billed: Bill) -> None:
         self._running.pop(closed.job.id, None)
         self._ledger.close(closed, tab.hold, billed)
-        self._budgets.release(closed.job.key, tab.hold.amount.total, spent=billed.cost.total)
+        self.budgets.release(closed.job.key, tab.hold.amount.total, spent=billed.cost.total)
         self.receipts.expect(closed)
 
     def drop(self, tab: RunningTab, key: KeyId) -> None:
         """A job that never started."""
         if not tab.hold.over:
             tab.hold.release()
-            self._budgets.release(key, tab.hold.amount.total, spent=0)
+            self.budgets.release(key, tab.hold.amount.total, spent=0)
 
     @property
     def clock(self) -> Clock:

@@ -15,6 +15,7 @@ from sparewatt.gateway.metrics.listener import make_metrics_app, open_metrics_so
 from sparewatt.gateway.metrics.meters import LAG_EVERY_S, Meters
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.gateway.siblings.place import Place
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.metrics.scraped import read
 from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
@@ -48,6 +49,13 @@ async def test_it_answers_prometheus_and_whoever_watches() -> None:
         services.stopping = True
         assert (await client.get("/readyz")).status == 503
         assert (await client.get("/healthz")).status == 200
+
+
+async def test_any_process_of_a_gateway_lists_all_of_them() -> None:
+    place = Place(1, link_ports=(1, 2), sibling_ports=(3, 4), metrics_ports=(9484, 9485))
+    async with TestClient(TestServer(make_metrics_app(make_services(place=place)))) as client:
+        targets = await (await client.get("/metrics/targets")).json()
+        assert targets[0]["targets"] == ["127.0.0.1:9484", "127.0.0.1:9485"]
 
 
 async def test_the_public_port_has_none_of_it_not_even_for_operators() -> None:

@@ -35,7 +35,9 @@ class LiveResponse(Protocol):
 class LiveResponses:
     """All of them at this gateway, and the tasks of those that nobody listens to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, share: int = 1) -> None:
+        """`share`: of how many processes that a key's answers in the background may be spread over."""
+        self._per_key_max = max(1, RESPONSES_IN_BACKGROUND_PER_KEY_MAX // share)
         self._live: dict[str, LiveResponse] = {}
         self._tasks: dict[asyncio.Task[None], KeyId | None] = {}
 
@@ -60,7 +62,7 @@ class LiveResponses:
 
     def refuse_too_many(self, key_id: KeyId) -> None:
         """Raises RateLimited."""
-        if sum(owner == key_id for owner in self._tasks.values()) >= RESPONSES_IN_BACKGROUND_PER_KEY_MAX:
+        if sum(owner == key_id for owner in self._tasks.values()) >= self._per_key_max:
             raise RateLimited(
                 f"This key has {RESPONSES_IN_BACKGROUND_PER_KEY_MAX} responses in the background. Wait for one to end.",
                 retry_after_s=5,

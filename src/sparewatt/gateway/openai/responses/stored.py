@@ -15,6 +15,7 @@ from sparewatt.gateway.openai.responses.registry import LiveResponse
 from sparewatt.gateway.openai.responses.shelf import Shelf, not_found, shelf_of
 from sparewatt.gateway.openai.responses.streaming import EventStream, send_log
 from sparewatt.gateway.services import services_of
+from sparewatt.gateway.siblings.questions import CANCEL, CancelAsked
 from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.replay import PAGE_ITEMS, PAGE_ITEMS_MAX, page, replay
 from sparewatt.protocol.responses.request import Json
@@ -60,6 +61,9 @@ async def cancel_response(request: web.Request) -> web.StreamResponse:
     shelf, response_id = await _enter(request)
     live = services_of(request).responses.find(response_id, key_id=shelf.key_id)
     if live is None:
+        for told in await services_of(request).siblings.asker.ask_all(CANCEL, CancelAsked(response_id, shelf.key_id)):
+            if told.response is not None:
+                return json_reply(told.response)
         return json_reply(await _cancel_elsewhere(shelf, response_id))
     live.cancel()
     with suppress(TimeoutError):  # the database is slow: it is cancelled, and not yet written down

@@ -1,0 +1,141 @@
+"""One accepted link, for as long as it lasts: reports on every beat, after news, and when models change; then goodbye.
+
+A node has one of these for each process of its gateway. They share everything but the link itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation
+from sparewatt.core.limits import NEWS_APART_S
+from sparewatt.link.node_end import GatewayLink
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import Socket
+from sparewatt.node.hardware.sensing import Sensing
+from sparewatt.node.inventory import Inventory
+from sparewatt.node.jobs import Jobs
+from sparewatt.node.receipts import ReceiptBook
+from sparewatt.protocol.link import Welcome
+from sparewatt.protocol.node import NodeLoad
+
+SILENCE_BEATS = 3
+
+
+class Carried:
+    """A link on its socket, to be waited for. Implements SocketUser."""
+
+    def __init__(self, link: GatewayLink, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.receive = link.receive
+        self.resume = outbox.resume
+
+    async def carry(self, socket: Socket) -> None:
+        """Until its end. Raises LinkLost or ProtocolViolation, unless it was ours."""
+        self._outbox.attach(socket, on_stuck=self.lost)
+        socket.attach(self)
+        await self._over
+
+    def end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def lost(self, error: LinkError) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)
+
+
+class Linked:
+    def __init__(
+        self,
+        name: str,
+        *,
+        inventory: Inventory,
+        jobs: Jobs,
+        receipts: ReceiptBook,
+        sensing: Sensing | None,
+        stopping: asyncio.Event,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self._inventory = inventory
+        self._jobs = jobs
+        self._receipts = receipts
+        self._sensing = sensing
+        self._stopping = stopping
+        self._clock = clock
+        self._outbox = Outbox()
+        self._link = GatewayLink(
+            outbox=self._outbox, runner=jobs, clock=clock, on_countersigned=receipts.on_countersigned, name=name
+        )
+
+    async def serve(self, socket: Socket, welcome: Welcome) -> None:
+        """Until goodbye is said. Raises LinkLost, with the gateway's own reason where it gave one."""
+        link, carried = self._link, Carried(self._link, self._outbox)
+        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(self._beat(welcome.heartbeat_s)),
+                    tasks.create_task(self._report_news()),
+                    tasks.create_task(self._report_changes()),
+                    tasks.create_task(self._leave(carried)),
+                ]
+                await carried.carry(socket)  # returns once goodbye is said
+                for task in background:
+                    task.cancel()
+        except* (LinkLost, ProtocolViolation) as group:
+            raise LinkLost(link.farewell or str(group.exceptions[0])) from None
+        finally:
+            self._outbox.drop()
+            self._receipts.on_link(None)
+            link.lost()
+
+    def report_load(self) -> None:
+        self._link.send_load(self._load())
+
+    def _load(self) -> NodeLoad:
+        return self._jobs.load(self.name)
+
+    async def _beat(self, heartbeat_s: float) -> None:
+        """Report on every beat, and give up on a gateway that has gone silent."""
+        while True:
+            if self._clock.now_s() - self._link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
+                raise LinkLost("the gateway has gone silent")
+            self._link.send_load(self._load_in_full())
+            await asyncio.sleep(heartbeat_s)
+
+    def _load_in_full(self) -> NodeLoad:
+        """What the sensors saw and the server counts goes with heartbeats only: other reports are a third as long.
+
+        What sensors report was measured since the report before, on whichever link: over all links it adds up.
+        """
+        sensors = self._sensing.report() if self._sensing is not None else None
+        return msgspec.structs.replace(self._load(), sensors=sensors, server=self._inventory.server_figures)
+
+    async def _report_news(self) -> None:
+        """Between heartbeats: work that did not come by this link, as soon as it is seen."""
+        told, count = self._load(), self._inventory.load_count
+        while True:
+            count = await self._inventory.load_changed(count)
+            load = self._load()
+            if load.is_news_after(told):
+                self._link.send_load(load)
+                told = load
+            await asyncio.sleep(NEWS_APART_S)
+
+    async def _report_changes(self) -> None:
+        """Models come, go and get measured while the link is up. The first report may be newer than the handshake's."""
+        while True:
+            self._link.send_specs(self._inventory.specs)
+            await self._inventory.changed()
+
+    async def _leave(self, carried: Carried) -> None:
+        """Also a link that came up while the node was already stopping."""
+        await self._stopping.wait()
+        self._receipts.sign()
+        self._link.say_goodbye("the node is stopping", then=carried.end)

@@ -1,0 +1,164 @@
+"""A gateway of several processes: the agent keeps one link to each, and each sees the others' jobs as foreign."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from sparewatt.link.node_end import GatewayLink
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import Socket
+from sparewatt.node import agent as agent_module
+from sparewatt.node.agent import at_port
+from sparewatt.protocol.link import Op, Reject, decode_message, encode_message
+from sparewatt.protocol.node import NodeLoad
+from tests.unit.node import test_agent
+from tests.unit.node.rig import rigged
+from tests.unit.node.test_agent import Gateway, dialling, running_gateway, send_job
+from tests.waiting import until
+
+
+def port_of(process: Gateway) -> int:
+    return urlsplit(process.url).port or 0
+
+
+def list_ports(*processes: Gateway) -> None:
+    """Have each tell where all of them are."""
+    ports = tuple(map(port_of, processes))
+    for process in processes:
+        process.link_ports, process.link_port = ports, port_of(process)
+
+
+@pytest.fixture
+async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, Gateway]]:
+    monkeypatch.setattr(agent_module, "BACKOFF_FIRST_S", 0.01)
+    monkeypatch.setattr(test_agent, "HEARTBEAT_S", 30.0)  # these gateways never ping: silence must not end a link
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(running_gateway())
+        second = await stack.enter_async_context(running_gateway())
+        list_ports(first, second)
+        yield first, second
+
+
+def last_load(process: Gateway) -> NodeLoad:
+    return decode_message(process.heard(Op.LOAD)[-1].payload, NodeLoad)
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("https://gateway.example", "https://gateway.example:9001"),
+        ("http://127.0.0.1:8484", "http://127.0.0.1:9001"),
+        ("https://[::1]:443/", "https://[::1]:9001"),
+    ],
+)
+def test_another_port_is_on_the_same_host(url: str, same: str) -> None:
+    assert at_port(url, 9001) == same
+
+
+async def test_a_node_keeps_a_link_to_each_process(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    async with dialling(pair[0], tmp_path):
+        await until(lambda: all(process.heard(Op.LOAD) and process.heard(Op.SPECS) for process in pair))
+        assert [process.visits for process in pair] == [1, 1]
+
+
+async def test_a_job_of_one_process_is_foreign_to_the_other(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    first, second = pair
+    async with dialling(first, tmp_path) as node:
+        await until(lambda: second.sockets and first.sockets)
+        await node.rig.fault("stall_after_tokens", after_tokens=1)
+        await send_job(second.sockets[0])
+        await until(lambda: last_load(first).foreign == 1)
+        assert (last_load(first).running, last_load(first).foreign_models) == (1, ("stub",))
+        own = node.rig.jobs.load(str(port_of(second)))
+        assert (own.running, own.foreign, own.foreign_models) == (1, 0, ())
+
+
+async def test_a_lost_side_is_dialled_again_and_home_stays(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    first, second = pair
+    async with dialling(first, tmp_path) as node:
+        await until(lambda: second.sockets)
+        second.sockets[0].close()
+        await until(lambda: second.visits == 2 and len(second.sockets) == 2)
+        assert first.visits == 1
+        assert node.agent.joined_unix_s is not None
+
+
+async def test_a_lost_home_is_dialled_where_it_was_while_a_side_is_up(
+    pair: tuple[Gateway, Gateway], tmp_path: Path
+) -> None:
+    """The public port may lead to the process that has a link already, which would lose it by that."""
+    first, second = pair
+    async with running_gateway() as public:
+        public.link_ports, public.link_port = (
+            first.link_ports,
+            first.link_port,
+        )  # as if the public port had led to the first
+        async with dialling(public, tmp_path):
+            await until(lambda: second.sockets)
+            public.sockets[0].close()
+            await until(lambda: first.sockets)
+            assert (public.visits, second.visits) == (1, 1)
+
+
+async def test_without_any_link_the_public_address_is_dialled(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    _, second = pair
+    async with running_gateway() as public:
+        public.link_ports, public.link_port = (1, port_of(second)), 1
+        async with dialling(public, tmp_path):
+            await until(lambda: second.sockets)
+            second.instead = refuse
+            second.sockets[0].close()
+            public.sockets[0].close()
+            await until(lambda: public.visits == 2)
+
+
+async def refuse(socket: Socket) -> None:
+    socket.send(encode_message(Op.REJECT, Reject(reason="wrong_host", message="not here")))
+
+
+async def test_a_side_that_refuses_does_not_end_the_node(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    first, second = pair
+    second.instead = refuse
+    async with dialling(first, tmp_path) as node:
+        await until(lambda: second.visits > 1)
+        assert not node.task.done()
+        assert len(first.sockets) == 1
+
+
+async def test_a_process_that_is_no_longer_listed_is_left(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    first, second = pair
+    async with dialling(first, tmp_path) as node:
+        await until(lambda: second.sockets)
+        list_ports(first)
+        first.sockets[0].close()
+        await until(lambda: len(first.sockets) == 2 and not node.agent._sides)
+        assert not node.rig.jobs.is_shared
+
+
+async def test_every_process_hears_the_goodbye(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    async with dialling(pair[0], tmp_path) as node:
+        await until(lambda: all(process.sockets for process in pair))
+        await node.agent.drain()
+        await node.over()
+        assert node.task.exception() is None
+        await until(lambda: all(process.heard(Op.GOODBYE) for process in pair))
+        assert all(last_load(process).draining for process in pair)
+
+
+async def test_an_owner_s_own_view_counts_no_job_as_foreign(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.refresh()
+        rig.jobs.is_shared = True
+        rig.link = GatewayLink(outbox=Outbox(), runner=rig.jobs, clock=rig.jobs._clock, name="8501")
+        await rig.fault("stall_after_tokens", after_tokens=1)
+        rig.send(1)
+        await asyncio.sleep(0)
+        assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
+        assert rig.jobs.load("8502").foreign == 1
+        assert rig.jobs.load("8501").foreign == 0
