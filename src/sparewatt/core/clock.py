@@ -47,8 +47,7 @@ async def sleep_until(clock: Clock, at_s: float) -> None:
 class SystemClock:
     """The machine's clock; alarms ring on the running event loop, which is looked up once: that takes a system call."""
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def now_s(self) -> float:
         return time.monotonic()
