@@ -1,0 +1,72 @@
+"""Chunks that are passed on unread leave the same behind as chunks that were read."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.inference.dispatch.reply import StreamReply
+from sparewatt.inference.dispatch.shape import Shape
+
+TEXT = st.text(max_size=12) | st.sampled_from(
+    ['"', "\\", "\n", "é", " a", '","finish_reason":"stop"', "data: x\n\n", "\r"]
+)
+DONE = b"data: [DONE]\n\n"
+
+
+class Unread(StreamReply):
+    """Reads every chunk."""
+
+    def passes(self, data: bytes) -> bool:
+        return False
+
+
+def event(delta: dict[str, object], *, spaced: bool, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    data = msgspec.json.encode({"id": "c1", "model": "m", "choices": [choice]})
+    return b"data: " + (msgspec.json.format(data, indent=0) if spaced else data) + b"\n\n"
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> list[bytes]:
+    spaced = draw(st.booleans())
+    events = [event({"role": "assistant", "content": draw(TEXT)}, spaced=spaced)]
+    events += [event({"content": text}, spaced=spaced) for text in draw(st.lists(TEXT, max_size=12))]
+    odd = st.sampled_from(
+        [
+            event({"content": "x", "tool_calls": []}, spaced=spaced),
+            event({"reasoning": "x"}, spaced=spaced),
+            event({"content": None}, spaced=spaced),
+            event({"content": "end"}, spaced=spaced, finish="stop"),
+            b": a comment\n\n",
+            b"data: null\n\n",
+        ]
+    )
+    for at in draw(st.lists(st.integers(1, 12), max_size=4)):
+        events.insert(at, draw(odd))
+    return [*events, DONE]
+
+
+@given(answers(), st.integers(1, 3))
+def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: int) -> None:
+    quick, thorough = StreamReply(wants_usage=False), Unread(wants_usage=False)
+    for first in range(0, len(events), at_once):
+        data = b"".join(events[first : first + at_once])
+        passed = data if quick.passes(data) else quick.feed(data).data
+        assert passed == thorough.feed(data).data
+    assert (quick.seen, quick.started, quick.done) == (thorough.seen, thorough.started, thorough.done)
+    assert quick.said.is_more_than_text == thorough.said.is_more_than_text
+    assert quick.said.text() == thorough.said.text()
+    assert quick.end() == thorough.end()
+
+
+@given(st.binary(max_size=40))
+def test_nothing_that_could_end_the_text_is_taken_for_text(middle: bytes) -> None:
+    shape = Shape(b'data: {"content":"', b'"}\n\n')
+    found = shape.text_of(b'data: {"content":"' + middle + b'"}\n\n')
+    if found is None:
+        assert not middle or any(byte in b'"\\' or byte < 0x20 for byte in middle)
+    else:
+        assert found == b'"' + middle + b'"'
+        assert not any(byte in b'"\\' or byte < 0x20 for byte in middle)
