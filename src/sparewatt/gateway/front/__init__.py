@@ -6,6 +6,7 @@ aiohttp, one request at a time (`guest`), which therefore never sees bytes that 
 looks after deadlines.
 """
 
-from sparewatt.gateway.front.server import Patience, listening
+from sparewatt.gateway.front.patience import Patience
+from sparewatt.gateway.front.server import listening
 
 __all__ = ["Patience", "listening"]

@@ -10,12 +10,10 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import httptools
-from aiohttp import web
 
 from sparewatt.core.errors import (
     BadRequest,
@@ -28,8 +26,6 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
-    CONNECTIONS_MAX,
-    CONNECTIONS_PER_ADDRESS_MAX,
     HEAD_BYTES_MAX,
     HEAD_FIELDS_MAX,
     LINGER_BYTES_MAX,
@@ -40,40 +36,21 @@ from sparewatt.core.limits import (
     STRAY_BYTES_MAX,
 )
 from sparewatt.core.log import Log
+from sparewatt.gateway.front.doorkeeper import Doorkeeper
 from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head, fault_of, head_of, joined, without_upgrade
+from sparewatt.gateway.front.patience import Patience
+from sparewatt.gateway.front.turn import Turn
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
-from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.proxies import detour_error, is_trusted
-from sparewatt.gateway.services import Services
+from sparewatt.gateway.proxies import detour_error
 
-if TYPE_CHECKING:
-    from sparewatt.gateway.front.server import Patience
-
-Read = Callable[[bytes], Call]
 WRAPPING_MAX = 8
 """Bytes on the wire for each of a body's: chunks of a single byte take six."""
 _RESET = struct.pack("ii", 1, 0)
 """Closing forgets what was not sent."""
 _TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
 _log = Log("sparewatt.gateway")
-
-
-class Turn:
-    """One request on its way in. Its body is collected, unless a guest takes it as it comes."""
-
-    __slots__ = ("body", "exchange", "fault", "head", "is_complete", "is_guests", "since_s", "size_bytes")
-
-    def __init__(self, head: Head, fault: SparewattError | None, *, since_s: float) -> None:
-        self.head = head
-        self.fault = fault
-        self.since_s = since_s
-        self.body: list[bytes] = []
-        self.size_bytes = 0
-        self.is_complete = False
-        self.is_guests = False
-        self.exchange: Exchange | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -488,51 +465,3 @@ class Connection(asyncio.Protocol):
         for turn in self._turns:
             self._forget_body(turn)
         self._turns.clear()
-
-
-class Doorkeeper:
-    """What all connections of a server share."""
-
-    def __init__(
-        self, manager: web.Server, services: Services | None, hot: Mapping[str, Read], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._manager = manager
-        self._loop = loop
-        self.services = services
-        self.hot = hot
-        """The paths that models answer, and how each reads its bodies."""
-        self.connections: set[Connection] = set()
-        self._by_address: dict[str, int] = {}
-        self.bodies_bytes = 0
-        """Of requests that are being read, or wait for their turn."""
-        self.is_closing = False
-
-    def accept(self) -> Connection:
-        return Connection(self, self._loop)
-
-    def lets_in(self, connection: Connection) -> bool:
-        """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""
-        count = self._by_address.get(connection.peer, 0)
-        is_far = not is_trusted(connection.peer, None)
-        if len(self.connections) >= CONNECTIONS_MAX or (is_far and count >= CONNECTIONS_PER_ADDRESS_MAX):
-            return False
-        self.connections.add(connection)
-        self._by_address[connection.peer] = count + 1
-        return True
-
-    def left(self, connection: Connection) -> None:
-        if connection not in self.connections:
-            return
-        self.connections.discard(connection)
-        count = self._by_address[connection.peer] - 1
-        if count:
-            self._by_address[connection.peer] = count
-        else:
-            del self._by_address[connection.peer]
-
-    def adopts(self, head: Head) -> bool:
-        """Whether a node dials, and its link needs no framework either."""
-        return self.services is not None and head.is_link and self.services.desk.can_adopt()
-
-    def make_guest(self, on_answered: Callable[[], None]) -> Guest:
-        return Guest(self._manager, loop=self._loop, on_answered=on_answered)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.asking import SERVER, Asked, own_headers
 from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes
 from sparewatt.gateway.http import error_headers
 from sparewatt.gateway.kept_answers import Kept, Made, kept, key_of, once
@@ -33,9 +34,6 @@ from sparewatt.gateway.request_log import CLIENT_LEFT, Request, log_finished
 from sparewatt.gateway.services import Services
 from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import error_body
-
-if TYPE_CHECKING:
-    from sparewatt.gateway.front.server import Patience
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 _log = Log("sparewatt.gateway")

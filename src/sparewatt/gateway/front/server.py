@@ -7,13 +7,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from time import monotonic
 
 from aiohttp import web
 
-from sparewatt.core.limits import CLIENT_BODY_S, CLIENT_HEAD_S, CLIENT_IDLE_S, CLIENT_WRITE_S, KEEP_ALIVE_S
-from sparewatt.gateway.front.connection import Doorkeeper, Read
+from sparewatt.gateway.front.connection import Connection
+from sparewatt.gateway.front.doorkeeper import Doorkeeper, Read
+from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.routes import HOT
 from sparewatt.gateway.services import SERVICES
 
@@ -22,20 +22,6 @@ HANDSHAKE_S = 10.0
 """For a client's half of the TLS handshake: a few round trips."""
 BACKLOG = 4096
 """Connections that the kernel keeps for us while we are busy; Linux gives fewer if it is told so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long is waited for clients, in seconds."""
-
-    head_s: float = CLIENT_HEAD_S
-    body_s: float = CLIENT_BODY_S
-    idle_s: float = CLIENT_IDLE_S
-    write_s: float = CLIENT_WRITE_S
-    keep_alive_s: float = KEEP_ALIVE_S
-    """After so much silence a stream gets its head, or a comment."""
-    look_s: float = 0.5
-    """How often all of them are looked at; nothing is more punctual than this."""
 
 
 @asynccontextmanager
@@ -60,7 +46,7 @@ async def listening(
     doorkeeper = Doorkeeper(manager, app.get(SERVICES), hot, loop)
     handshake_s = HANDSHAKE_S if tls is not None else None
     server = await loop.create_server(
-        doorkeeper.accept, sock=listener, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG
+        lambda: Connection(doorkeeper, loop), sock=listener, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG
     )
     looking = loop.create_task(_look(doorkeeper, patience or Patience()))
     try:
