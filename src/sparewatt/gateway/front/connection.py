@@ -58,8 +58,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf",
-        "_is_paused", "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
-        "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes", "peer",
+        "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
+        "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes",
+        "is_paused", "peer",
     )  # fmt: skip
 
     def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
@@ -84,7 +85,8 @@ class Connection(asyncio.Protocol):
         """Whether what comes is of no interest any more: the reply under way is the last."""
         self._is_reading_head = False
         self._idle_since_s = monotonic()
-        self._is_paused = False
+        self.is_paused = False
+        """Whether the client does not take what it is sent."""
         self._paused_at_s = 0.0
         self._unsent_bytes = 0
         self._lingers_since_s: float | None = None
@@ -124,24 +126,19 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_paused, self._paused_at_s = True, monotonic()
+        self.is_paused, self._paused_at_s = True, monotonic()
         self._unsent_bytes = self._buffered()
         if self._guest is not None:
             self._guest.pause_writing()
 
     def resume_writing(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         if self._guest is not None:
             self._guest.resume_writing()
         if self._turns and self._turns[0].exchange is not None:
             self._turns[0].exchange.taken()
 
     # what an exchange calls
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the client does not take what it is sent."""
-        return self._is_paused
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -178,7 +175,7 @@ class Connection(asyncio.Protocol):
 
     def look(self, now_s: float, patience: Patience) -> None:
         """Now and then: whether somebody has waited for too long."""
-        if self._is_paused and self._is_stuck(now_s, patience):
+        if self.is_paused and self._is_stuck(now_s, patience):
             self.abort()
         elif self._lingers_since_s is not None:
             if now_s - self._lingers_since_s > LINGER_S:
@@ -402,7 +399,7 @@ class Connection(asyncio.Protocol):
         if self._guest is None:
             self._guest = self._doorkeeper.make_guest(self._guest_answered)
             self._guest.connection_made(transport)
-            if self._is_paused:
+            if self.is_paused:
                 self._guest.pause_writing()
         turn.is_guests = True
         self._guest.ask(turn.head)

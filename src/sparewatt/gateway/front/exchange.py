@@ -26,6 +26,7 @@ from sparewatt.gateway.http import error_headers
 from sparewatt.gateway.kept_answers import Kept, Made, kept, key_of, once
 from sparewatt.gateway.openai.answer import refusal_of, reply_headers
 from sparewatt.gateway.openai.call import Call
+from sparewatt.gateway.openai.echo import Echo
 from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.openai.serving import Caller, Plan, Repeats, enter, enter_here, plan_for
 from sparewatt.gateway.openai.sink import KEEP_ALIVE
@@ -46,9 +47,8 @@ class Wire(Protocol):
     """The connection, as an exchange sees it."""
 
     peer: str
-
-    @property
-    def is_paused(self) -> bool: ...
+    is_paused: bool
+    """Whether the client does not take what it is sent."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -59,9 +59,9 @@ class Exchange:
     """Implements Sink."""
 
     __slots__ = (
-        "_asked", "_body", "_caller", "_code", "_errand", "_failure", "_has_head", "_head", "_headers", "_is_beginning",
-        "_is_over", "_is_settled", "_over", "_plan", "_read", "_silent_since_s", "_status", "_task",
-        "_untaken_bytes", "_wire",
+        "_asked", "_body", "_caller", "_code", "_echo", "_errand", "_failure", "_has_head", "_head", "_headers",
+        "_is_beginning", "_is_chunked", "_is_over", "_is_settled", "_over", "_plan", "_read", "_silent_since_s",
+        "_status", "_streams", "_task", "_untaken_bytes", "_wire",
     )  # fmt: skip
 
     def __init__(self, services: Services, wire: Wire, head: Head, read: Callable[[bytes], Call]) -> None:
@@ -76,6 +76,10 @@ class Exchange:
             headers=head.headers,
             peer=wire.peer,
         )
+        self._is_chunked = head.version == "1.1"
+        """Whether the client knows how a stream ends; an older one takes the end of the connection for it."""
+        self._streams = False
+        self._echo: Echo | None = None
         self._caller: Caller | None = None
         self._failure: Exception | None = None
         """What is wrong by the head alone; told when the body has been read."""
@@ -138,7 +142,7 @@ class Exchange:
     def look(self, now_s: float, patience: Patience) -> None:
         """A silence that is too long is broken: first by the head, so that the client knows it is being served."""
         plan = self._plan
-        if plan is None or not plan.call.stream or self._is_over or self._wire.is_paused:
+        if plan is None or not self._streams or self._is_over or self._wire.is_paused:
             return
         if now_s - self._silent_since_s >= patience.keep_alive_s:
             self._silent_since_s = now_s
@@ -163,24 +167,22 @@ class Exchange:
         self._headers = headers
 
     def data(self, data: bytes) -> None:
-        plan = self._plan
-        if plan is None or not plan.call.stream:
+        if not self._streams:
             self._body.append(data)
             return
         if not self._has_head:
             self._open_stream()
-        echo = plan.call.echo
-        self._write_chunk(data if echo is None else echo.feed(data))
-        if self._wire.is_paused:
+        self._write_chunk(data if self._echo is None else self._echo.feed(data))
+        if self._wire.is_paused or self._errand is None:
             self._untaken_bytes += len(data)
-        elif self._errand is not None:
+        else:
             self._errand.consumed(len(data))
 
     def finish(self) -> None:
         plan = self._plan
         if plan is None:
             return
-        if plan.call.stream:
+        if self._streams:
             self._close_stream()
         else:
             self._reply_whole(plan)
@@ -207,7 +209,9 @@ class Exchange:
     def _serve(self, caller: Caller, body: bytes) -> None:
         """Whatever is wrong is told to the client."""
         try:
-            plan = self._plan = plan_for(self._asked, caller, self._read(body))
+            call = self._read(body)
+            self._streams, self._echo = call.stream, call.echo
+            plan = self._plan = plan_for(self._asked, caller, call)
             tab = plan.open_tab_here()
             if tab is None and plan.price is not None:
                 self._spawn(self._wait_for_credits(plan))
@@ -291,11 +295,10 @@ class Exchange:
             self._wire.write(chunk_bytes(data) if self._is_chunked else data)
 
     def _close_stream(self) -> None:
-        plan = self._plan
         if not self._has_head:
             self._open_stream()
-        if plan is not None and plan.call.echo is not None:
-            self._write_chunk(plan.call.echo.rest())
+        if self._echo is not None:
+            self._write_chunk(self._echo.rest())
         if self._is_chunked:
             self._wire.write(LAST_CHUNK)
         self._end()
@@ -330,19 +333,11 @@ class Exchange:
         self._end()
         self._wire.answered(closes=not self._head.keep_alive)
 
-    @property
-    def _is_chunked(self) -> bool:
-        """Whether the client knows how a stream ends; an older one takes the end of the connection for it."""
-        return self._head.version == "1.1"
-
     def _ending(self) -> str:
         head, date = self._head, f"date: {_dates.now()}\r\n"
-        if not head.keep_alive or (self._status == 200 and self._plan_streams() and not self._is_chunked):
+        if not head.keep_alive or (self._status == 200 and self._streams and not self._is_chunked):
             return "connection: close\r\n" + date
         return date if self._is_chunked else "connection: keep-alive\r\n" + date
-
-    def _plan_streams(self) -> bool:
-        return self._plan is not None and self._plan.call.stream
 
     def _settle(self) -> None:
         """What the request was charged at first was a guess."""
