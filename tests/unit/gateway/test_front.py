@@ -74,3 +74,19 @@ async def test_a_body_in_a_broken_encoding_is_no_crash(
     assert received.startswith(b"http/1.1 4")
     assert [(record.name, record.message) for record in caplog.records if record.levelname == "ERROR"] == []
     assert not any(record.exc_info for record in caplog.records)
+
+
+async def test_what_is_refused_by_its_head_is_counted_logged_and_told_to_pages(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    services = make_services()
+    services.settings = replace(services.settings, request_log=True)
+    caplog.set_level("INFO")
+    lines = (b"POST /v1/chat/completions HTTP/1.1", b"Host: a", b"Origin: http://b", b"Content-Encoding: br")
+    async with served(services) as port:
+        received = await exchange(port, b"\r\n".join(lines) + b"\r\nContent-Length: 0\r\n\r\n")
+    assert received.startswith(b"http/1.1 415 ")
+    assert b"\r\naccess-control-allow-origin: *\r\n" in received
+    (line,) = [record.__dict__ for record in caplog.records if record.message == "request_finished"]
+    assert services.history.tally.take(("error",))
+    assert "unsupported_media_type" in str(line)

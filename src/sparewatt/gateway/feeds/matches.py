@@ -96,8 +96,8 @@ async def show_match(request: web.Request) -> web.StreamResponse:
     found = await _find(wanted, services)
     if found is None or not _is_theirs(found, who, services):
         raise MatchNotFound(
-            f"There is no match {wanted[:60]!r}. The last {MATCHES_KEPT:,} are kept; "
-            f"failures, and one in {ONE_IN}, for {MATCHES_STORED_DAYS} days."
+            f"Your account has no match {wanted[:60]!r}. The last {MATCHES_KEPT:,} are kept; "
+            f"failures, and one in {ONE_IN}, for {MATCHES_STORED_DAYS} days. Others' are shown to their own keys."
         )
     return web.Response(body=found.explanation, content_type="application/json")
 

@@ -37,7 +37,7 @@ from sparewatt.core.limits import (
 )
 from sparewatt.core.log import Log
 from sparewatt.gateway.front.doorkeeper import Doorkeeper
-from sparewatt.gateway.front.exchange import Exchange, refusal_bytes
+from sparewatt.gateway.front.exchange import Exchange, refusal_bytes, refused_early
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head, fault_of, head_of, joined, without_upgrade
 from sparewatt.gateway.front.patience import Patience
@@ -441,7 +441,8 @@ class Connection(asyncio.Protocol):
         """Answer what cannot be served, whatever more comes, and close. Behind others it waits until they are done."""
         first = self._turns[0] if self._turns else None
         if first is None or (first.exchange is None and not first.is_guests):
-            self.write(refusal_bytes(error))
+            services, head = self._doorkeeper.services, first.head if first is not None else None
+            self.write(refused_early(error, head, services) if services is not None else refusal_bytes(error))
             self._linger()
         elif first.exchange is not None and not first.is_complete and first.exchange.may_refuse:
             first.exchange.refuse(error)

@@ -19,6 +19,7 @@ from sparewatt.core.ids import new_id
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.asking import SERVER, Asked, own_headers
+from sparewatt.gateway.cors import cors_headers
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes
@@ -37,6 +38,8 @@ from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import error_body
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
+_COUNTED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"})
+"""Errors of requests for answers are counted, also of those that never became one."""
 _log = Log("sparewatt.gateway")
 _rng = SystemRng()
 _dates = Dates()
@@ -364,14 +367,27 @@ class Exchange:
             self._over.set_result(None)
 
 
-def refusal_bytes(error: SparewattError) -> bytes:
-    """Told to who sent something that is no request."""
+def refused_early(error: SparewattError, head: Head | None, services: Services) -> bytes:
+    """Told to who sent something that is not served, or is no request at all. Counted and logged as any other."""
+    request_id = new_id("req", rng=_rng)
+    path = head.path if head is not None else "unknown"
+    if path in _COUNTED:
+        services.history.tally.note_error(error.code)
+    if services.settings.request_log:
+        method = head.method.decode("latin-1")[:20] if head is not None else "?"
+        route = path if path in _COUNTED else "unknown"
+        log_finished(Request(request_id, f"{method} {route}", error.status, 0.0, error.code), None)
+    return refusal_bytes(error, request_id, cors_headers(path, head.headers) if head is not None else {})
+
+
+def refusal_bytes(error: SparewattError, request_id: str = "", more: Mapping[str, str] | None = None) -> bytes:
     body = msgspec.json.encode(error_body(error))
     headers = {
         "content-type": "application/json",
         "server": SERVER,
-        "x-request-id": new_id("req", rng=_rng),
+        "x-request-id": request_id or new_id("req", rng=_rng),
         **error_headers(error),
+        **(more or {}),
     }
     framing = f"content-length: {len(body)}\r\nconnection: close\r\ndate: {_dates.now()}\r\n"
     return head_bytes(error.status, headers, framing) + body

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 from aiohttp import web
@@ -89,7 +89,8 @@ def _json(value: object, *, status: int = 200) -> web.Response:
 def open_metrics_socket(settings: GatewaySettings, place: Place = ALONE) -> socket.socket | None:
     """None where they are off. Raises StartupError for a port that was asked for and cannot be had.
 
-    Who asked for none gets the usual one, or any: a second network on this machine must start all the same.
+    Who asked for none gets the one it had before a restart, the usual one, or any: a second network on this machine
+    must start all the same.
     """
     if not settings.metrics:
         return None
@@ -98,10 +99,18 @@ def open_metrics_socket(settings: GatewaySettings, place: Place = ALONE) -> sock
         return listen(settings.metrics_host, place.metrics_ports[place.number], shared=True)
     if settings.metrics_port is not None:
         return _listen(settings.metrics_host, settings.metrics_port)
+    for port in (*_port_before(settings), METRICS_PORT):
+        with suppress(StartupError):
+            return _listen(settings.metrics_host, port)
+    return _listen(settings.metrics_host, 0)
+
+
+def _port_before(settings: GatewaySettings) -> tuple[int, ...]:
+    """As it stands in the port file, if a gateway wrote one."""
     try:
-        return _listen(settings.metrics_host, METRICS_PORT)
-    except StartupError:
-        return _listen(settings.metrics_host, 0)
+        return (int(settings.metrics_port_file.read_text()),) if settings.metrics_port_file is not None else ()
+    except (OSError, ValueError):
+        return ()
 
 
 def _listen(host: str, port: int) -> socket.socket:
