@@ -23,7 +23,7 @@ def rounds() -> list[Round]:
     return []
 
 
-@pytest.mark.parametrize("blow", ["kill two", "stop"])
+@pytest.mark.parametrize("blow", ["kill two"])
 def test_no_stream_breaks(mortal: Arena, rounds: list[Round], blow: Blow) -> None:
     mortal.revive()
     done = play(mortal, blow, streams=STREAMS, number=len(rounds))
