@@ -6,16 +6,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from sparewatt.core.clock import Clock
+from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.resume import Able
-from sparewatt.inference.dispatch.run import JobRun
+from sparewatt.inference.dispatch.run import Desk, JobRun
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.situation import Situation
@@ -35,19 +36,31 @@ class Dispatcher:
         clock: Clock,
     ) -> None:
         self._table = table
-        self._links = links
         self._health = health
         self._rules = rules
         self._seed = seed
         self._clock = clock
-        self._running: set[JobRun] = set()
+        self._running: dict[JobRun, None] = {}
+        """The longest under way first."""
+        self._alarm: Timer | None = None
+        """Rings when the time of the longest is up."""
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
         self.to_store = ToStore()
         self.prefixes = PrefixMemory()
         self._tokens_done = 0
         self.watch: Callable[[MatchRecord], None] = lambda _record: None
         """Hears of a job when it is under way and when it is over."""
-        self._able = Able(table, clock=clock)
+        self._desk = Desk(
+            table=table,
+            links=links,
+            health=health,
+            rules=rules,
+            seed=seed,
+            clock=clock,
+            prefixes=self.prefixes,
+            able=Able(table, clock=clock),
+            on_over=self._over,
+        )
 
     @property
     def running(self) -> int:
@@ -70,21 +83,10 @@ class Dispatcher:
 
     def dispatch(self, job: Job, sink: Sink, *, policy: Policy) -> JobRun:
         """Match and start a job. The sink hears of it at once or later, never twice."""
-        run = JobRun(
-            job,
-            sink,
-            table=self._table,
-            links=self._links,
-            policy=policy,
-            health=self._health,
-            rules=self._rules,
-            seed=self._seed,
-            clock=self._clock,
-            prefixes=self.prefixes,
-            able=self._able,
-            on_over=self._over,
-        )
-        self._running.add(run)
+        run = JobRun(job, sink, policy, self._desk)
+        self._running[run] = None
+        if self._alarm is None:
+            self._alarm = self._clock.call_later(self._rules.job_s, self._end_overdue)
         self._keep(run.record)
         run.start()
         if run in self._running:
@@ -109,10 +111,25 @@ class Dispatcher:
         return islice(reversed(self._records.values()), count)
 
     def _over(self, run: JobRun) -> None:
-        self._running.discard(run)
+        self._running.pop(run, None)
+        if not self._running and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         self._tokens_done += run.tokens
         self.watch(run.record)
         self.to_store.offer(run.record)
+
+    def _end_overdue(self) -> None:
+        """All jobs have the same time, so the longest under way is the next whose time is up: one alarm does."""
+        self._alarm = None
+        now_s = self._clock.now_s()
+        while self._running:
+            run = next(iter(self._running))
+            if run.due_s > now_s + CLOCK_SLACK_S:
+                self._alarm = self._clock.call_later(run.due_s - now_s, self._end_overdue)
+                return
+            run.run_out_of_time()
+            self._running.pop(run, None)
 
     def _keep(self, record: MatchRecord) -> None:
         self._records[record.id] = record

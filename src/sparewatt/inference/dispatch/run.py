@@ -8,6 +8,7 @@ finish. What cannot go on ends in an error object: never in a bare end of file, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,36 +47,48 @@ class Refused(BadRequest):
 _FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: Unprocessable}
 
 
-class JobRun:
-    """Implements AttemptOwner; one instance per job."""
+class Desk(NamedTuple):
+    """What all jobs of a gateway share."""
 
-    def __init__(
-        self,
-        job: Job,
-        sink: Sink,
-        *,
-        table: NodeTable,
-        links: Mapping[NodeId, NodeLink],
-        policy: Policy,
-        health: HealthRules,
-        rules: DispatchRules,
-        seed: int,
-        clock: Clock,
-        prefixes: PrefixMemory,
-        able: Able,
-        on_over: Callable[[JobRun], None],
-    ) -> None:
+    table: NodeTable
+    links: Mapping[NodeId, NodeLink]
+    health: HealthRules
+    rules: DispatchRules
+    seed: int
+    clock: Clock
+    prefixes: PrefixMemory
+    able: Able
+    on_over: Callable[[JobRun], None]
+
+
+class JobRun:
+    """Implements AttemptOwner; one instance per job. Whoever made it ends it when its time is up: `run_out_of_time`."""
+
+    __slots__ = (
+        "_attempt", "_began_s", "_broken_at_s", "_clock", "_desk", "_finder", "_held", "_looking", "_over",
+        "_passed_bytes", "_replying", "_rest", "_resumes", "_said_before", "_seam", "_sink", "_speaks",
+        "_stale_bytes", "_step_s", "_table", "due_s", "job", "record",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, sink: Sink, policy: Policy, desk: Desk) -> None:
+        clock = desk.clock
         self.job = job
+        self._desk = desk
         self._sink = sink
-        self._table = table
-        self._links = links
-        self._rules = rules
+        self._table = desk.table
         self._clock = clock
-        self._prefixes = prefixes
-        self._on_over = on_over
         self._began_s = clock.now_s()
-        self._finder = Finder(table=table, policy=policy, health=health, seed=seed, clock=clock, prefixes=prefixes)
-        self._said_before: dict[NodeId, str] = {}
+        self.due_s = self._began_s + desk.rules.job_s
+        """When its time is up."""
+        self._finder = Finder(
+            table=desk.table,
+            policy=policy,
+            health=desk.health,
+            seed=desk.seed,
+            clock=clock,
+            prefixes=desk.prefixes,
+        )
+        self._said_before: dict[NodeId, str] | None = None
         """Errors that model servers answered with, by node."""
         self._attempt: Attempt | None = None
         self._held: Reservation | None = None
@@ -84,7 +97,8 @@ class JobRun:
         self._speaks = False
         """Whether the attempt that runs has said something."""
         self._over = False
-        self._resume = Resume(job, able)
+        self._resumes: Resume | None = None
+        """Made when something breaks, or is looked at: most answers come in one piece."""
         self._rest = job
         """What is left to be done of it."""
         self._seam: Seam | None = None
@@ -99,7 +113,12 @@ class JobRun:
         self.record = MatchRecord(
             job.match.id, job.key_id, clock.unix_s(), decision, match_s=match_s, streamed=job.stream
         )
-        self._timer = clock.call_later(rules.job_s, self._run_out_of_time)
+
+    @property
+    def _resume(self) -> Resume:
+        if self._resumes is None:
+            self._resumes = Resume(self.job, self._desk.able)
+        return self._resumes
 
     def start(self) -> None:
         if self.record.decision.best is None:
@@ -188,10 +207,11 @@ class JobRun:
         """A model server answered with an error of its own. Whose fault that was shows when another node has tried."""
         reason = f"status {status}: {message}"
         record = self._close_attempt(Outcome.FAILED, reason)
-        if reason in self._said_before.values() and not self._replying:
+        before = self._said_before = self._said_before or {}
+        if reason in before.values() and not self._replying:
             self._fail(Refused(message))
             return
-        self._said_before[record.node_id] = reason
+        before[record.node_id] = reason
         self._go_on(reason)
 
     def _go_on(self, reason: str) -> None:
@@ -226,7 +246,7 @@ class JobRun:
         waited_s = self._clock.now_s() - self._broken_at_s
         if best is not None:
             self._try(best)
-        elif waited_s < self._rules.resume_wait_s and self._finder.may_come(self._rest):
+        elif waited_s < self._desk.rules.resume_wait_s and self._finder.may_come(self._rest):
             self._looking = self._clock.call_later(RESUME_LOOK_S, lambda: self._seek(reason))
         else:
             self._break_reply(f"{reason}; nobody else can go on with it now")
@@ -302,12 +322,12 @@ class JobRun:
             candidate,
             record,
             owner=self,
-            rules=self._rules,
+            rules=self._desk.rules,
             clock=self._clock,
             promised_ttft_s=promised_s,
             seam=self._seam,
         )
-        link = self._links.get(candidate.node_id)
+        link = self._desk.links.get(candidate.node_id)
         if link is None:
             self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
         else:
@@ -360,7 +380,7 @@ class JobRun:
         model = row.models.get(self.job.match.model) if row is not None else None
         if model is not None:
             tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
-            self._prefixes.note(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
+            self._desk.prefixes.note(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def _headers(self) -> dict[str, str]:
         headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}
@@ -405,10 +425,10 @@ class JobRun:
     def _refusals(self) -> int:
         return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
 
-    def _run_out_of_time(self) -> None:
+    def run_out_of_time(self) -> None:
         if self._ends_complete():
             return
-        reason = f"the job took longer than {self._rules.job_s:.0f} s"
+        reason = f"the job took longer than {self._desk.rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
         finish = self._resume.finish() if self._replying else None
         if finish is not None:
@@ -441,20 +461,19 @@ class JobRun:
         if record.outcome is Outcome.DONE:
             tokens = record.tokens + record.carried_tokens
             self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
-        for node_id in self._said_before:  # the job could be done: the error was theirs
+        for node_id in self._said_before or ():  # the job could be done: the error was theirs
             self._table.note_failure(node_id, now_s=self._clock.now_s())
         self._sink.finish()
         self._end(Outcome.DONE)
 
     def _end(self, outcome: Outcome) -> None:
         self._over = True
-        self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
         self.record.outcome = outcome
         if self.job.tab is not None:
             self.job.tab.close(outcome, self.record.attempts)
-        self._on_over(self)
+        self._desk.on_over(self)
 
     def _elapsed_ms(self) -> float:
         return round((self._clock.now_s() - self._began_s) * 1000, 3)
