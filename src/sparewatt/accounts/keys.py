@@ -77,6 +77,13 @@ class KeyRing:
         self._used.add(row.id)
         return row
 
+    def knows(self, row: KeyRow) -> bool:
+        """Whether a key that was let in before is let in again, as it was then. Only for keys that never expire."""
+        if self._by_hash.get(row.hash) is not row or row.expires_at is not None:
+            return False
+        self._used.add(row.id)
+        return True
+
     def account_of(self, key_id: KeyId) -> AccountId | None:
         """Whose job it was, by what the job remembers: a key, or the account itself."""
         return self._account_of.get(key_id) or (AccountId(key_id) if key_id.startswith("acc_") else None)

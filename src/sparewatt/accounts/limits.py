@@ -122,19 +122,22 @@ class Meter:
 
     def correct(self, tokens: int) -> None:
         """The request used so many more than was charged at first; fewer if negative."""
-        self.tokens_left = min(self.tokens_per_min, self.tokens_left - tokens * self.share)
+        left = self.tokens_left - tokens * self.share
+        self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
 
-    def headers(self, now_s: float) -> dict[str, str]:
-        """As OpenAI's clients read them; `reset` is when everything is there again."""
+    def header_lines(self, now_s: float) -> str:
+        """As OpenAI's clients read them; `reset` is when everything is there again. Each line ends as in HTTP."""
         self.refill(now_s)
-        return {
-            "x-ratelimit-limit-requests": str(self.requests_per_min),
-            "x-ratelimit-limit-tokens": str(self.tokens_per_min),
-            "x-ratelimit-remaining-requests": str(max(0, int(self.requests_left))),
-            "x-ratelimit-remaining-tokens": str(max(0, int(self.tokens_left))),
-            "x-ratelimit-reset-requests": f"{self.requests_wait_s(self.requests_per_min):.3f}s",
-            "x-ratelimit-reset-tokens": f"{self.tokens_wait_s(self.tokens_per_min):.3f}s",
-        }
+        requests, tokens = self.requests_left, self.tokens_left
+        requests_max, tokens_max = self.requests_per_min, self.tokens_per_min
+        return (
+            f"x-ratelimit-limit-requests: {requests_max}\r\n"
+            f"x-ratelimit-limit-tokens: {tokens_max}\r\n"
+            f"x-ratelimit-remaining-requests: {int(requests) if requests > 0 else 0}\r\n"
+            f"x-ratelimit-remaining-tokens: {int(tokens) if tokens > 0 else 0}\r\n"
+            f"x-ratelimit-reset-requests: {(requests_max - requests) / requests_max * _MIN_S:.3f}s\r\n"
+            f"x-ratelimit-reset-tokens: {(tokens_max - tokens) / tokens_max * _MIN_S:.3f}s\r\n"
+        )
 
 
 class Denial(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from decimal import Context, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import NewType
 
 from sparewatt.core.errors import InvalidAmount
@@ -36,7 +36,9 @@ def parse_usd(text: str) -> Nano:
 
 def format_usd(nano: int) -> str:
     """The shortest exact dollar amount: no exponent, no trailing zeros."""
-    return f"{Decimal(nano).scaleb(-9).normalize():f}"
+    dollars, rest = divmod(abs(nano), NANO_PER_USD)
+    text = f"{dollars}.{rest:09d}".rstrip("0").rstrip(".") if rest else str(dollars)
+    return f"-{text}" if nano < 0 else text
 
 
 def per_mtok(hourly: int, tokens_per_s: float) -> Nano:

@@ -126,19 +126,21 @@ def admit_rate(asked: Asked, *, tokens: int = 0) -> Charge:
     return Charge(meter, address, tokens)
 
 
-def own_headers(asked: Asked) -> dict[str, str]:
-    """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see."""
-    services = asked.services
+def own_lines(asked: Asked) -> str:
+    """On every reply: its id, how long it took to begin, what is left of the key's limits, and what pages may see.
+
+    Lines of a head, of which nobody else can say anything.
+    """
+    services, meter = asked.services, asked.meter
     now_s = services.clock.now_s()
-    headers = {
-        "server": SERVER,
-        "x-request-id": asked.id,
-        "openai-processing-ms": f"{(now_s - asked.began_s) * 1000:.0f}",
-    }
+    took_ms = (now_s - asked.began_s) * 1000
+    lines = f"server: {SERVER}\r\nx-request-id: {asked.id}\r\nopenai-processing-ms: {took_ms:.0f}\r\n"
     if services.settings.has_tls:
-        headers["strict-transport-security"] = _HTTPS_ONLY
-    if "origin" in asked.headers:
-        headers |= cors_headers(asked.path, asked.headers)
-    if asked.meter is not None:
-        headers |= asked.meter.headers(now_s)
-    return headers
+        lines += f"strict-transport-security: {_HTTPS_ONLY}\r\n"
+    return lines if meter is None else lines + meter.header_lines(now_s)
+
+
+def own_headers(asked: Asked) -> dict[str, str]:
+    """The same by name, with what a page of another origin must be told."""
+    headers = dict(line.split(": ", maxsplit=1) for line in own_lines(asked).splitlines())
+    return headers | cors_headers(asked.path, asked.headers) if "origin" in asked.headers else headers

@@ -54,6 +54,24 @@ class ChatRequest(msgspec.Struct, frozen=True):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
+class PlainChat(ChatRequest, frozen=True, forbid_unknown_fields=True):
+    """A chat request in which nothing else stands than what nearly every request is made of. All of it is passed on."""
+
+    temperature: msgspec.Raw = NULL
+    top_p: msgspec.Raw = NULL
+    stop: msgspec.Raw = NULL
+    seed: msgspec.Raw = NULL
+    presence_penalty: msgspec.Raw = NULL
+    frequency_penalty: msgspec.Raw = NULL
+    logit_bias: msgspec.Raw = NULL
+    top_logprobs: msgspec.Raw = NULL
+    parallel_tool_calls: msgspec.Raw = NULL
+    reasoning_effort: msgspec.Raw = NULL
+    top_k: msgspec.Raw = NULL
+    min_p: msgspec.Raw = NULL
+    repetition_penalty: msgspec.Raw = NULL
+
+
 class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: _Counted = 0
     completion_tokens: _Counted = 0
@@ -132,6 +150,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 _chat_decoder = msgspec.json.Decoder(ChatRequest)
+_plain_decoder = msgspec.json.Decoder(PlainChat)
 _chunk_decoder = msgspec.json.Decoder(Chunk)
 _completion_decoder = msgspec.json.Decoder(Completion)
 _counted_decoder = msgspec.json.Decoder(Counted)
@@ -143,6 +162,15 @@ _encoder = msgspec.json.Encoder()
 def parse_chat(body: bytes) -> ChatRequest:
     """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
     return parse(_chat_decoder, body)
+
+
+def parse_plain(body: bytes) -> PlainChat | None:
+    """A chat request without anything unusual; None for all others, the wrong ones among them."""
+    try:
+        body.decode()  # much is passed on unread, and a model server would choke on it
+        return _plain_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
@@ -189,6 +217,8 @@ def for_node(
     """
     if not stream and output_limit is None and model is None and not without:
         return body
+    if model is None and not without and (longer := _spliced(body, stream=stream, output_limit=output_limit)):
+        return longer
     fields = _fields_decoder.decode(body)
     for name in without:
         fields.pop(name, None)
@@ -202,6 +232,20 @@ def for_node(
     elif bytes(fields.get("max_completion_tokens", NULL)) != b"null":  # every server knows the older name
         fields["max_tokens"] = fields["max_completion_tokens"]
     return msgspec.json.encode(fields)
+
+
+def _spliced(body: bytes, *, stream: bool, output_limit: int | None) -> bytes | None:
+    """The request with what it lacks put at its end. None if one of those names stands anywhere in it already."""
+    more = b""
+    if stream:
+        more = b',"stream_options":{"include_usage":true}'
+    if output_limit is not None:
+        more += b',"max_tokens":%d' % output_limit
+    is_said = (stream and b'"stream_options"' in body) or (output_limit is not None and b'"max_tokens"' in body)
+    if is_said or b'"max_completion_tokens"' in body:
+        return None
+    end = body.rindex(b"}")
+    return body[:end] + more + body[end:]
 
 
 def _usage_included(options: msgspec.Raw) -> msgspec.Raw:

@@ -37,9 +37,10 @@ from sparewatt.core.limits import (
 )
 from sparewatt.core.log import Log
 from sparewatt.gateway.front.doorkeeper import Doorkeeper
-from sparewatt.gateway.front.exchange import Exchange, refusal_bytes, refused_early
+from sparewatt.gateway.front.exchange import Endpoint, Exchange, refusal_bytes, refused_early
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head, fault_of, head_of, joined, without_upgrade
+from sparewatt.gateway.front.known import KnownHead, known_head
 from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.front.turn import Turn
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
@@ -58,7 +59,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf",
-        "_is_reading_head", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
+        "_is_reading_head", "_known", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
         "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes",
         "is_paused", "peer",
     )  # fmt: skip
@@ -84,6 +85,8 @@ class Connection(asyncio.Protocol):
         self._is_deaf = False
         """Whether what comes is of no interest any more: the reply under way is the last."""
         self._is_reading_head = False
+        self._known: KnownHead | None = None
+        """The head of the last request that models answered."""
         self._idle_since_s = monotonic()
         self.is_paused = False
         """Whether the client does not take what it is sent."""
@@ -114,6 +117,12 @@ class Connection(asyncio.Protocol):
             self._guest.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        known = self._known
+        if known is not None and data.startswith(known.before) and self._is_between():
+            body = known.body_of(data)
+            if body is not None:
+                self._ask_again(known, body)
+                return
         if self._tunnel is not None:
             self._tunnel.data_received(data)
         elif self._lingers_since_s is not None:
@@ -209,7 +218,33 @@ class Connection(asyncio.Protocol):
 
     # reading
 
+    def _is_between(self) -> bool:
+        """Whether what comes is a new request, and the connection goes on."""
+        is_open = self._tunnel is None and self._lingers_since_s is None and not self._is_deaf
+        has_room = self._doorkeeper.bodies_bytes <= BODIES_BYTES_MAX
+        return is_open and has_room and not self._turns and not self._is_reading_head and not self._fed_bytes
+
+    def _ask_again(self, known: KnownHead, body: bytes) -> None:
+        """All of a request whose head is known: there is nothing to parse."""
+        services = self._doorkeeper.services
+        if services is None:
+            return
+        turn = Turn(known.head, None, since_s=monotonic())
+        turn.is_complete = True
+        self._turns.append(turn)
+        exchange = turn.exchange = Exchange(services, self, known.head, known.endpoint, known.caller)
+        exchange.enter()
+        exchange.go(body)
+
+    def _remember(self, data: bytes) -> None:
+        """The head of a request that is all of the data, and whose answer is under way."""
+        turn = self._turns[0]
+        exchange = turn.exchange
+        if turn.is_complete and exchange is not None and exchange.caller is not None:
+            self._known = known_head(data, turn.head, exchange.endpoint, exchange.caller)
+
     def _read(self, data: bytes) -> None:
+        was_between = self._is_between()
         if self._is_reading_head:
             self._head_bytes += len(data)
         self._fed_bytes += len(data)
@@ -223,6 +258,8 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._refuse(BadRequest("This is not a valid HTTP request."))
         self._refuse_endless()
+        if was_between and len(self._turns) == 1 and not self._is_reading_head:
+            self._remember(data)
 
     def _refuse_endless(self) -> None:
         """What goes on and on without being a request: a head, empty lines, a body that is all wrapping."""
@@ -359,7 +396,8 @@ class Connection(asyncio.Protocol):
     def _begin(self, turn: Turn) -> None:
         """The first of the turns is next."""
         head, services = turn.head, self._doorkeeper.services
-        read = self._doorkeeper.hot.get(head.path) if head.method == b"POST" and services is not None else None
+        path = head.path
+        read = self._doorkeeper.hot.get(path) if head.method == b"POST" and services is not None else None
         if turn.fault is None and services is not None and services.settings.behind_proxy and head.is_link:
             turn.fault = detour_error(self.peer, head.headers, services.settings)
         if turn.fault is None and (head.length or 0) > REQUEST_BODY_BYTES_MAX:
@@ -373,7 +411,7 @@ class Connection(asyncio.Protocol):
         elif read is None or services is None:
             self._ask_guest(turn)
         else:
-            exchange = turn.exchange = Exchange(services, self, head, read)
+            exchange = turn.exchange = Exchange(services, self, head, Endpoint(path, read))
             is_welcome = exchange.enter()
             if turn.is_complete:
                 self._go(turn, exchange)

@@ -10,26 +10,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from sparewatt.accounts.limits import Charge
 from sparewatt.core.errors import Internal, JobFailed, SparewattError
-from sparewatt.core.ids import new_id
+from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.asking import SERVER, Asked, own_headers
+from sparewatt.gateway.asking import SERVER, Asked, own_lines
 from sparewatt.gateway.cors import cors_headers
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.patience import Patience
-from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes
+from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes, header_lines
 from sparewatt.gateway.http import error_headers
 from sparewatt.gateway.kept_answers import Kept, Made, kept, key_of, once
 from sparewatt.gateway.openai.answer import refusal_of, reply_headers
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.echo import Echo
 from sparewatt.gateway.openai.errand import Errand
-from sparewatt.gateway.openai.serving import Caller, Plan, Repeats, enter, enter_here, plan_for
+from sparewatt.gateway.openai.serving import Caller, Plan, Repeats, enter, enter_again, enter_here
 from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.gateway.proxies import detour_error
 from sparewatt.gateway.request_log import CLIENT_LEFT, Request, log_finished
@@ -44,6 +45,13 @@ _log = Log("sparewatt.gateway")
 _rng = SystemRng()
 _dates = Dates()
 _tasks: set[asyncio.Task[None]] = set()
+
+
+class Endpoint(NamedTuple):
+    """One that models answer, and how its bodies are read."""
+
+    path: str
+    read: Callable[[bytes], Call]
 
 
 class Wire(Protocol):
@@ -62,20 +70,23 @@ class Exchange:
     """Implements Sink."""
 
     __slots__ = (
-        "_asked", "_body", "_caller", "_code", "_echo", "_errand", "_failure", "_has_head", "_head", "_headers",
-        "_is_beginning", "_is_chunked", "_is_over", "_is_settled", "_over", "_plan", "_read", "_silent_since_s",
-        "_status", "_streams", "_task", "_untaken_bytes", "_wire",
+        "_asked", "_body", "_charge", "_code", "_echo", "_errand", "_failure", "_has_head", "_head", "_headers",
+        "_is_beginning", "_is_chunked", "_is_over", "_match_id", "_over", "_reshape", "_silent_since_s",
+        "_status", "_streams", "_task", "_untaken_bytes", "_wire", "caller", "endpoint",
     )  # fmt: skip
 
-    def __init__(self, services: Services, wire: Wire, head: Head, read: Callable[[bytes], Call]) -> None:
+    def __init__(
+        self, services: Services, wire: Wire, head: Head, endpoint: Endpoint, caller: Caller | None = None
+    ) -> None:
+        """`caller`: who was let in with the same head before."""
         self._wire = wire
         self._head = head
-        self._read = read
+        self.endpoint = endpoint
         self._asked = Asked(
             services,
             id_=new_id("req", rng=_rng),
             method="POST",
-            path=head.path,
+            path=endpoint.path,
             headers=head.headers,
             peer=wire.peer,
         )
@@ -83,10 +94,14 @@ class Exchange:
         """Whether the client knows how a stream ends; an older one takes the end of the connection for it."""
         self._streams = False
         self._echo: Echo | None = None
-        self._caller: Caller | None = None
+        self.caller = caller
+        """Who asks, once that is known."""
         self._failure: Exception | None = None
         """What is wrong by the head alone; told when the body has been read."""
-        self._plan: Plan | None = None
+        self._match_id: MatchId | None = None
+        self._charge: Charge | None = None
+        """What it was charged at first, until that is settled."""
+        self._reshape: Callable[[bytes], bytes] | None = None
         self._errand: Errand[Exchange] | None = None
         self._headers: Mapping[str, str] = {}
         self._body: list[bytes] = []
@@ -95,7 +110,6 @@ class Exchange:
         self._code: str | None = None
         self._is_beginning = False
         self._is_over = False
-        self._is_settled = False
         self._untaken_bytes = 0
         self._silent_since_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +126,8 @@ class Exchange:
         """By the head alone: whether the body is worth reading."""
         try:
             self._refuse_detour()
-            self._caller = enter_here(self._asked)
+            caller = self.caller
+            self.caller = enter_here(self._asked) if caller is None else enter_again(self._asked, caller)
         except Exception as error:  # noqa: BLE001 (told to the client)
             self._failure = error
         return self._failure is None
@@ -122,10 +137,10 @@ class Exchange:
         self._silent_since_s = monotonic()
         if self._failure is not None:
             self.refuse(self._failure)
-        elif self._caller is None or "idempotency-key" in self._head.headers:
+        elif self.caller is None or "idempotency-key" in self._head.headers:
             self._spawn(self._go_slowly(body))
         else:
-            self._serve(self._caller, body)
+            self._serve(self.caller, body)
 
     def leave(self) -> None:
         """The client is gone."""
@@ -144,13 +159,12 @@ class Exchange:
 
     def look(self, now_s: float, patience: Patience) -> None:
         """A silence that is too long is broken: first by the head, so that the client knows it is being served."""
-        plan = self._plan
-        if plan is None or not self._streams or self._is_over or self._wire.is_paused:
+        if self._match_id is None or not self._streams or self._is_over or self._wire.is_paused:
             return
         if now_s - self._silent_since_s >= patience.keep_alive_s:
             self._silent_since_s = now_s
             if not self._has_head:
-                self._headers = {"x-sparewatt-match-id": plan.match.id}
+                self._headers = {"x-sparewatt-match-id": self._match_id}
                 self._open_stream()
             else:
                 self._write_chunk(KEEP_ALIVE)
@@ -182,13 +196,10 @@ class Exchange:
             self._errand.consumed(len(data))
 
     def finish(self) -> None:
-        plan = self._plan
-        if plan is None:
-            return
         if self._streams:
             self._close_stream()
         else:
-            self._reply_whole(plan)
+            self._reply_whole()
 
     def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None:
         if self._has_head:  # it went out early: the error can only be the last event
@@ -212,9 +223,11 @@ class Exchange:
     def _serve(self, caller: Caller, body: bytes) -> None:
         """Whatever is wrong is told to the client."""
         try:
-            call = self._read(body)
+            call = self.endpoint.read(body)
             self._streams, self._echo = call.stream, call.echo
-            plan = self._plan = plan_for(self._asked, caller, call)
+            self._reshape = call.reshape
+            plan = Plan(self._asked, caller, call)
+            self._match_id, self._charge = plan.match.id, plan.charge
             tab = plan.open_tab_here()
             if tab is None and plan.price is not None:
                 self._spawn(self._wait_for_credits(plan))
@@ -229,7 +242,6 @@ class Exchange:
         self._is_beginning = True
         errand.begin()
         self._is_beginning = False
-        self._plan = plan.without_body()
         if self._failure is not None and isinstance(self._failure, SparewattError):
             self.fail(self._failure, self._headers)
 
@@ -242,7 +254,7 @@ class Exchange:
             self._send_off(plan, tab)
 
     async def _go_slowly(self, body: bytes) -> None:
-        caller = self._caller or await enter(self._asked)
+        caller = self.caller or await enter(self._asked)
         name = key_of(self._head.headers)
         if name is None:
             self._serve(caller, body)
@@ -287,10 +299,10 @@ class Exchange:
 
     def _open_stream(self) -> None:
         errand = self._errand
-        headers = {**STREAM_HEADERS, **(reply_headers(errand, self._headers) if errand is not None else self._headers)}
+        headers = STREAM_HEADERS | (reply_headers(errand, self._headers) if errand is not None else dict(self._headers))
         self._has_head, self._status = True, 200
         framing = "transfer-encoding: chunked\r\n" if self._is_chunked else ""
-        self._wire.write(head_bytes(200, {**headers, **own_headers(self._asked)}, framing + self._ending()))
+        self._wire.write(head_bytes(200, headers, framing + self._ending(), self._own_lines()))
 
     def _write_chunk(self, data: bytes) -> None:
         if data:
@@ -307,12 +319,12 @@ class Exchange:
         self._end()
         self._wire.answered(closes=not self._head.keep_alive or not self._is_chunked)
 
-    def _reply_whole(self, plan: Plan) -> None:
+    def _reply_whole(self) -> None:
         errand, body = self._errand, b"".join(self._body)
         headers = reply_headers(errand, self._headers) if errand is not None else dict(self._headers)
-        if plan.call.reshape is not None:
+        if self._reshape is not None:
             try:
-                body = plan.call.reshape(body)
+                body = self._reshape(body)
             except ValueError as error:
                 failed = JobFailed(f"The node's answer cannot be read: {error}.")
                 self._reply_error(failed, error_body(failed), {**error_headers(failed), **headers})
@@ -332,26 +344,32 @@ class Exchange:
         self._has_head, self._status = True, status
         self._settle()  # the reply says what is left
         framing = f"content-length: {len(body)}\r\n" + self._ending()
-        self._wire.write(head_bytes(status, {**headers, **own_headers(self._asked)}, framing) + body)
+        self._wire.write(head_bytes(status, headers, framing, self._own_lines()) + body)
         self._end()
         self._wire.answered(closes=not self._head.keep_alive)
 
+    def _own_lines(self) -> str:
+        asked = self._asked
+        if "origin" not in asked.headers:
+            return own_lines(asked)
+        return own_lines(asked) + header_lines(cors_headers(asked.path, asked.headers))
+
     def _ending(self) -> str:
-        head, date = self._head, f"date: {_dates.now()}\r\n"
+        head, date = self._head, _dates.line()
         if not head.keep_alive or (self._status == 200 and self._streams and not self._is_chunked):
             return "connection: close\r\n" + date
         return date if self._is_chunked else "connection: keep-alive\r\n" + date
 
     def _settle(self) -> None:
         """What the request was charged at first was a guess."""
-        errand, plan = self._errand, self._plan
-        if plan is not None and not self._is_settled:
-            self._is_settled = True
-            plan.charge.settle(errand.used_tokens() if errand is not None else 0)
+        errand, charge = self._errand, self._charge
+        if charge is not None:
+            self._charge = None
+            charge.settle(errand.used_tokens() if errand is not None else 0)
 
     def _log(self) -> None:
-        plan, services = self._plan, self._asked.services
-        record = services.dispatcher.record(plan.match.id) if plan is not None else None
+        match_id, services = self._match_id, self._asked.services
+        record = services.dispatcher.record(match_id) if match_id is not None else None
         took_s = services.clock.now_s() - self._asked.began_s
         log_finished(
             Request(self._asked.id, f"POST {self._asked.path}", self._status or CLIENT_LEFT, took_s, self._code), record
@@ -389,5 +407,5 @@ def refusal_bytes(error: SparewattError, request_id: str = "", more: Mapping[str
         **error_headers(error),
         **(more or {}),
     }
-    framing = f"content-length: {len(body)}\r\nconnection: close\r\ndate: {_dates.now()}\r\n"
+    framing = f"content-length: {len(body)}\r\nconnection: close\r\n{_dates.line()}"
     return head_bytes(error.status, headers, framing) + body

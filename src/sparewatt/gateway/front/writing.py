@@ -15,25 +15,30 @@ _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Dates:
-    """The date header's value, written once a second."""
+    """The date header's line, written once a second."""
 
     def __init__(self) -> None:
         self._at = -1
         self._text = ""
 
-    def now(self) -> str:
+    def line(self) -> str:
         at = int(time.time())
         if at != self._at:
-            self._at, self._text = at, formatdate(at, usegmt=True)
+            self._at, self._text = at, f"date: {formatdate(at, usegmt=True)}\r\n"
         return self._text
 
 
-def head_bytes(status: int, headers: Mapping[str, str], framing: str) -> bytes:
-    """`framing`: what says where the body ends, and the connection. Whoever sets a header cannot add another by it."""
-    text = _LINES[status] + framing + "".join([f"{name}: {value}\r\n" for name, value in headers.items()]) + "\r\n"
-    if text.count("\n") != len(headers) + framing.count("\n") + 2:
-        return head_bytes(status, {name: _UNFIT.sub(" ", value) for name, value in headers.items()}, framing)
-    return text.encode("latin-1", "replace")
+def head_bytes(status: int, headers: Mapping[str, str], framing: str, own: str = "") -> bytes:
+    """`framing`: what says where the body ends, and the connection. `own`: lines that hold nobody else's words."""
+    return f"{_LINES[status]}{framing}{header_lines(headers)}{own}\r\n".encode("latin-1", "replace")
+
+
+def header_lines(headers: Mapping[str, str]) -> str:
+    """Whoever sets a header cannot add another by it."""
+    text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if text.count("\n") != len(headers):
+        return header_lines({name: _UNFIT.sub(" ", value) for name, value in headers.items()})
+    return text
 
 
 def chunk_bytes(data: bytes) -> bytes:

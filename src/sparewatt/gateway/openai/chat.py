@@ -8,7 +8,7 @@ from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.reading import needs_of
 from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.openai import fields_of, parse_chat
+from sparewatt.protocol.openai import fields_of, parse_chat, parse_plain
 from sparewatt.protocol.parameters import foreign_fields, ignored_fields
 
 PATH: JobPath = "/v1/chat/completions"
@@ -18,28 +18,32 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 def read_chat(body: bytes) -> Call:
     """Raises InvalidJson, InvalidField or UnsupportedContent."""
-    chat = parse_chat(body)
+    plain = parse_plain(body)
+    chat = plain or parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
-    fields = fields_of(body)
-    if chat.max_tokens == 0 or chat.max_completion_tokens == 0:
+    has_developer = _DEVELOPER in body
+    is_unlimited = chat.max_tokens == 0 or chat.max_completion_tokens == 0
+    fields = fields_of(body) if plain is None or is_unlimited or has_developer else {}
+    if is_unlimited:
         fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
         body = msgspec.json.encode(fields)
-    if _DEVELOPER in body:
+    if has_developer:
         messages = tuple(map(_as_system, messages))
         fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
         body = msgspec.json.encode(fields)
+    holds_media = has_media(body)
     return Call(
         path=PATH,
         model=chat.model,
         body=body,
-        size=size_of(messages),
+        size=size_of(messages, is_text=not holds_media),
         prompt=messages,
         provider=bytes(chat.provider),
         stream=bool(chat.stream),
         wants_usage=chat.wants_usage,
         output_limit=chat.output_limit,
         answers=chat.n or 1,
-        needs=needs_of(chat, messages if has_media(body) else ()),
+        needs=needs_of(chat, messages if holds_media else ()),
         foreign=foreign_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
     )

@@ -60,6 +60,9 @@ class Errand(Generic[S]):
 
     def _admit(self) -> Ticket | None:
         admission = self._services.admission
+        if admission.lets_through(self.job.match.model):
+            self._start()
+            return None
         if admission.must_wait(self.job.match.model) and not self._can_come_true():
             self._start()  # waiting would not help; dispatch says why
             return None

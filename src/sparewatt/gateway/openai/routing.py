@@ -36,6 +36,8 @@ class Routing(NamedTuple):
 
     def headers(self, *, server: str = "") -> dict[str, str]:
         """Says what was understood but could not be heeded, by the kind of server that has it."""
+        if self.policy is ANY and not self.ignored and not self.unsure:
+            return {}
         unheeded = [f"provider.{name}" for name in UNHEEDED if getattr(self.policy, name) not in (None, False)]
         names = [*self.ignored, *unheard(self.unsure, server), *unheeded]
         return {IGNORED_HEADER: ", ".join(names)[:1000]} if names else {}

@@ -4,7 +4,7 @@ An endpoint reads a body into a `Call`; here it is routed, paid for, admitted an
 nothing unless they must:
 
     caller = enter_here(asked)            # or `await enter(asked)`: whether they may ask at all
-    plan = plan_for(asked, caller, call)  # who may serve it, charged to the key's limits
+    plan = Plan(asked, caller, call)      # who may serve it, charged to the key's limits
     tab = plan.open_tab_here()            # or `await plan.open_tab()`: held, as far as it may cost
     errand = plan.errand(tab, sink)       # then `begin` it: started, or in line; the sink hears of the rest
 
@@ -17,10 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-import msgspec
 from aiohttp import web
 
-from sparewatt.accounts.limits import Charge
 from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, UnsupportedParameter
 from sparewatt.core.ids import MatchId, ModelId, new_id
@@ -36,12 +34,12 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.admission.rules import priority_named
 from sparewatt.inference.capabilities import Needs
-from sparewatt.inference.dispatch.model import Gate, Job
+from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.dispatch.prefixes import chain_of
-from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.eligibility import Gate
+from sparewatt.inference.matcher.model import MatchJob, Preference
 from sparewatt.inference.matcher.policies import POLICIES, Policy
 from sparewatt.inference.metering.service import RunningTab
-from sparewatt.ledger.model import TokenPrice
 from sparewatt.policy.carriers import HEADER as ROUTE_HEADER
 from sparewatt.protocol.openai import for_node
 from sparewatt.protocol.parameters import NOTED, for_header
@@ -49,14 +47,45 @@ from sparewatt.protocol.parameters import NOTED, for_header
 POLICY_HEADER = "x-sparewatt-policy"
 PRIORITY_HEADER = "x-sparewatt-priority"
 _ROUTE = ROUTE_HEADER.lower()
+KEPT_PER_CALLER = 32
+"""Models, and sorts of requests, that are remembered of one who asks again and again."""
 
 
-class Caller(NamedTuple):
-    """Who asks, and what was said outside the body."""
+class Way(NamedTuple):
+    """Where a caller's requests for one model may go: the same for all of them."""
 
-    who: Principal
-    policy: Policy
-    priority: Priority
+    routing: Routing
+    preference: Preference
+
+
+class Caller:
+    """Who asks, and what was said outside the body. One that asks again in the same words is the same."""
+
+    __slots__ = ("gates", "payer", "policy", "priority", "ways", "who")
+
+    def __init__(self, who: Principal, policy: Policy, priority: Priority) -> None:
+        self.who = who
+        self.policy = policy
+        self.priority = priority
+        self.payer = payer_of(who)
+        self.ways: dict[str, Way] = {}
+        """By model, for requests that say nothing more about who may serve them."""
+        self.gates: dict[tuple[object, ...], Gate | None] = {}
+        """Who may serve those requests, by all that this depends on besides."""
+
+
+def enter_again(asked: Asked, caller: Caller) -> Caller | None:
+    """The same as `enter_here`, for one who was let in before and says the same as then."""
+    services, key = asked.services, caller.who.key
+    if key is None or services.stopping or not services.ring.knows(key):
+        return enter_here(asked)
+    asked.meter = services.limits.key_meter(
+        key.id,
+        now_s=asked.began_s,
+        requests_per_min=key.requests_per_min,
+        tokens_per_min=key.tokens_per_min,
+    )
+    return caller
 
 
 def enter_here(asked: Asked) -> Caller | None:
@@ -83,67 +112,94 @@ def _entered(asked: Asked, who: Principal) -> Caller:
     return Caller(who, policy, priority)
 
 
-class Plan(NamedTuple):
+class Plan:
     """A call that is routed and charged to its key's limits. `charge` must be settled, however it ends."""
 
-    call: Call
-    caller: Caller
-    routing: Routing
-    match: MatchJob
-    charge: Charge
-    price: TokenPrice | None
-    """What it can cost at most; None on a network without books."""
-    services: Services
+    __slots__ = ("call", "caller", "charge", "match", "price", "routing", "services")
+
+    def __init__(self, asked: Asked, caller: Caller, call: Call) -> None:
+        """Raises what a client should hear, having charged nothing."""
+        services = asked.services
+        way = way_of(asked, caller, call)
+        self.call = call
+        self.caller = caller
+        self.services = services
+        self.routing = heed(call, way.routing)
+        self.match = match = make_match(call, way, services=services)
+        self.charge = admit_rate(asked, tokens=match.prompt_tokens + match.output_tokens)
+        self.price = price_of(way.routing.policy, match.model, services)
+        """What it can cost at most; None on a network without books."""
 
     def open_tab_here(self) -> RunningTab | None:
         """Hold what the answer may cost; None if that needs the database, or on a network without books."""
         accounting = self.services.accounting
         if accounting is None or self.price is None:
             return None
-        return accounting.metering.open_here(payer_of(self.caller.who), order_for(self.match, self.call, self.price))
+        return accounting.metering.open_here(self.caller.payer, order_for(self.match, self.call, self.price))
 
     async def open_tab(self) -> RunningTab | None:
         """The same, and waits if it must. Raises what a client should hear."""
         accounting = self.services.accounting
         if accounting is None or self.price is None:
             return None
-        return await accounting.metering.open(payer_of(self.caller.who), order_for(self.match, self.call, self.price))
-
-    def without_body(self) -> Plan:
-        """Once the errand has it: thousands of streams may be open, and each would keep its prompt twice."""
-        return self._replace(call=msgspec.structs.replace(self.call, body=b"", prompt=()))
+        return await accounting.metering.open(self.caller.payer, order_for(self.match, self.call, self.price))
 
     def errand(self, tab: RunningTab | None, sink: S) -> Errand[S]:
         """Ready to begin. Raises what a client should hear; then nothing is held any more."""
-        call, caller, services = self.call, self.caller, self.services
+        caller, routing = self.caller, self.routing
         try:
-            payer = caller.who.account_id if tab is not None and tab.spends_promo else None
-            needs = Needs(call.needs, declared=bool(self.routing.policy.require_parameters))
-            gate = gate_for(
-                self.routing, self.match.model, price=self.price, payer=payer, services=services, needs=needs
-            )
-            job = make_job(call, self.match, self.routing, who=caller.who, tab=tab, gate=gate, services=services)
+            job = make_job(self, tab, self._gate(tab))
         except BaseException:
             drop_tab(tab)
             raise
         return Errand(
-            job, sink, routing=self.routing, policy=caller.policy, priority=caller.priority, tab=tab, services=services
+            job,
+            sink,
+            routing=routing,
+            policy=caller.policy,
+            priority=caller.priority,
+            tab=tab,
+            services=self.services,
         )
 
+    def _gate(self, tab: RunningTab | None) -> Gate | None:
+        """Looked up once for all requests of a caller that are alike."""
+        call, caller, price, model = self.call, self.caller, self.price, self.match.model
+        payer = caller.who.account_id if tab is not None and tab.spends_promo else None
+        policy, way = self.routing.policy, caller.ways.get(call.model)
+        is_usual = way is not None and way.routing.policy is policy
+        key = (call.model, payer, call.needs, price and (price.prompt, price.completion))
+        if is_usual and key in caller.gates:
+            return caller.gates[key]
+        needs = Needs(call.needs, declared=bool(policy.require_parameters))
+        gate = gate_for(self.routing, model, price=price, payer=payer, services=self.services, needs=needs)
+        if is_usual:
+            if len(caller.gates) >= KEPT_PER_CALLER:
+                caller.gates.clear()
+            caller.gates[key] = gate
+        return gate
 
-def plan_for(asked: Asked, caller: Caller, call: Call) -> Plan:
-    """Raises what a client should hear, having charged nothing."""
-    services = asked.services
-    routing = heed(call, route_of(call.model, call.provider, asked=asked, who=caller.who))
-    match = make_match(call, routing, services=services)
-    charge = admit_rate(asked, tokens=match.prompt_tokens + match.output_tokens)
-    return Plan(call, caller, routing, match, charge, price_of(routing.policy, match.model, services), services)
+
+def way_of(asked: Asked, caller: Caller, call: Call) -> Way:
+    """Raises what a client should hear."""
+    way = caller.ways.get(call.model)
+    is_served = asked.services.table.has_model(call.model)
+    if way is not None and is_served and not call.provider:
+        return way
+    routing = route_of(call.model, call.provider, asked=asked, who=caller.who)
+    way = Way(routing, routing.preference)
+    if is_served and not call.provider:
+        if len(caller.ways) >= KEPT_PER_CALLER:
+            caller.ways.clear()
+            caller.gates.clear()
+        caller.ways[call.model] = way
+    return way
 
 
 @asynccontextmanager
 async def errand_for(asked: Asked, caller: Caller, call: Call) -> AsyncIterator[Errand[BufferedSink]]:
     """Routed, held for, and started or in line. Whatever is not over at the end is stopped."""
-    plan, errand = plan_for(asked, caller, call), None
+    plan, errand = Plan(asked, caller, call), None
     try:
         errand = plan.errand(await plan.open_tab(), BufferedSink())
         errand.begin()
@@ -223,51 +279,39 @@ def heed(call: Call, routing: Routing) -> Routing:
     return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored), unsure=call.unsure)
 
 
-def make_match(call: Call, routing: Routing, *, services: Services) -> MatchJob:
-    model = ModelId(routing.model)
+def make_match(call: Call, way: Way, *, services: Services) -> MatchJob:
+    model = ModelId(way.routing.model)
     typical = services.table.typical_output_tokens(model)
+    limit = call.output_limit
     return MatchJob(
         id=MatchId(new_id("match", rng=services.rng)),
         model=model,
         prompt_tokens=call.size.tokens,
-        output_tokens=min(call.output_limit or typical, typical) * call.answers,
+        output_tokens=(typical if limit is None or limit > typical else limit) * call.answers,
         prompt_tokens_floor=call.size.tokens_floor,
-        preference=routing.preference,
+        preference=way.preference,
     )
 
 
-def make_job(
-    call: Call,
-    match: MatchJob,
-    routing: Routing,
-    *,
-    who: Principal,
-    tab: RunningTab | None,
-    gate: Gate | None,
-    services: Services,
-) -> Job:
-    job = Job(
+def make_job(plan: Plan, tab: RunningTab | None, gate: Gate | None) -> Job:
+    call, match, routing, who = plan.call, plan.match, plan.routing, plan.caller.who
+    prefix: tuple[int, ...] = ()
+    if plan.services.table.keeps_prefixes(match.model):  # nobody else's prompts are worth hashing
+        account, secret = str(who.account_id), plan.services.prefix_secret
+        prefix = chain_of(call.prompt, model=match.model, account=account, secret=secret)
+    return Job(
         match=match,
-        key_id=who.key_id,
+        key_id=plan.caller.payer.key,
         body=_body_for_node(call, routing, tab),
         stream=call.stream,
         wants_usage=call.wants_usage,
         tab=tab,
         gate=gate,
         attempts_max=1 if routing.policy.allow_fallbacks is False else ATTEMPTS_MAX,
+        prefix=prefix,
         path=call.path,
         allow_resume=routing.policy.allow_resume is not False,
     )
-    return _with_prefix(job, call, who, services)
-
-
-def _with_prefix(job: Job, call: Call, who: Principal, services: Services) -> Job:
-    """With its prompt's blocks, where some node would profit: nobody else's prompts are worth hashing."""
-    if not services.table.keeps_prefixes(job.match.model):
-        return job
-    account = str(who.account_id)
-    prefix = chain_of(call.prompt, model=job.match.model, account=account, secret=services.prefix_secret)
-    return msgspec.structs.replace(job, prefix=prefix)
 
 
 def _body_for_node(call: Call, routing: Routing, tab: RunningTab | None) -> bytes:

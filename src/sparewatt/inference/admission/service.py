@@ -93,6 +93,10 @@ class Admission:
         """Whether a job that came now would have to stand in line. Nobody waits for nodes that are not there."""
         return model in self._lines or (self._room.free(model) <= 0 and self._room.nodes(model) > 0)
 
+    def lets_through(self, model: ModelId) -> bool:
+        """Whether a job that came now may start at once, without a ticket."""
+        return not self._closed and model not in self._lines and self._room.free(model) > 0
+
     def admit(self, job: Applicant, *, start: Callable[[], None], refuse: Callable[[SparewattError], None]) -> Ticket:
         """Calls `start` or `refuse`, at once or later, once; neither after `cancel`."""
         ticket = Ticket(job, start=start, refuse=refuse, leave=self._leave)

@@ -1,0 +1,76 @@
+"""A head that came before is known again only if it is the same, to the byte, but for the length of the body."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.accounts.principal import Principal
+from sparewatt.core.ids import AccountId
+from sparewatt.gateway.front.exchange import Endpoint
+from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.known import KnownHead, known_head
+from sparewatt.gateway.openai.chat import PATH, read_chat
+from sparewatt.gateway.openai.serving import Caller
+from sparewatt.inference.admission.model import Priority
+from sparewatt.inference.matcher.policies import POLICIES
+
+START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: "
+REST = b"\r\nAuthorization: Bearer k\r\n\r\n"
+
+
+def known(data: bytes = START + b"4" + REST + b"body", *, also: str | None = None) -> KnownHead | None:
+    head = Head(b"POST", PATH.encode(), "1.1", True, (), {"host": "a"} | ({also: "x"} if also else {}))
+    caller = Caller(Principal(AccountId("acc_a"), "user", ()), POLICIES["balanced"], Priority.NORMAL)
+    return known_head(data, head, Endpoint(PATH, read_chat), caller)
+
+
+def body_of(data: bytes) -> bytes | None:
+    found = known()
+    assert found is not None
+    return found.body_of(data) if data.startswith(found.before) else None
+
+
+def test_the_same_head_with_another_length() -> None:
+    assert body_of(START + b"11" + REST + b"hello there") == b"hello there"
+    assert body_of(START + b"0" + REST) == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        START + b"11" + REST + b"hello ther",
+        START + b"4" + REST + b"body and more",
+        START + b"" + REST,
+        START + b"-4" + REST + b"body",
+        START + b"+4" + REST + b"body",
+        START + b" 4" + REST + b"body",
+        START + b"4 " + REST + b"body",
+        START + b"4, 4" + REST + b"body",
+        START + b"0x4" + REST + b"body",
+        START + b"4\n" + REST[2:] + b"body",
+        START + "٤".encode() + REST + b"body",
+        START + b"000000004" + REST + b"body",
+        START + b"4" + REST.replace(b"k\r\n", b"other\r\n") + b"body",
+        START + b"4\r\nTransfer-Encoding: chunked" + REST + b"body",
+        START + b"4" + REST[:-2] + b"X: y\r\n\r\n" + b"body",
+        START.replace(b"Host: a", b"Host: b") + b"4" + REST + b"body",
+        START[:-2],
+    ],
+)
+def test_whatever_differs_goes_through_the_parser(data: bytes) -> None:
+    assert body_of(data) is None
+
+
+@pytest.mark.parametrize("name", ["transfer-encoding", "expect", "upgrade", "idempotency-key", "cookie", "origin"])
+def test_what_changes_how_it_is_read_or_answered_is_not_remembered(name: str) -> None:
+    assert known(also=name) is None
+
+
+def test_a_length_in_another_field_is_not_taken_for_the_length() -> None:
+    found = known(START.replace(b"Host: a", b"Host: a\r\nX: Content-Length: 9") + b"4" + REST + b"body")
+    assert found is not None
+    assert found.body_of(found.before + b"2" + REST + b"ab") == b"ab"
+
+
+def test_a_request_without_a_length_is_not_remembered() -> None:
+    assert known(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n") is None
