@@ -44,6 +44,24 @@ def a_service() -> tuple[KeyService, KeyRing, ListDatabase]:
 # the ring
 
 
+def test_a_key_is_known_again_until_something_about_it_changes() -> None:
+    ring = a_ring()
+    row = ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
+    ring.take_used()
+    assert ring.knows(row)
+    assert ring.take_used() == [row.id]
+    ring.put([replace(row, version=row.version + 1, revoked_at=BORN)])
+    assert not ring.knows(row)
+    assert ring.take_used() == []
+
+
+def test_a_key_that_will_expire_is_looked_at_each_time() -> None:
+    ring = KeyRing()
+    row = replace(key_row("app", SECRET, "inference"), expires_at=BORN)
+    ring.put([row])
+    assert not ring.knows(row)
+
+
 @pytest.mark.parametrize("header", [f"Bearer {SECRET}", f"bearer {SECRET}", f"BEARER  {SECRET} "])
 def test_a_known_key_is_found(header: str) -> None:
     assert a_ring().authenticate(header, unix_s=NOW_S).name == "app"

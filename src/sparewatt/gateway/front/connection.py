@@ -234,6 +234,7 @@ class Connection(asyncio.Protocol):
         self._turns.append(turn)
         exchange = turn.exchange = Exchange(services, self, known.head, known.endpoint, known.caller)
         exchange.enter()
+        known.caller = exchange.caller or known.caller  # another, if the key has changed
         exchange.go(body)
 
     def _remember(self, data: bytes) -> None:
