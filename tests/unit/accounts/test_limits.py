@@ -139,7 +139,7 @@ def test_a_key_s_own_limits_count_and_a_change_keeps_what_was_used() -> None:
     again = limits.key_meter("k", now_s=0, requests_per_min=5)
     assert again is meter
     assert headers_of(again)["x-ratelimit-remaining-requests"] == "4"
-    assert limits.key_meter("k", now_s=0).headers(0)["x-ratelimit-limit-requests"] == "60"
+    assert headers_of(limits.key_meter("k", now_s=0))["x-ratelimit-limit-requests"] == "60"
 
 
 def test_headers_have_what_clients_read() -> None:
