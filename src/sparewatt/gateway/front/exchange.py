@@ -189,11 +189,16 @@ class Exchange:
             return
         if not self._has_head:
             self._open_stream()
-        self._write_chunk(data if self._echo is None else self._echo.feed(data))
-        if self._wire.is_paused or self._errand is None:
-            self._untaken_bytes += len(data)
+        wire, errand = self._wire, self._errand
+        if self._echo is None and self._is_chunked:
+            self._silent_since_s = monotonic()
+            wire.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
-            self._errand.consumed(len(data))
+            self._write_chunk(data if self._echo is None else self._echo.feed(data))
+        if wire.is_paused or errand is None:
+            self._untaken_bytes += len(data)
+        elif errand.run is not None:
+            errand.run.consumed(len(data))
 
     def finish(self) -> None:
         if self._streams:

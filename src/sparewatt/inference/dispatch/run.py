@@ -121,10 +121,11 @@ class JobRun:
         return self._resumes
 
     def start(self) -> None:
-        if self.record.decision.best is None:
+        best = self.record.decision.best
+        if best is None:
             self._fail(no_match_error(self.record.decision, self._table, self.job.gate))
         else:
-            self._try(self.record.decision.best)
+            self._try(best)
 
     def cancel(self) -> None:
         """The client is gone: stop the node, keep the books."""
@@ -140,18 +141,21 @@ class JobRun:
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much: credit for the node that sent it, if it is still at it."""
-        stale = 0
+        self._passed_bytes -= n_bytes
         if self._stale_bytes:
             stale = min(n_bytes, self._stale_bytes)
             self._stale_bytes -= stale
-        self._passed_bytes -= n_bytes
-        if self._attempt is not None and n_bytes > stale:
-            self._attempt.consumed(n_bytes - stale)
+            n_bytes -= stale
+        if n_bytes and self._attempt is not None:
+            self._attempt.consumed(n_bytes)
 
     @property
     def tokens(self) -> int:
         """Written for it so far, by all nodes that tried."""
-        return sum(a.tokens for a in self.record.attempts) + (self._attempt.tokens if self._attempt is not None else 0)
+        tokens = self._attempt.tokens if self._attempt is not None else 0
+        for each in self.record.attempts:
+            tokens += each.tokens
+        return tokens
 
     def tokens_by_node(self) -> Iterator[tuple[NodeId, int]]:
         for each in self.record.attempts:
@@ -308,7 +312,8 @@ class JobRun:
             candidate.node_id, job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
         )
         row = self._table.get(candidate.node_id)
-        self._step_s = predicted_step_s(candidate, job.match, row)
+        if job.stream:
+            self._step_s = predicted_step_s(candidate, job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
         if self._seam is not None:
             record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
@@ -342,6 +347,8 @@ class JobRun:
 
     def _promise_s(self, candidate: Candidate) -> float:
         """What the node is held to. After two refusals, or when it is asked again, nothing: somebody has to take it."""
+        if not self.record.attempts:
+            return candidate.predicted_ttft_s
         is_asked_again = candidate.node_id in self._finder.late
         self._finder.late.discard(candidate.node_id)
         return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
