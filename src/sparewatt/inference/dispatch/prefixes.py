@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import (
@@ -28,8 +28,10 @@ Chain = Sequence[int]
 """A prompt's whole blocks, first to last, as hashes. They include the model."""
 
 
-def chain_of(messages: Iterable[bytes], *, model: str, account: str, secret: bytes) -> tuple[int, ...]:
+def chain_of(messages: Collection[bytes], *, model: str, account: str, secret: bytes) -> tuple[int, ...]:
     """The hashes of a prompt given as raw JSON messages, up to the first that holds an image or a sound."""
+    if sum(map(len, messages)) < PREFIX_BLOCK_BYTES:  # not a single block: nothing to know again
+        return ()
     state = hashlib.blake2b(f"{account}\n{model}\n".encode(), key=secret, digest_size=HASH_BYTES)
     text = _beginning(messages)
     found = []
