@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from sparewatt.core.clock import Clock
+from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
@@ -40,6 +41,8 @@ class Dispatcher:
         self._rules = rules
         self._seed = seed
         self._clock = clock
+        self.deadlines = Deadlines(clock=clock)
+        """Of all that runs."""
         self._running: set[JobRun] = set()
         self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
         self.to_store = ToStore()
@@ -80,6 +83,7 @@ class Dispatcher:
             rules=self._rules,
             seed=self._seed,
             clock=self._clock,
+            deadlines=self.deadlines,
             prefixes=self.prefixes,
             able=self._able,
             on_over=self._over,

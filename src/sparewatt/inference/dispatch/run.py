@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
@@ -61,6 +62,7 @@ class JobRun:
         rules: DispatchRules,
         seed: int,
         clock: Clock,
+        deadlines: Deadlines,
         prefixes: PrefixMemory,
         able: Able,
         on_over: Callable[[JobRun], None],
@@ -71,6 +73,7 @@ class JobRun:
         self._links = links
         self._rules = rules
         self._clock = clock
+        self._deadlines = deadlines
         self._prefixes = prefixes
         self._on_over = on_over
         self._began_s = clock.now_s()
@@ -304,6 +307,7 @@ class JobRun:
             owner=self,
             rules=self._rules,
             clock=self._clock,
+            deadlines=self._deadlines,
             promised_ttft_s=promised_s,
             seam=self._seam,
         )
