@@ -158,8 +158,9 @@ class NodeLink:
             op, number, length = unpack_header(message)
             if op == _DATA and length == len(message) - FRAME_HEADER_BYTES <= LINK_FRAME_BYTES_MAX:
                 stream = self._streams.get(number)
-                if stream is not None:  # one piece of one answer, as nearly all are
-                    self._receive_data(stream, message[FRAME_HEADER_BYTES:])
+                if stream is not None and stream.has_head and stream.window_left >= length:
+                    stream.window_left -= length  # one piece of one answer, as nearly all messages are
+                    stream.listener.on_data(message[FRAME_HEADER_BYTES:])
                     return
         self._receive_frames(split_frames(message))
 
