@@ -140,11 +140,10 @@ class Ticks:
 class Node:
     """Implements JobRunner."""
 
-    def __init__(self, key: SigningKey, wire: Wire, *, heartbeat_s: float, ticks: Ticks) -> None:
+    def __init__(self, key: SigningKey, wire: Wire, *, ticks: Ticks) -> None:
         self._key = key
-        self._link = GatewayLink(outbox=DirectOutbox(wire), runner=self, clock=SystemClock())
+        self._link = GatewayLink(outbox=DirectOutbox(wire), runner=self, clock=SystemClock(), on_ping=self.beat)
         self._sheets = Sheets(key, self._link)
-        self._heartbeat_s = heartbeat_s
         self._ticks = ticks
         self._loop = asyncio.get_running_loop()
         self._batches: dict[int, list[Writing]] = {}
@@ -159,8 +158,8 @@ class Node:
             self._link.receive(message)
 
     def beat(self) -> None:
+        """With the answer to each ping, as a node does (`node/linked.py`)."""
         self._link.send_load(self._load())
-        self._loop.call_later(self._heartbeat_s, self.beat)
 
     def start(self, job: IncomingJob) -> None:
         wish = read_wish(job.body)
@@ -260,10 +259,8 @@ async def _link(url: str, key: SigningKey, token: str | None, specs: NodeSpecs, 
     welcome = await introduce(
         cast(Socket, wire), key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
     )
-    node = Node(key, wire, heartbeat_s=welcome.heartbeat_s, ticks=ticks)
+    Node(key, wire, ticks=ticks)
     wire.on_lost = partial(sys.exit, f"{specs.name} lost its link")
-    # Like nodes that came at any time: their beats are spread.
-    asyncio.get_running_loop().call_later(rng.random() * welcome.heartbeat_s, node.beat)
     return welcome
 
 

@@ -95,6 +95,12 @@ SEAMS_MAX = 8
 SAID_BYTES_MAX = 1 * MIB
 """Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
 
+DEADLINES_APART_S = 0.1
+"""Between two looks at all deadlines of running jobs: so late may one be noticed, of seconds that it was waited for."""
+
+DEADLINES_RUNG_MAX = 200
+"""Jobs whose deadline is acted on in one turn of the event loop; many of one dead node come due together."""
+
 RESUME_LOOK_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 

@@ -14,6 +14,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_CREDIT_PARTS, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
 from sparewatt.link.outbox import Outbox
 from sparewatt.protocol.link import (
+    FRAME_HEADER_BYTES,
     Credit,
     End,
     Fail,
@@ -21,18 +22,23 @@ from sparewatt.protocol.link import (
     Head,
     Op,
     Open,
+    decode_head,
+    decode_load,
     decode_message,
     encode_frame,
+    encode_job,
     encode_message,
     known_op,
     split_frames,
+    unpack_header,
 )
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import Countersigned, Signed, SignedReceipt, SignedSheet
 
 _STREAM_MAX = (1 << 32) - 1
 _STAMP = struct.Struct(">d")
-_DATA = int(Op.DATA)
+_DATA, _HEAD, _END, _FAIL = int(Op.DATA), int(Op.HEAD), int(Op.END), int(Op.FAIL)
+_LOAD, _PONG = int(Op.LOAD), int(Op.PONG)
 
 
 class StreamListener(Protocol):
@@ -62,29 +68,31 @@ class LinkObserver(Protocol):
 class Stream:
     """One job on one link, seen from the gateway."""
 
-    __slots__ = ("_link", "_owed_bytes", "_step_bytes", "has_head", "listener", "number", "window_left")
+    __slots__ = ("_link", "has_head", "listener", "number", "owed_bytes", "step_bytes", "window_left")
 
     def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
         self._link = link
-        self._step_bytes = window_bytes // link.credit_parts
-        self._owed_bytes = 0
         self.number = number
         self.listener = listener
         self.window_left = window_bytes
         """What the node may still send, by what it was told."""
+        self.owed_bytes = 0
+        """What the client has taken and the node was not told yet; negative is a debt, paid off first."""
+        self.step_bytes = window_bytes // link.credit_parts or 1
+        """Owed this much, the node is told. Until then it has the rest of its window, so it never waits for credit of
+        which the client has taken all: what it waits with is more than what it is owed."""
         self.has_head = False
 
     def grant(self, n_bytes: int) -> None:
-        """The client has taken `n_bytes`: the node may send as many more.
+        """The client has taken `n_bytes`: the node may send as many more, once they are a good part of its window."""
+        self.owed_bytes += n_bytes
+        if self.owed_bytes >= self.step_bytes:
+            self.tell_credit()
 
-        It is told once that is a good part of its window. Until then it has the rest of the window, so it never waits
-        for credit of which the client has taken all: what it waits with is more than what it is owed.
-        """
-        if n_bytes <= 0 or not self._link.has(self):
-            return
-        self._owed_bytes += n_bytes
-        if self._owed_bytes >= self._step_bytes:
-            granted, self._owed_bytes = self._owed_bytes, 0
+    def tell_credit(self) -> None:
+        """All that is owed, unless the job is over."""
+        granted, self.owed_bytes = self.owed_bytes, 0
+        if self._link.has(self):
             self.window_left += granted
             self._link.send(encode_message(Op.CREDIT, Credit(n_bytes=granted), stream=self.number))
 
@@ -112,12 +120,10 @@ class NodeLink:
         if not self._has_room(body):
             listener.on_fail(Fail(code="refused", message="the link to the node is full"))
             return Stream(self, 0, 0, listener)
-        self._last_number += 1
-        stream = Stream(self, self._last_number, job.window_bytes, listener)
-        self._streams[stream.number] = stream
-        self.send(encode_message(Op.OPEN, job, stream=stream.number))
-        for at in range(0, len(body), LINK_FRAME_BYTES_MAX):
-            self.send(encode_frame(Op.BODY, stream.number, body[at : at + LINK_FRAME_BYTES_MAX]))
+        number = self._last_number = self._last_number + 1
+        stream = self._streams[number] = Stream(self, number, job.window_bytes, listener)
+        for frames in encode_job(job, body, number):
+            self._outbox.put(frames)
         return stream
 
     def send(self, frame: bytes) -> None:
@@ -148,17 +154,38 @@ class NodeLink:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
         if self.is_lost:
             return  # given up while the message was on its way: a newer link may speak for the node now
-        streams = self._streams
-        for op, number, payload in split_frames(message):
-            if op == _DATA and (stream := streams.get(number)) is not None:
-                stream.window_left -= len(payload)
-                if stream.window_left < 0 or not stream.has_head:
-                    raise ProtocolViolation("DATA came before HEAD or beyond the window")
-                stream.listener.on_data(payload)
+        if len(message) > FRAME_HEADER_BYTES:
+            op, number, length = unpack_header(message)
+            if op == _DATA and length == len(message) - FRAME_HEADER_BYTES <= LINK_FRAME_BYTES_MAX:
+                stream = self._streams.get(number)
+                if stream is not None and stream.has_head and stream.window_left >= length:
+                    stream.window_left -= length  # one piece of one answer, as nearly all messages are
+                    stream.listener.on_data(message[FRAME_HEADER_BYTES:])
+                    return
+        self._receive_frames(split_frames(message))
+
+    def _receive_frames(self, frames: list[tuple[int, int, bytes]]) -> None:
+        """Pieces of one answer that follow each other are one piece."""
+        at, n_frames = 0, len(frames)
+        while at < n_frames:
+            op, number, payload = frames[at]
+            at += 1
+            if op == _DATA and (stream := self._streams.get(number)) is not None:
+                first = at
+                while at < n_frames and frames[at][0] == _DATA and frames[at][1] == number:
+                    at += 1
+                more = frames[first:at]
+                self._receive_data(stream, b"".join([payload, *[each[2] for each in more]]) if more else payload)
             elif number:
-                self._receive_job_frame(known_op(op), number, payload)
+                self._receive_job_frame(op, number, payload)
             else:
-                self._receive_link_frame(known_op(op), payload)
+                self._receive_link_frame(op, payload)
+
+    def _receive_data(self, stream: Stream, data: bytes) -> None:
+        stream.window_left -= len(data)
+        if stream.window_left < 0 or not stream.has_head:
+            raise ProtocolViolation("DATA came before HEAD or beyond the window")
+        stream.listener.on_data(data)
 
     def lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""
@@ -168,14 +195,18 @@ class NodeLink:
         for stream in streams:
             stream.listener.on_fail(Fail(code="link_lost", message=why))
 
-    def _receive_link_frame(self, op: Op, payload: bytes) -> None:
+    def _receive_link_frame(self, op: int, payload: bytes) -> None:
+        if op == _LOAD:
+            self._observer.on_load(self.node_id, decode_load(payload))
+        elif op == _PONG:
+            self._receive_pong(payload)
+        else:
+            self._receive_seldom(known_op(op), payload)
+
+    def _receive_seldom(self, op: Op, payload: bytes) -> None:
         match op:
-            case Op.LOAD:
-                self._observer.on_load(self.node_id, decode_message(payload, NodeLoad))
             case Op.SPECS:
                 self._observer.on_specs(self.node_id, decode_message(payload, NodeSpecs))
-            case Op.PONG:
-                self._receive_pong(payload)
             case Op.RECEIPT:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedReceipt))
             case Op.SHEET:
@@ -192,27 +223,26 @@ class NodeLink:
         if 0 <= rtt_s <= 600:  # anything else is an echo that the node made up
             self._observer.on_rtt(self.node_id, rtt_s)
 
-    def _receive_job_frame(self, op: Op, number: int, payload: bytes) -> None:
+    def _receive_job_frame(self, op: int, number: int, payload: bytes) -> None:
         if number > self._last_number:
             raise ProtocolViolation(f"stream {number} was never opened")
         stream = self._streams.get(number)
         if stream is None:
-            return  # cancelled by us while the frame was on its way
-        match op:
-            case Op.HEAD:
-                self._receive_head(stream, payload)
-            case Op.END:
-                self._receive_end(stream, payload)
-            case Op.FAIL:
-                self._receive_fail(stream, payload)
-            case _:
-                raise ProtocolViolation(f"{op.name} does not belong to a job")
+            known_op(op)  # cancelled by us while the frame was on its way
+        elif op == _HEAD:
+            self._receive_head(stream, payload)
+        elif op == _END:
+            self._receive_end(stream, payload)
+        elif op == _FAIL:
+            self._receive_fail(stream, payload)
+        else:
+            raise ProtocolViolation(f"{known_op(op).name} does not belong to a job")
 
     def _receive_head(self, stream: Stream, payload: bytes) -> None:
         if stream.has_head:
             raise ProtocolViolation("a job has one HEAD")
         stream.has_head = True
-        stream.listener.on_head(decode_message(payload, Head))
+        stream.listener.on_head(decode_head(payload))
 
     def _receive_end(self, stream: Stream, payload: bytes) -> None:
         end = decode_message(payload, End)

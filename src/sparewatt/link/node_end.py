@@ -87,6 +87,7 @@ class GatewayLink:
         runner: JobRunner,
         clock: Clock,
         on_countersigned: Callable[[Countersigned], None] = lambda _: None,
+        on_ping: Callable[[], None] = lambda: None,
         name: str = "",
     ) -> None:
         self.name = name
@@ -94,6 +95,8 @@ class GatewayLink:
         self._runner = runner
         self._clock = clock
         self._on_countersigned = on_countersigned
+        self._on_ping = on_ping
+        """Called when a ping has been answered: what it sends leaves in the same message."""
         self._jobs: dict[int, IncomingJob] = {}
         self.last_heard_s = clock.now_s()
         self.farewell: str | None = None
@@ -139,6 +142,7 @@ class GatewayLink:
                 self._open(number, payload)
             case Op.PING:
                 self.send(encode_frame(Op.PONG, 0, payload))
+                self._on_ping()
             case Op.GOODBYE:
                 self.farewell = decode_message(payload, Goodbye).reason
             case Op.COUNTERSIGNED:

@@ -40,6 +40,7 @@ _COPIED_BYTES_MAX = 8192
 """A longer message picows hands to the transport beside a header in memory that its next frame writes over."""
 _HAPPY_EYEBALLS_S = 0.25
 _UPGRADE = re.compile(rb"^connection:[^\r\n]*\bupgrade\b[^\r\n]*", re.IGNORECASE | re.MULTILINE)
+_BINARY = WSMsgType.BINARY
 _WS_SCHEMES = {"http": "ws", "https": "wss"}
 
 
@@ -61,10 +62,10 @@ class PicowsSocket(Socket, WSListener):
         if self._end is not None or self._transport is None:
             return
         if len(message) <= _COPIED_BYTES_MAX:
-            self._transport.send(WSMsgType.BINARY, message)
+            self._transport.send(_BINARY, message)
         else:
             framed = bytearray(_HEADER_BYTES_MAX) + message
-            self._transport.send_reuse_external_bytearray(WSMsgType.BINARY, framed, _HEADER_BYTES_MAX)
+            self._transport.send_reuse_external_bytearray(_BINARY, framed, _HEADER_BYTES_MAX)
 
     async def wait_closed(self) -> None:
         if self._transport is not None:
@@ -94,7 +95,7 @@ class PicowsSocket(Socket, WSListener):
             self._hear_after_close(transport, is_close=kind == WSMsgType.CLOSE)
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._break(ProtocolViolation(BROKEN))
-        elif kind == WSMsgType.BINARY and frame.fin and self._parts is None:
+        elif kind == _BINARY and frame.fin and self._parts is None:
             self._hear(frame.get_payload_as_bytes())
         elif kind == WSMsgType.PING:
             if not self.is_paused:  # a peer that pings and reads nothing must not fill our memory
@@ -104,7 +105,7 @@ class PicowsSocket(Socket, WSListener):
         elif kind == WSMsgType.TEXT:
             self._break(ProtocolViolation(NOT_BINARY), code=1003)
         elif kind != WSMsgType.PONG:
-            self._add_part(frame, begins=kind == WSMsgType.BINARY)
+            self._add_part(frame, begins=kind == _BINARY)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         if self._end is None and transport.is_close_frame_sent:  # by picows, for what it could not parse

@@ -6,6 +6,7 @@ A node has one of these for each process of its gateway. They share everything b
 from __future__ import annotations
 
 import asyncio
+import math
 
 import msgspec
 
@@ -23,6 +24,8 @@ from sparewatt.protocol.link import Welcome
 from sparewatt.protocol.node import NodeLoad
 
 SILENCE_BEATS = 3
+PATIENT_BEATS = 1.25
+"""A ping that is this late is not waited for any longer."""
 
 
 class Carried:
@@ -69,8 +72,15 @@ class Linked:
         self._stopping = stopping
         self._clock = clock
         self._outbox = Outbox()
+        self._heartbeat_s = math.inf
+        self._beat_at_s = -math.inf
         self._link = GatewayLink(
-            outbox=self._outbox, runner=jobs, clock=clock, on_countersigned=receipts.on_countersigned, name=name
+            outbox=self._outbox,
+            runner=jobs,
+            clock=clock,
+            on_countersigned=receipts.on_countersigned,
+            on_ping=self._on_ping,
+            name=name,
         )
 
     async def serve(self, socket: Socket, welcome: Welcome) -> None:
@@ -102,12 +112,25 @@ class Linked:
         return self._jobs.load(self.name)
 
     async def _beat(self, heartbeat_s: float) -> None:
-        """Report on every beat, and give up on a gateway that has gone silent."""
+        """Report at first, then when no ping has called for it in time; give up on a gateway that has gone silent."""
+        self._heartbeat_s = heartbeat_s
+        self._report_in_full()
         while True:
-            if self._clock.now_s() - self._link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
+            await asyncio.sleep(heartbeat_s / 2)
+            now_s = self._clock.now_s()
+            if now_s - self._link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
-            self._link.send_load(self._load_in_full())
-            await asyncio.sleep(heartbeat_s)
+            if now_s - self._beat_at_s >= PATIENT_BEATS * heartbeat_s:
+                self._report_in_full()
+
+    def _on_ping(self) -> None:
+        """A gateway pings on every beat: the report goes with the answer, one message for it to read instead of two."""
+        if self._clock.now_s() - self._beat_at_s >= self._heartbeat_s / 2:
+            self._report_in_full()
+
+    def _report_in_full(self) -> None:
+        self._beat_at_s = self._clock.now_s()
+        self._link.send_load(self._load_in_full())
 
     def _load_in_full(self) -> NodeLoad:
         """What the sensors saw and the server counts goes with heartbeats only: other reports are a third as long.

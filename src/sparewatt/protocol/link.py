@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +21,7 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import (
     GATEWAY_PROCESSES_MAX,
+    KIB,
     LINK_CONTROL_BYTES_MAX,
     LINK_FRAME_BYTES_MAX,
     REQUEST_BODY_BYTES_MAX,
@@ -31,7 +33,12 @@ PROTOCOL = 1
 LINK_PATH = "/link/v1"
 _HEADER = struct.Struct(">BII")
 FRAME_HEADER_BYTES = _HEADER.size
-_pack_header, _unpack_header = _HEADER.pack, _HEADER.unpack_from
+_pack_header = _HEADER.pack
+unpack_header = _HEADER.unpack_from
+"""Operation, stream and length, of a message at least as long as a header."""
+_encode = msgspec.json.Encoder().encode
+_SAME_MAX, _SAME_BYTES_MAX = 256, 512
+"""Messages that come again and again are kept with what they were decoded to: so many of each kind, and so long."""
 _DOMAIN = Domain(name="Sparewatt link", version="1")
 
 Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -63,6 +70,11 @@ class Op(enum.IntEnum):
     DATA = 33
     END = 34
     FAIL = 35
+
+
+_OPEN, _BODY = int(Op.OPEN), int(Op.BODY)
+_SHORT_BODY_BYTES_MAX = 16 * KIB
+"""Shorter than this, copying a body costs less than a second piece to be sent."""
 
 
 class Frame(NamedTuple):
@@ -170,6 +182,8 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 _T = TypeVar("_T")
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+"""One for each kind of message, made when the first comes."""
 
 
 def encode_frame(op: Op, stream: int = 0, payload: bytes = b"") -> bytes:
@@ -179,11 +193,21 @@ def encode_frame(op: Op, stream: int = 0, payload: bytes = b"") -> bytes:
 
 
 def encode_message(op: Op, message: msgspec.Struct, *, stream: int = 0) -> bytes:
-    return encode_frame(op, stream, msgspec.json.encode(message))
+    return encode_frame(op, stream, _encode(message))
+
+
+def encode_job(job: Open, body: bytes, stream: int) -> list[bytes]:
+    """OPEN and the BODY after it. Nearly every body is short, and then they are one piece."""
+    meta = _encode(job)
+    if len(body) <= _SHORT_BODY_BYTES_MAX and body:
+        return [_pack_header(_OPEN, stream, len(meta)) + meta + _pack_header(_BODY, stream, len(body)) + body]
+    pieces = range(0, len(body), LINK_FRAME_BYTES_MAX)
+    frames = [encode_frame(Op.BODY, stream, body[at : at + LINK_FRAME_BYTES_MAX]) for at in pieces]
+    return [encode_frame(Op.OPEN, stream, meta), *frames]
 
 
 def split_frames(message: bytes) -> list[tuple[int, int, bytes]]:
-    """Operation, stream and payload of each frame of one WebSocket message: numbers as they came, on the hottest path.
+    """Operation, stream and payload of each frame of one WebSocket message: numbers as they came, on a hot path.
 
     Raises ProtocolViolation for what is no frame. Whether the operation exists is for the caller to see.
     """
@@ -191,7 +215,7 @@ def split_frames(message: bytes) -> list[tuple[int, int, bytes]]:
     at, end = 0, len(message)
     while at < end:
         try:
-            op, stream, length = _unpack_header(message, at)
+            op, stream, length = unpack_header(message, at)
         except struct.error:
             raise ProtocolViolation("a frame header was cut short") from None
         start = at + FRAME_HEADER_BYTES
@@ -219,10 +243,33 @@ def decode_message(payload: bytes, shape: type[_T]) -> _T:
     """One control message. Raises ProtocolViolation for anything else."""
     if len(payload) > LINK_CONTROL_BYTES_MAX:
         raise ProtocolViolation("a control message is over the limit")
+    decoder: msgspec.json.Decoder[_T] | None = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
     try:
-        return msgspec.json.decode(payload, type=shape)
+        return decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolViolation(f"{shape.__name__}: {str(error)[:200]}") from None
+
+
+def decode_head(payload: bytes) -> Head:
+    """Nearly all heads are the same few."""
+    return _same_head(payload) if len(payload) <= _SAME_BYTES_MAX else decode_message(payload, Head)
+
+
+def decode_load(payload: bytes) -> NodeLoad:
+    """Idle nodes say the same on every heartbeat, and as each other."""
+    return _same_load(payload) if len(payload) <= _SAME_BYTES_MAX else decode_message(payload, NodeLoad)
+
+
+@lru_cache(maxsize=_SAME_MAX)
+def _same_head(payload: bytes) -> Head:
+    return decode_message(payload, Head)
+
+
+@lru_cache(maxsize=_SAME_MAX)
+def _same_load(payload: bytes) -> NodeLoad:
+    return decode_message(payload, NodeLoad)
 
 
 def challenge_digest(*, host: str, node_id: NodeId, gateway_nonce: str, node_nonce: str) -> bytes:

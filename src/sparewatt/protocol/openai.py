@@ -127,9 +127,18 @@ class _WholeChoice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
     def output_bytes(self) -> int:
-        said = [bytes(part) for name, part in (self.message or {}).items() if name != "role"]
-        said += (bytes(self.text), bytes(self.logprobs))
-        return sum(len(part) - _QUOTES for part in said if part not in _NOTHING)
+        n_bytes = 0
+        for name, part in (self.message or {}).items():
+            if name != "role":
+                n_bytes += _said_bytes(part)
+        if self.text is not NULL:
+            n_bytes += _said_bytes(self.text)
+        return n_bytes if self.logprobs is NULL else n_bytes + _said_bytes(self.logprobs)
+
+
+def _said_bytes(part: msgspec.Raw) -> int:
+    said = bytes(part)
+    return 0 if said in _NOTHING else len(said) - _QUOTES
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -139,7 +148,10 @@ class Completion(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
     def output_bytes(self) -> int:
-        return sum(choice.output_bytes() for choice in self.choices)
+        n_bytes = 0
+        for choice in self.choices:
+            n_bytes += choice.output_bytes()
+        return n_bytes
 
     def finish_reason(self) -> str | None:
         return self.choices[-1].finish_reason if self.choices else None
@@ -149,10 +161,15 @@ class Counted(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
+class _RawCounts(msgspec.Struct, frozen=True):
+    usage: msgspec.Raw = NULL
+
+
 _chat_decoder = msgspec.json.Decoder(ChatRequest)
 _plain_decoder = msgspec.json.Decoder(PlainChat)
 _chunk_decoder = msgspec.json.Decoder(Chunk)
 _completion_decoder = msgspec.json.Decoder(Completion)
+_raw_counts_decoder = msgspec.json.Decoder(_RawCounts)
 _counted_decoder = msgspec.json.Decoder(Counted)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _usage_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
@@ -280,6 +297,14 @@ def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = N
         usage["cost"] = _raw(cost_usd)
     fields["usage"] = msgspec.Raw(_encoder.encode(usage))
     return _encoder.encode(fields)
+
+
+def with_cost(reply: bytes, cost_usd: float) -> bytes:
+    """The same chunk or whole reply with what its counts cost, written after them where that is easy."""
+    usage = bytes(_raw_counts_decoder.decode(reply).usage)
+    if usage.startswith(b'{"') and b'"cost"' not in usage and reply.count(usage) == 1:  # nor can it be inside a text
+        return reply.replace(usage, b'%b,"cost":%b}' % (usage[:-1], _encoder.encode(cost_usd)))
+    return with_usage(reply, None, cost_usd=cost_usd)
 
 
 def _raw(number: float) -> msgspec.Raw:

@@ -58,7 +58,7 @@ KEY = SigningKey.generate(rng=seeded(1))
 
 def linked() -> FakeWire:
     wire = FakeWire()
-    Node(KEY, wire, heartbeat_s=5.0, ticks=Ticks())
+    Node(KEY, wire, ticks=Ticks())
     return wire
 
 

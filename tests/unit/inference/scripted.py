@@ -103,7 +103,7 @@ class ScriptedNode:
         """Answer the next job as soon as its body is here and the gateway's turn is over."""
 
         def heard(frame: bytes) -> None:
-            if decode_frames(frame)[0].op is Op.BODY:
+            if any(each.op is Op.BODY for each in decode_frames(frame)):
                 asyncio.get_running_loop().call_soon(lambda: self.answer(*pieces, status=status))
 
         self._outbox.on_put = heard
@@ -174,7 +174,7 @@ class ScriptedNode:
         self.link.receive(frame)
 
     def _heard(self) -> list[Frame]:
-        return [decode_frames(frame)[0] for frame in self._outbox.frames]
+        return [frame for frames in self._outbox.frames for frame in decode_frames(frames)]
 
 
 class RecordingSink:
@@ -268,5 +268,6 @@ class Stage:
 
     def assert_nothing_left(self) -> None:
         assert set(self.reserved) <= {(0, 0, 0)}
-        assert self.clock.pending == 0
+        assert len(self.dispatcher.deadlines) == 0
+        assert self.clock.pending <= 1, "the timer of all deadlines may still have to ring"
         assert self.dispatcher.running == 0

@@ -99,12 +99,31 @@ def test_a_reply_reaches_its_listener_before_receive_returns() -> None:
     stream, listener = opened(link)
     link.receive(head(1))
     assert listener.heads == [HEAD]
-    link.receive(data(1, b"a") + data(1, b"b"))
+    link.receive(data(1, b"a"))
+    link.receive(data(1, b"b"))
     assert listener.pieces == [b"a", b"b"]
     link.receive(end(1))
     assert listener.ends == [END]
     assert observer.loads == [END.load]
     assert not link.has(stream)
+
+
+def test_pieces_of_one_answer_that_come_together_are_one_piece_and_those_of_others_are_not_mixed_in() -> None:
+    link, _, _, _ = lone_gateway()
+    listeners = [opened(link)[1] for _ in range(2)]
+    link.receive(head(1) + head(2) + data(1, b"a") + data(1, b"b") + data(2, b"x") + data(1, b"c") + data(1, b"d"))
+    link.receive(data(2, b"y") + data(2, b"z") + end(2) + data(1, b"e"))
+    assert [listener.pieces for listener in listeners] == [[b"ab", b"cd", b"e"], [b"x", b"yz"]]
+    assert len(listeners[1].ends) == 1
+
+
+def test_a_short_job_leaves_in_one_piece_and_a_long_one_frame_by_frame() -> None:
+    link, wire, _, _ = lone_gateway()
+    for body in (b"", b"short", bytes(300_000)):
+        link.open(job_of(body), body, Listener())
+        frames = wire.frames()
+        assert [frame.op for frame in frames[1:]] == [Op.BODY] * (len(frames) - 1)
+        assert (frames[0].op, b"".join(frame.payload for frame in frames[1:])) == (Op.OPEN, body)
 
 
 def test_jobs_do_not_hear_each_other() -> None:

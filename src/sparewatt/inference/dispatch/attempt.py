@@ -7,9 +7,11 @@ whatever the node still sends.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
-from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.clock import Clock
+from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
@@ -59,6 +61,14 @@ class AttemptOwner(Protocol):
 
 
 class Attempt:
+    """Implements StreamListener and Alarmed."""
+
+    __slots__ = (
+        "_candidate", "_clock", "_deadlines", "_heard_at_s", "_job", "_longest_pause_s", "_over", "_owner", "_passing",
+        "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam", "_status", "_stream", "complete", "had_to_wait",
+        "record", "was_too_soon",
+    )  # fmt: skip
+
     def __init__(
         self,
         job: Job,
@@ -68,6 +78,7 @@ class Attempt:
         owner: AttemptOwner,
         rules: DispatchRules,
         clock: Clock,
+        deadlines: Deadlines,
         promised_ttft_s: float = 0.0,
         seam: Seam | None = None,
     ) -> None:
@@ -77,23 +88,24 @@ class Attempt:
         self._owner = owner
         self._rules = rules
         self._clock = clock
+        self._deadlines = deadlines
         self._candidate = candidate
         self.record = record
         price = owner.price_usd if job.tab is not None else None
-        self._reply: StreamReply | WholeReply = (
-            StreamReply(wants_usage=job.wants_usage, price=price, seam=seam)
-            if job.stream
-            else whole_reply(job.path, price=price)
-        )
-        self._stream_reply = self._reply if isinstance(self._reply, StreamReply) and seam is None else None
+        self._reply: StreamReply | WholeReply
+        self._passing: StreamReply | None = None
         """Where chunks may be passed on as they are, once they are all alike."""
+        if job.stream:
+            self._reply = reply = StreamReply(wants_usage=job.wants_usage, price=price, seam=seam)
+            self._passing = reply if seam is None else None
+        else:
+            self._reply = whole_reply(job.path, price=price)
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
-        self._timer: Timer | None = None
-        self._heard_at_s = clock.now_s()
-        self._longest_pause_s = 0.0
-        self._room_bytes = 0
+        self._heard_at_s = 0.0
+        self._longest_pause_s = math.inf
+        """Between two of its tokens; until the first has come, none counts."""
         self.complete = False
         self.had_to_wait = False
         """Whether it once had no credit left: then the client set the pace, and the node's speed cannot be told."""
@@ -119,22 +131,24 @@ class Attempt:
         return self._reply.said if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
-        self._timer = self._clock.call_later(self._deadline_s(), lambda: self._time_out("no first token in time"))
+        job, match = self._job, self._job.match
+        self._heard_at_s = self._clock.now_s()
+        self._deadlines.set(self, self._heard_at_s + self._deadline_s())
         text = self._seam.text.encode() if self._seam is not None else b""
         meta = Open(
-            path=self._job.path,
-            job=self._job.match.id,
-            model=self._job.match.model,
-            body_bytes=len(self._job.body) + len(text),
-            stream=self._job.stream,
+            path=job.path,
+            job=match.id,
+            model=match.model,
+            body_bytes=len(job.body) + len(text),
+            stream=job.stream,
             window_bytes=LINK_STREAM_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
-            prompt_tokens=self._job.match.prompt_tokens,
+            prompt_tokens=match.prompt_tokens,
             cached_tokens=self._candidate.cached_tokens,
             continue_bytes=len(text),
         )
         try:
-            self._stream = link.open(meta, self._job.body + text, self)
+            self._stream = link.open(meta, job.body + text if text else job.body, self)
         except ProtocolViolation as error:
             self._fail(Outcome.FAILED, str(error))
 
@@ -145,10 +159,12 @@ class Attempt:
             self._stream.cancel()
 
     def consumed(self, n_bytes: int) -> None:
-        """The client has taken that much; the node may send on."""
-        if self._has_no_credit():
-            self._heard_at_s = self._clock.now_s()  # it has waited for this
-        self._make_room(n_bytes)
+        """The client has taken that much; the node may send on, and is told so when it is a good part of its window."""
+        stream = self._stream
+        if stream is not None:
+            stream.owed_bytes += n_bytes
+            if stream.owed_bytes >= stream.step_bytes:
+                self._give_credit(stream)
 
     # what the link calls
 
@@ -158,12 +174,17 @@ class Attempt:
             self._refusal = WholeReply()
 
     def on_data(self, data: bytes) -> None:
-        if self._over:
+        stream = self._stream
+        if self._over or stream is None:
             return
-        has_no_credit = self._has_no_credit()
-        self._hear(has_no_credit=has_no_credit)
-        self.had_to_wait |= has_no_credit
-        if self._stream_reply is not None and self._stream_reply.passes(data):
+        now_s = self._clock.now_s()
+        if stream.window_left <= 0:
+            self.had_to_wait = True
+        elif now_s - self._heard_at_s > self._longest_pause_s:
+            self._longest_pause_s = now_s - self._heard_at_s
+        self._heard_at_s = now_s
+        passing = self._passing
+        if passing is not None and passing.passes(data):
             self._owner.on_output(data)
             return
         try:
@@ -235,10 +256,13 @@ class Attempt:
         What is held here (half an event, a role without text) is given back early, so that a long event never waits for
         credit that waits for its end. When it is passed on after all, `n_bytes` is negative: a debt, paid off first.
         """
-        self._room_bytes += n_bytes
-        if self._room_bytes > 0 and self._stream is not None:
-            self._stream.grant(self._room_bytes)
-            self._room_bytes = 0
+        if n_bytes:
+            self.consumed(n_bytes)
+
+    def _give_credit(self, stream: Stream) -> None:
+        if stream.window_left <= 0:
+            self._heard_at_s = self._clock.now_s()  # it has waited for this
+        stream.tell_credit()
 
     def _end_refused(self, message: str) -> None:
         self._finish()
@@ -262,21 +286,25 @@ class Attempt:
     def _time_out(self, reason: str) -> None:
         self._fail(Outcome.TIMED_OUT, reason)
 
-    def _watch_for_silence(self) -> None:
-        """After the first token, silence is judged from the last byte; the alarm is set again only when it rings."""
-        if self._timer is not None:
-            self._timer.cancel()
-        soon_s = min(self._rules.stall_floor_s, self._rules.idle_s)  # most answers are over before it is worth asking
-        self._timer = self._clock.call_later(soon_s, self._check_silence)
-
-    def _check_silence(self) -> None:
+    def ring(self) -> None:
+        """Its deadline has come: that for the first token, or to see whether it went silent since."""
+        if not self.started:
+            self._time_out("no first token in time")
+            return
         # Without credit it cannot speak: then the client is the slow one.
-        quiet_s = 0.0 if self._has_no_credit() else self._clock.now_s() - self._heard_at_s
+        now_s = self._clock.now_s()
+        quiet_s = 0.0 if self._has_no_credit() else now_s - self._heard_at_s
         patience_s = self._patience_s()
         if quiet_s >= patience_s - CLOCK_SLACK_S:
             self._time_out("went silent in the middle of the answer")
         else:
-            self._timer = self._clock.call_later(patience_s - quiet_s, self._check_silence)
+            self._deadlines.set(self, now_s + patience_s - quiet_s)
+
+    def _watch_for_silence(self) -> None:
+        """After the first token, silence is judged from the last byte; the alarm is set again only when it rings."""
+        self._longest_pause_s = 0.0
+        soon_s = min(self._rules.stall_floor_s, self._rules.idle_s)  # most answers are over before it is worth asking
+        self._deadlines.set(self, self._heard_at_s + soon_s)
 
     def _patience_s(self) -> float:
         """For the next token. A node that paused before may pause again; where nobody else can help, it may rest."""
@@ -285,17 +313,9 @@ class Attempt:
             return rules.idle_s
         return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
 
-    def _hear(self, *, has_no_credit: bool) -> None:
-        now_s = self._clock.now_s()
-        pause_s = now_s - self._heard_at_s
-        if pause_s > self._longest_pause_s and self.started and not has_no_credit:
-            self._longest_pause_s = pause_s
-        self._heard_at_s = now_s
-
     def _has_no_credit(self) -> bool:
         return self._stream is not None and self._stream.window_left <= 0
 
     def _finish(self) -> None:
         self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.drop(self)

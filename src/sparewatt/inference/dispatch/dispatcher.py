@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
@@ -40,6 +41,8 @@ class Dispatcher:
         self._rules = rules
         self._seed = seed
         self._clock = clock
+        self.deadlines = Deadlines(clock=clock)
+        """Of all attempts."""
         self._running: dict[JobRun, None] = {}
         """The longest under way first."""
         self._alarm: Timer | None = None
@@ -57,6 +60,7 @@ class Dispatcher:
             rules=rules,
             seed=seed,
             clock=clock,
+            deadlines=self.deadlines,
             prefixes=self.prefixes,
             able=Able(table, clock=clock),
             on_over=self._over,

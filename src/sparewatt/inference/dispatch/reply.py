@@ -13,9 +13,16 @@ from sparewatt.inference.dispatch.seam import Seam
 from sparewatt.inference.dispatch.shape import Shape, shape_of
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.inference.dispatch.stops import StraddlingStop
-from sparewatt.protocol.openai import Chunk, Usage, read_chunk, read_completion, read_error_message, with_usage
+from sparewatt.protocol.openai import (
+    Chunk,
+    Usage,
+    read_chunk,
+    read_completion,
+    read_error_message,
+    with_cost,
+    with_usage,
+)
 
-_QUOTES = 2
 NOTHING = b"null"
 """What llama.cpp streams now and then beside several texts."""
 
@@ -35,6 +42,12 @@ class Passed:
 class StreamReply:
     """A streamed reply. `started`: it holds something that a client would lose if another node took over."""
 
+    __slots__ = (
+        "_fed_chars", "_has_rest", "_held", "_held_bytes", "_price", "_seam", "_shape", "_splitter", "_stop",
+        "_texts_ended", "_unsure", "_usage_events", "_wants_usage", "done", "is_cut", "said", "seen", "started",
+        "usage",
+    )  # fmt: skip
+
     def __init__(
         self, *, wants_usage: bool, price: Callable[[Seen], float] | None = None, seam: Seam | None = None
     ) -> None:
@@ -42,7 +55,7 @@ class StreamReply:
         self._price = price
         self._seam = seam
         self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
-        self._unsure = Seen()
+        self._unsure = Seen() if seam is not None else None
         """What is held back because it may be the end of a stop text."""
         self.said = Said()
         self.is_cut = False
@@ -54,21 +67,28 @@ class StreamReply:
         self.done = False
         self.usage: Usage | None = None
         self.seen = Seen()
-        self._usage_events: list[bytes] = []
+        self._usage_events: tuple[bytes, ...] = ()
         self._fed_chars = 0
         self._texts_ended = 0
         self._shape: Shape | None = None
+        """Of its chunks, once it is known; no longer when it is done."""
+        self._has_rest = False
+        """Whether half an event waits for its end."""
 
     def passes(self, data: bytes) -> bool:
-        """Whether this is one more chunk like those before, to be passed on as it is. If so, it is counted."""
-        if self._shape is None or self._splitter.has_rest or self.done:
+        """Whether these are more chunks like those before, to be passed on as they are. If so, they are counted."""
+        shape = self._shape
+        if shape is None or self._has_rest:
             return False
-        text = self._shape.text_of(data)
+        text, chunks = shape.text_of(data), 1
         if text is None:
-            return False
+            texts = shape.texts_of(data)
+            if not texts:
+                return False
+            text, chunks = b"".join(texts), len(texts)
         seen = self.seen
-        seen.chunks += 1
-        seen.text_bytes += len(text) - _QUOTES
+        seen.chunks += chunks
+        seen.text_bytes += len(text)
         self.said.note_text(text)
         return True
 
@@ -83,6 +103,7 @@ class StreamReply:
             self._take(data)
         except (ReplyBroken, ProtocolViolation) as error:
             return Passed(self._give(), str(error))
+        self._has_rest = self._splitter.has_rest
         return Passed(self._give())
 
     def end(self) -> bytes:
@@ -92,7 +113,9 @@ class StreamReply:
         return b"".join(self._held)
 
     def _take(self, data: bytes) -> None:
-        for event in self._splitter.feed(data):
+        events = self._splitter.feed(data)
+        self._has_rest = False  # what is read now is whole
+        for event in events:
             if self.is_cut:
                 return
             if self.passes(event):
@@ -116,7 +139,7 @@ class StreamReply:
         if data is None:
             return ()  # comments keep connections alive; ours has its own
         if data == DONE:
-            self.done = True
+            self.done, self._shape = True, None
             return (*self._closing_usage(), event)
         if data == NOTHING:
             return ()
@@ -134,7 +157,7 @@ class StreamReply:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
         self.said.note(chunk, data)
-        if self.started and not self._held:
+        if self.started:
             self._shape = shape_of(event, chunk)
         return (event,)
 
@@ -154,7 +177,7 @@ class StreamReply:
         before = replace(self.seen)
         self._count(chunk)
         self.said.note(chunk, data)
-        if self._is_unsure and self._stop is not None:
+        if self._is_unsure and self._stop is not None and self._unsure is not None:
             self._unsure.chunks += self.seen.chunks - before.chunks
             self._unsure.text_bytes += self.seen.text_bytes - before.text_bytes
             if self._stop.feed(self.said.text()[self._fed_chars :]) == "hit":
@@ -172,8 +195,9 @@ class StreamReply:
 
     def _cut(self) -> None:
         """The stop text is complete: its end is not sent. What the client has of its beginning cannot be taken back."""
-        self.seen.chunks -= self._unsure.chunks
-        self.seen.text_bytes -= self._unsure.text_bytes
+        if self._unsure is not None:
+            self.seen.chunks -= self._unsure.chunks
+            self.seen.text_bytes -= self._unsure.text_bytes
         self._held.clear()
         self.is_cut = True
         self.said = Said()
@@ -192,7 +216,7 @@ class StreamReply:
     def _add_usage(self, event: bytes, usage: Usage) -> None:
         """With `n` answers some servers count each by itself; the client expects one count, at the end."""
         earlier = self.usage if self._usage_events else None
-        self._usage_events.append(event)
+        self._usage_events += (event,)
         written = usage.completion_tokens + (earlier.completion_tokens if earlier else 0)
         self._note_usage(Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written))
 
@@ -206,14 +230,19 @@ class StreamReply:
         if self._seam is not None:
             data, counts = self._seam.fit(data), self._seam.counts(self.usage)
         cost_usd = self._price(self.seen) if self._price is not None else None
+        if counts is None and cost_usd is not None:
+            return (b"data: " + with_cost(data, cost_usd) + b"\n\n",)
         return (b"data: " + with_usage(data, counts, cost_usd=cost_usd) + b"\n\n",)
 
 
 class WholeReply:
     """A reply in one piece, held until it is complete and known to be one."""
 
+    __slots__ = ("_parts", "_price", "_size", "seen", "usage")
+
     def __init__(self, *, price: Callable[[Seen], float] | None = None) -> None:
-        self._body = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
         self._price = price
         self.usage: Usage | None = None
         self.seen = Seen()
@@ -223,25 +252,26 @@ class WholeReply:
         return self.usage.completion_tokens if self.usage else 0
 
     def feed(self, data: bytes) -> None:
-        self._body += data
-        if len(self._body) > REPLY_BODY_BYTES_MAX:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > REPLY_BODY_BYTES_MAX:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body = self.body()
+        body, seen = self.body(), self.seen
         completion = read_completion(body)
         if completion is None:
             raise ReplyBroken("the reply is not a completion")
-        self.usage = completion.usage
-        self.seen.text_bytes = completion.output_bytes()
-        self.seen.finish_reason = completion.finish_reason()
-        if completion.usage is not None:
-            self.seen.prompt_tokens = completion.usage.prompt_tokens
-            self.seen.completion_tokens = completion.usage.completion_tokens
-        return body if self._price is None else with_usage(body, None, cost_usd=self._price(self.seen))
+        usage = self.usage = completion.usage
+        seen.text_bytes = completion.output_bytes()
+        seen.finish_reason = completion.finish_reason()
+        if usage is not None:
+            seen.prompt_tokens = usage.prompt_tokens
+            seen.completion_tokens = usage.completion_tokens
+        return body if self._price is None else with_cost(body, self._price(seen))
 
     def body(self) -> bytes:
-        return bytes(self._body)
+        return b"".join(self._parts)
 
     def error_message(self) -> str | None:
-        return read_error_message(bytes(self._body))
+        return read_error_message(self.body())

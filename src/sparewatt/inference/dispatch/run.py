@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
@@ -56,6 +57,7 @@ class Desk(NamedTuple):
     rules: DispatchRules
     seed: int
     clock: Clock
+    deadlines: Deadlines
     prefixes: PrefixMemory
     able: Able
     on_over: Callable[[JobRun], None]
@@ -329,6 +331,7 @@ class JobRun:
             owner=self,
             rules=self._desk.rules,
             clock=self._clock,
+            deadlines=self._desk.deadlines,
             promised_ttft_s=promised_s,
             seam=self._seam,
         )

@@ -7,8 +7,8 @@ import re
 from sparewatt.protocol.openai import Chunk
 
 _CONTENT = b'"content"'
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]+')
-"""Text that stands in JSON as it is."""
+_is_plain = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+').fullmatch
+"""Whether this stands in JSON as the inside of a string. Characters by number (`\\u0041`) are for whoever reads it."""
 
 
 class Shape:
@@ -21,13 +21,22 @@ class Shape:
         self._n_before, self._n_after = len(before), len(after)
 
     def text_of(self, event: bytes) -> bytes | None:
-        """The text of an event that has this shape, in its quotes; None if it must be read."""
-        end = len(event) - self._n_after
-        if not event.startswith(self._before) or not event.endswith(self._after):
+        """The text of an event that has this shape, as it stands in JSON; None if it must be read."""
+        if event.startswith(self._before) and event.endswith(self._after):
+            text = event[self._n_before : -self._n_after]
+            if text and _is_plain(text):
+                return text
+        return None
+
+    def texts_of(self, events: bytes) -> list[bytes] | None:
+        """The texts of several events that all have this shape; None if they must be read."""
+        n_before, before = self._n_before, self._before
+        parts = events.split(self._after)  # which no event has but at its end: there is a line's end in it
+        texts = [part[n_before:] for part in parts if part.startswith(before)]
+        if parts.pop() or len(texts) < len(parts) or not all(texts):
             return None
-        if _PLAIN.fullmatch(event, self._n_before, end) is None:
-            return None
-        return event[self._n_before - 1 : end + 1]
+        # With a space between them: the end of one and the beginning of the next could look like one plain piece.
+        return texts if _is_plain(b" ".join(texts)) else None
 
 
 def shape_of(event: bytes, chunk: Chunk) -> Shape | None:
@@ -42,6 +51,6 @@ def shape_of(event: bytes, chunk: Chunk) -> Shape | None:
         return None
     text = bytes(choice.delta["content"])
     start = event.find(b'"', event.rfind(_CONTENT) + len(_CONTENT))
-    if event[start : start + len(text)] != text or _PLAIN.fullmatch(text[1:-1]) is None:
+    if event[start : start + len(text)] != text or not text[1:-1] or not _is_plain(text[1:-1]):
         return None
     return Shape(event[: start + 1], event[start + len(text) - 1 :])

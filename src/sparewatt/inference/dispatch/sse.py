@@ -15,6 +15,8 @@ DONE = b"[DONE]"
 class EventSplitter:
     """Feed bytes, get whole events back, each with the blank line that ends it. Every byte is looked at once."""
 
+    __slots__ = ("_rest",)
+
     def __init__(self) -> None:
         self._rest = bytearray()
 

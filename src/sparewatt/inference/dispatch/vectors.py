@@ -7,13 +7,15 @@ from collections.abc import Callable
 from sparewatt.inference.dispatch.model import Seen
 from sparewatt.inference.dispatch.reply import ReplyBroken, WholeReply
 from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.openai import with_usage
+from sparewatt.protocol.openai import with_cost
 from sparewatt.protocol.vectors import read_vectors
 
 EMBEDDINGS: JobPath = "/v1/embeddings"
 
 
 class VectorReply(WholeReply):
+    __slots__ = ()
+
     def end(self) -> bytes:
         body = self.body()
         vectors = read_vectors(body)
@@ -23,7 +25,7 @@ class VectorReply(WholeReply):
         self.seen.completion_tokens = 0
         if vectors.usage is not None:
             self.seen.prompt_tokens = vectors.usage.prompt_tokens
-        return body if self._price is None else with_usage(body, None, cost_usd=self._price(self.seen))
+        return body if self._price is None else with_cost(body, self._price(self.seen))
 
 
 def whole_reply(path: JobPath, *, price: Callable[[Seen], float] | None) -> WholeReply:
