@@ -10,6 +10,13 @@ from sparewatt.store.books import AttemptRow, JobRow
 def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
     """Raises UnbalancedEntry. `billed` is its bill, where that is known already."""
     job, deliveries, billed = closed.job, closed.deliveries, billed or bill(closed.deliveries, closed.job.hold)
+    prompt_tokens = completion_tokens = 0
+    attempts: list[AttemptRow] = []
+    for delivery, part in zip(deliveries, billed.parts, strict=True):
+        prompt_tokens = max(prompt_tokens, delivery.prompt_tokens)
+        completion_tokens += delivery.completion_tokens
+        attempts.append(_attempt_row(job, len(attempts), delivery, part))
+    cost = billed.cost
     return JobRow(
         id=job.id,
         opened_unix_s=job.opened_unix_s,
@@ -21,13 +28,11 @@ def job_row(closed: ClosedJob, billed: Bill | None = None) -> JobRow:
         reason=_storable(closed.reason),
         finish_reason=_storable(closed.finish_reason),
         stream=job.stream,
-        prompt_tokens=max([delivery.prompt_tokens for delivery in deliveries], default=0),
-        completion_tokens=sum([delivery.completion_tokens for delivery in deliveries]),
-        cost_nano=billed.cost.total,
-        promo_nano=billed.cost.promo,
-        attempts=tuple(
-            [_attempt_row(job, at, *each) for at, each in enumerate(zip(deliveries, billed.parts, strict=True))]
-        ),
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        cost_nano=cost.promo + cost.paid,
+        promo_nano=cost.promo,
+        attempts=tuple(attempts),
         lines=tuple(postings_of(closed, billed)),
     )
 
@@ -38,7 +43,7 @@ def _storable(text: str | None) -> str | None:
 
 
 def _attempt_row(job: OpenedJob, at: int, delivery: Delivery, part: Part) -> AttemptRow:
-    net, price = part.net, delivery.price
+    price = delivery.price
     return AttemptRow(
         job_id=job.id,
         opened_unix_s=job.opened_unix_s,
@@ -52,9 +57,9 @@ def _attempt_row(job: OpenedJob, at: int, delivery: Delivery, part: Part) -> Att
         claimed_tokens=delivery.claimed_tokens,
         prompt_price=price.prompt,
         completion_price=price.completion,
-        net_nano=net.paid,
-        net_promo_nano=net.promo,
-        fee_nano=part.fee.total,
+        net_nano=part.net_paid,
+        net_promo_nano=part.net_promo,
+        fee_nano=part.fee_promo + part.fee_paid,
         first_token_ms=delivery.first_token_ms,
         duration_ms=delivery.duration_ms,
     )

@@ -94,8 +94,8 @@ def test_parts_sum_to_the_cost_which_is_the_exact_worth_or_the_hold(parts: list[
     assert billed.cost.promo == min(billed.cost.total, hold.promo)
     assert sum((part.gross for part in billed.parts), NOTHING) == billed.cost
     for part in billed.parts:
-        assert 0 <= part.fee.promo <= part.gross.promo
-        assert 0 <= part.fee.paid <= part.gross.paid
+        assert 0 <= part.fee_promo <= part.gross.promo
+        assert 0 <= part.fee_paid <= part.gross.paid
 
 
 @given(deliveries, amounts)
