@@ -52,7 +52,10 @@ class Journal:
 
     def append(self, record: JournalRecord) -> None:
         """One write, with all that waits. Raises OSError (a full disk, say): then the job must not be sent."""
-        self._write(_line(record))
+        line = _line(record)
+        if self._waiting:
+            line = b"".join(self._waiting) + line
+        self._write(line)
 
     def append_soon(self, record: JournalRecord) -> None:
         """With the next write. One that fails is told in the log alone, and what it should have written waits on."""
@@ -68,20 +71,20 @@ class Journal:
         self._is_due = False
         if self._waiting:
             try:
-                self._write(b"")
+                self._write(b"".join(self._waiting))
             except OSError as error:
                 _log.warning("journal_unwritable", error=error.strerror)
 
-    def _write(self, line: bytes) -> None:
-        if self._waiting:
-            line = b"".join(self._waiting) + line
+    def _write(self, lines: bytes) -> None:
+        """All that waits is among these."""
         if self._is_torn:
-            line = b"\n" + line
-        written = os.write(self._fd, line)
+            lines = b"\n" + lines
+        written = os.write(self._fd, lines)
         self._size += written
-        self._is_torn = written != len(line)
-        if self._is_torn:
+        if written != len(lines):
+            self._is_torn = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._is_torn = False
         self._waiting.clear()
 
     @property

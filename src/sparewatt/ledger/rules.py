@@ -87,35 +87,40 @@ def _worth(delivery: Delivery, share: int, whole: int) -> int:
 
 
 def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
-    """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing."""
-    job, cost = closed.job, billed.cost
-    earned: list[Posting] = []
-    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
-        _add_earning(earned, delivery.owner, part)
+    """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing.
+
+    Raises UnbalancedEntry if what comes in is not what goes out: then there is a bug, and nothing may be posted.
+    """
+    job, promo, paid = closed.job, billed.cost.promo, billed.cost.paid
+    lines: list[Posting] = []
     paid_out = 0
-    for _, nano in earned:
-        paid_out += nano
-    if not (cost.promo or cost.paid or paid_out):
+    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
+        paid_out += _add_earning(lines, delivery.owner, part)
+    if promo + paid != paid_out:
+        raise UnbalancedEntry(f"{job.id} brings in {promo + paid} and pays out {paid_out}")
+    if not paid_out:
         return []
     clearing = chart.clearing_of(job.id)
-    lines = [(clearing, cost.promo + cost.paid), (clearing, -paid_out), *earned]
-    if cost.promo:
-        lines.append((chart.promo_of(job.account), -cost.promo))
-    if cost.paid:
-        lines.append((chart.credits_of(job.account), -cost.paid))
-    return balanced(lines)
+    lines += ((clearing, paid_out), (clearing, -paid_out))
+    if promo:
+        lines.append((chart.promo_of(job.account), -promo))
+    if paid:
+        lines.append((chart.credits_of(job.account), -paid))
+    return lines
 
 
-def _add_earning(lines: list[Posting], owner: AccountId, part: Part) -> None:
-    """Of either class, as far as there is any."""
-    if part.net_paid:
-        lines.append((chart.earned_by(owner), part.net_paid))
-    if part.fee_paid:
-        lines.append((chart.FEES, part.fee_paid))
-    if part.net_promo:
-        lines.append((chart.promo_earned_by(owner), part.net_promo))
-    if part.fee_promo:
-        lines.append((chart.FEES_PROMO, part.fee_promo))
+def _add_earning(lines: list[Posting], owner: AccountId, part: Part) -> int:
+    """Of either class, as far as there is any. Tells how much it is."""
+    net_promo, net_paid, fee_promo, fee_paid = part.net_promo, part.net_paid, part.fee_promo, part.fee_paid
+    if net_paid:
+        lines.append((chart.earned_by(owner), net_paid))
+    if fee_paid:
+        lines.append((chart.FEES, fee_paid))
+    if net_promo:
+        lines.append((chart.promo_earned_by(owner), net_promo))
+    if fee_promo:
+        lines.append((chart.FEES_PROMO, fee_promo))
+    return net_promo + net_paid + fee_promo + fee_paid
 
 
 def balanced(lines: Iterable[Posting]) -> list[Posting]:
