@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.money import Nano
 from sparewatt.ledger.journal import Journal
-from sparewatt.ledger.model import ClosedJob, JournalRecord, OpenedJob
+from sparewatt.ledger.model import JournalRecord, OpenedJob
 from sparewatt.store.books import Books, JobRow, ReceiptRow
 from sparewatt.store.pool import Pool
 
@@ -58,6 +58,11 @@ class ChaoticJournal(Journal):
     is_full = False
 
     def append(self, record: JournalRecord) -> None:
-        if self.is_full and isinstance(record, OpenedJob | ClosedJob):
+        if self.is_full and isinstance(record, OpenedJob):
             raise OSError(28, "No space left on device")
         super().append(record)
+
+    def append_soon(self, record: JournalRecord) -> None:
+        """What waits for a full disk is lost with its process."""
+        if not self.is_full:
+            super().append_soon(record)

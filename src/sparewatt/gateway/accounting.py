@@ -76,7 +76,7 @@ async def open_accounting(data: Path, books: Books, *, clock: Clock, rng: Rng) -
         await _settle(orphan, books, clock=clock)
     instance = new_id("gw", rng=rng)
     directory = await asyncio.to_thread(_own_directory, root, instance)
-    journal = Journal(directory.path)
+    journal = Journal(directory.path, later=asyncio.get_running_loop().call_soon)
     ledger = Ledger(books, journal, instance=instance, clock=clock)
     key = await asyncio.to_thread(_signing_key, root.parent, rng)
     receipts = ReceiptDesk(books, key, clock=clock)

@@ -98,9 +98,11 @@ class Budgets:
 
     def release(self, key: KeyId, held: int, *, spent: int) -> None:
         """It is over, and this is what it did cost."""
-        still = self._held.pop(key, 0) - held
+        still = self._held.get(key, 0) - held
         if still > 0:
             self._held[key] = still
+        else:
+            self._held.pop(key, None)
         spending = self._spending.get(key)
         if spending is not None and spent:
             spending.note(spent, now_s=self._clock.now_s())

@@ -7,7 +7,7 @@ what was spent until the books have it, and gives the rest back at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import NANO_PER_USD, Nano
@@ -19,80 +19,107 @@ SLICE_HOLDS = 4
 """A large hold brings a slice for a few like it."""
 
 
-@dataclass(slots=True)
 class Purse:
-    """One account's money at this gateway."""
+    """One account's money at this gateway, in plain numbers of nano-USD: it is counted for every request."""
 
-    account: AccountId
-    reserved: Amount = NOTHING
-    """This gateway's slice, as Postgres knows it."""
-    held: Amount = NOTHING
-    spent: Amount = NOTHING
-    """Settled, but not yet posted."""
-    used_at_s: float = 0.0
-    holds: int = 0
-    thirsty_nano: int = 0
-    """What the last holds would like to see reserved, if that is more than there is."""
+    __slots__ = (
+        *("account", "free_paid", "free_promo", "held_paid", "held_promo"),
+        *("holds", "spent_paid", "spent_promo", "thirsty_nano", "used_at_s"),
+    )
+
+    def __init__(self, account: AccountId, reserved: Amount = NOTHING) -> None:
+        self.account = account
+        self.free_promo: int = reserved.promo
+        self.free_paid: int = reserved.paid
+        self.held_promo = self.held_paid = 0
+        self.spent_promo = self.spent_paid = 0
+        """Settled, but not yet posted."""
+        self.used_at_s = 0.0
+        self.holds = 0
+        self.thirsty_nano = 0
+        """What the last holds would like to see reserved, if that is more than there is."""
 
     @property
     def free(self) -> Amount:
-        reserved, held, spent = self.reserved, self.held, self.spent
-        return Amount(
-            Nano(reserved.promo - held.promo - spent.promo), Nano(reserved.paid - held.paid - spent.paid)
-        )  # at once: this is asked for every request
+        return Amount(Nano(self.free_promo), Nano(self.free_paid))
+
+    @property
+    def held(self) -> Amount:
+        return Amount(Nano(self.held_promo), Nano(self.held_paid))
+
+    @property
+    def spent(self) -> Amount:
+        return Amount(Nano(self.spent_promo), Nano(self.spent_paid))
+
+    @property
+    def reserved(self) -> Amount:
+        """This gateway's slice, as Postgres knows it."""
+        return self.free + self.held + self.spent
 
     @property
     def is_idle(self) -> bool:
-        return self.holds == 0 and self.spent == NOTHING
+        return not (self.holds or self.spent_promo or self.spent_paid)
 
-    def hold(self, nano: Nano, *, now_s: float) -> Hold | None:
+    def hold(self, nano: int, *, now_s: float) -> Hold | None:
         """Set `nano` aside, free credits first. None if there is not that much here."""
-        free = self.free
-        total = free.promo + free.paid
+        free_promo = self.free_promo
+        total = free_promo + self.free_paid
         self.used_at_s = now_s
         if total < 2 * nano:
             self.thirsty_nano = slice_for(nano)
         if total < nano:
             return None
-        taken, _ = free.take(nano)
-        self.held += taken
+        promo = min(nano, free_promo)
+        paid = nano - promo
+        self.free_promo -= promo
+        self.free_paid -= paid
+        self.held_promo += promo
+        self.held_paid += paid
         self.holds += 1
-        return Hold(self, taken)
+        return Hold(self, Amount(Nano(promo), Nano(paid)))
 
     def reserve(self, more: Amount) -> None:
         """A slice has been reserved in Postgres."""
-        self.reserved += more
+        self.free_promo += more.promo
+        self.free_paid += more.paid
 
     def give_back(self) -> Amount:
         """All that is free, to be returned to Postgres."""
         free = self.free
-        self.reserved -= free
+        self.free_promo = self.free_paid = 0
         return free
 
     def posted(self, amount: Amount) -> None:
         """The books have it now: it is neither ours nor pending any more."""
-        self.reserved -= amount
-        self.spent -= amount
+        self.spent_promo -= amount.promo
+        self.spent_paid -= amount.paid
 
 
-@dataclass(slots=True)
-class Hold:
-    """Money set aside for one job. Settled once, however the job ends; a second time does nothing."""
+class Hold(msgspec.Struct, gc=False):
+    """Money set aside for one job. Settled once, however the job ends; a second time does nothing.
+
+    The collector need not look: a purse knows nothing of its holds.
+    """
 
     purse: Purse
     amount: Amount
-    over: bool = field(default=False)
+    over: bool = False
 
     def settle(self, cost: Amount) -> None:
         """Keep what was spent, free the rest. Raises ValueError for more than was held, changing nothing."""
         if self.over:
             return
-        if cost.promo > self.amount.promo or cost.paid > self.amount.paid or cost.promo < 0 or cost.paid < 0:
+        promo, paid, held, purse = cost.promo, cost.paid, self.amount, self.purse
+        if promo > held.promo or paid > held.paid or promo < 0 or paid < 0:
             raise ValueError("a job cannot cost more than was held for it")
         self.over = True
-        self.purse.held -= self.amount
-        self.purse.holds -= 1
-        self.purse.spent += cost
+        purse.holds -= 1
+        purse.held_promo -= held.promo
+        purse.held_paid -= held.paid
+        purse.free_promo += held.promo - promo
+        purse.free_paid += held.paid - paid
+        purse.spent_promo += promo
+        purse.spent_paid += paid
 
     def release(self) -> None:
         self.settle(NOTHING)

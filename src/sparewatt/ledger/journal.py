@@ -1,8 +1,9 @@
 """The write-ahead file: what was held, delivered and closed, until Postgres has it.
 
-One line a record, appended with one write and no fsync: it survives the death of any process, a power cut may cost the
-last second. A torn or damaged line costs that line alone. Records are idempotent, so a file that is read twice, or that
-overlaps with the next, changes nothing.
+One line a record, written with no fsync: it survives the death of any process, a power cut may cost the last second.
+What opens a job is in the file when `append` returns, and can be sent from then on. What can wait a moment goes with
+the next write, at the end of the event loop's turn at latest. A torn or damaged line costs that line alone. Records are
+idempotent, so a file that is read twice, or that overlaps with the next, changes nothing.
 """
 
 from __future__ import annotations
@@ -10,29 +11,37 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
+from sparewatt.core.log import Log
 from sparewatt.ledger.model import ClosedJob, Delivery, JobState, JournalRecord, OpenedJob, Progress
 
+_log = Log("sparewatt.ledger")
 FILE = "jobs.journal"
 COMPACT_AT_BYTES = 8 << 20
 """A few thousand jobs. Rewriting what is still open takes milliseconds."""
 _CRC_CHARS = 8
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | Progress)
+Later = Callable[[Callable[[], None]], object]
+"""Has something called at the end of the event loop's turn: its `call_soon`."""
 
 
 class Journal:
     """The journal of one gateway process. The directory is locked by whoever opens this."""
 
-    def __init__(self, directory: Path) -> None:
-        """Raises StartupError if the file cannot be opened."""
+    def __init__(self, directory: Path, *, later: Later | None = None) -> None:
+        """Raises StartupError if the file cannot be opened. Without `later` nothing waits."""
         self._path = directory / FILE
+        self._later = later
+        self._waiting: list[bytes] = []
+        """Lines of jobs that are over. No more than were open: while they cannot be written, no job opens."""
+        self._is_due = False
         try:
             self._fd = _open(self._path)
         except OSError as error:
@@ -42,13 +51,41 @@ class Journal:
         """The file may end in half a line, of a process that died or of a disk that was full."""
 
     def append(self, record: JournalRecord) -> None:
-        """One write. Raises OSError (a full disk, say): then the job must not be sent."""
-        line = b"\n" + _line(record) if self._is_torn else _line(record)
-        written = os.write(self._fd, line)
-        self._size += written
-        self._is_torn = written != len(line)
+        """One write, with all that waits. Raises OSError (a full disk, say): then the job must not be sent."""
+        line = _line(record)
+        if self._waiting:
+            line = b"".join(self._waiting) + line
+        self._write(line)
+
+    def append_soon(self, record: JournalRecord) -> None:
+        """With the next write. One that fails is told in the log alone, and what it should have written waits on."""
+        self._waiting.append(_line(record))
+        if self._later is None:
+            self.flush()
+        elif not self._is_due:
+            self._is_due = True
+            self._later(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self._is_due = False
+        if self._waiting:
+            try:
+                self._write(b"".join(self._waiting))
+            except OSError as error:
+                _log.warning("journal_unwritable", error=error.strerror)
+
+    def _write(self, lines: bytes) -> None:
+        """All that waits is among these."""
         if self._is_torn:
+            lines = b"\n" + lines
+        written = os.write(self._fd, lines)
+        self._size += written
+        if written != len(lines):
+            self._is_torn = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._is_torn = False
+        self._waiting.clear()
 
     @property
     def is_empty(self) -> bool:
@@ -71,9 +108,11 @@ class Journal:
             raise
         os.close(self._fd)
         self._fd, self._size, self._is_torn = fd, size, False
+        self._waiting.clear()
 
     def close(self) -> None:
         """What is appended later fails, whoever has the number of the file by then."""
+        self.flush()
         os.close(self._fd)
         self._fd = -1
 

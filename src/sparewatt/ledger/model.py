@@ -7,7 +7,6 @@ prompt, a key or an answer. None can be part of a cycle, so the garbage collecto
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -48,10 +47,6 @@ class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NOTHING = Amount()
-
-
-def sum_of(amounts: Sequence[Amount]) -> Amount:
-    return Amount(Nano(sum([each.promo for each in amounts])), Nano(sum([each.paid for each in amounts])))
 
 
 class TokenPrice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -114,14 +109,16 @@ Posting: TypeAlias = tuple[str, int]
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """What one delivery brings its owner, and the network; together that is what its payer pays for it."""
+    """What one delivery brings its owner (net), and the network (fee); together that is what its payer pays for it."""
 
-    net: Amount
-    fee: Amount
+    net_promo: int
+    net_paid: int
+    fee_promo: int
+    fee_paid: int
 
     @property
     def gross(self) -> Amount:
-        return self.net + self.fee
+        return Amount(Nano(self.net_promo + self.fee_promo), Nano(self.net_paid + self.fee_paid))
 
 
 class Bill(msgspec.Struct, frozen=True, gc=False):

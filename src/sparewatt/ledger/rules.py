@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
 from sparewatt.core.ids import AccountId
-from sparewatt.core.money import Nano
+from sparewatt.core.money import Nano, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.fees import inference_fee
 from sparewatt.ledger.model import (
@@ -45,8 +45,7 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     nothing was to be written, they share it evenly.
     """
     if len(deliveries) == 1:  # nearly always: the same sum, without the shares
-        gross, _ = hold.take(_alone(deliveries[0]))
-        return Bill(gross, (_part(gross),))
+        return _bill_of_one(deliveries[0], hold)
     written = sum(delivery.completion_tokens for delivery in deliveries)
     shares = [delivery.completion_tokens if written else 1 for delivery in deliveries]
     whole = max(1, sum(shares))
@@ -58,18 +57,27 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     left, parts = hold, []
     for before, after in pairwise(marks):
         gross, left = left.take(after - before)
-        parts.append(_part(gross))
+        parts.append(_part(gross.promo, gross.paid))
     return Bill(hold - left, tuple(parts))
 
 
-def _alone(delivery: Delivery) -> int:
-    own, price = delivery.completion_tokens, delivery.price
-    return (own * price.completion + delivery.prompt_tokens * price.prompt) // TOKENS_PER_PRICE
+def _bill_of_one(delivery: Delivery, hold: Amount) -> Bill:
+    price, promo = delivery.price, hold.promo
+    nano = token_cost(
+        prompt_tokens=delivery.prompt_tokens,
+        completion_tokens=delivery.completion_tokens,
+        prompt_price=price.prompt,
+        completion_price=price.completion,
+    )
+    if nano <= promo:
+        return Bill(Amount(nano), (_part(nano, 0),))
+    paid = min(nano - promo, hold.paid)
+    return Bill(Amount(promo, Nano(paid)), (_part(promo, paid),))
 
 
-def _part(gross: Amount) -> Part:
-    fee = Amount(inference_fee(gross.promo), inference_fee(gross.paid))
-    return Part(gross - fee, fee)
+def _part(promo: int, paid: int) -> Part:
+    fee_promo, fee_paid = inference_fee(promo), inference_fee(paid)
+    return Part(promo - fee_promo, paid - fee_paid, fee_promo, fee_paid)
 
 
 def _worth(delivery: Delivery, share: int, whole: int) -> int:
@@ -79,32 +87,40 @@ def _worth(delivery: Delivery, share: int, whole: int) -> int:
 
 
 def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
-    """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing."""
-    job, cost = closed.job, billed.cost
-    earned = [line for each in zip(closed.deliveries, billed.parts, strict=True) for line in _earning(*each)]
-    paid_out = sum([nano for _, nano in earned])
-    if not (cost.promo or cost.paid or paid_out):
+    """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing.
+
+    Raises UnbalancedEntry if what comes in is not what goes out: then there is a bug, and nothing may be posted.
+    """
+    job, promo, paid = closed.job, billed.cost.promo, billed.cost.paid
+    lines: list[Posting] = []
+    paid_out = 0
+    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
+        paid_out += _add_earning(lines, delivery.owner, part)
+    if promo + paid != paid_out:
+        raise UnbalancedEntry(f"{job.id} brings in {promo + paid} and pays out {paid_out}")
+    if not paid_out:
         return []
     clearing = chart.clearing_of(job.id)
-    lines = [(clearing, cost.promo + cost.paid), (clearing, -paid_out), *earned]
-    if cost.promo:
-        lines.append((chart.promo_of(job.account), -cost.promo))
-    if cost.paid:
-        lines.append((chart.credits_of(job.account), -cost.paid))
-    return balanced(lines)
-
-
-def _earning(delivery: Delivery, part: Part) -> list[Posting]:
-    """Of either class, as far as there is any."""
-    owner, net, fee = delivery.owner, part.net, part.fee
-    lines: list[Posting] = [(chart.earned_by(owner), net.paid)] if net.paid else []
-    if fee.paid:
-        lines.append((chart.FEES, fee.paid))
-    if net.promo:
-        lines.append((chart.promo_earned_by(owner), net.promo))
-    if fee.promo:
-        lines.append((chart.FEES_PROMO, fee.promo))
+    lines += ((clearing, paid_out), (clearing, -paid_out))
+    if promo:
+        lines.append((chart.promo_of(job.account), -promo))
+    if paid:
+        lines.append((chart.credits_of(job.account), -paid))
     return lines
+
+
+def _add_earning(lines: list[Posting], owner: AccountId, part: Part) -> int:
+    """Of either class, as far as there is any. Tells how much it is."""
+    net_promo, net_paid, fee_promo, fee_paid = part.net_promo, part.net_paid, part.fee_promo, part.fee_paid
+    if net_paid:
+        lines.append((chart.earned_by(owner), net_paid))
+    if fee_paid:
+        lines.append((chart.FEES, fee_paid))
+    if net_promo:
+        lines.append((chart.promo_earned_by(owner), net_promo))
+    if fee_promo:
+        lines.append((chart.FEES_PROMO, fee_promo))
+    return net_promo + net_paid + fee_promo + fee_paid
 
 
 def balanced(lines: Iterable[Posting]) -> list[Posting]:

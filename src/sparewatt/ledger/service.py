@@ -31,7 +31,6 @@ from sparewatt.ledger.model import (
     JournalRecord,
     OpenedJob,
     Progress,
-    sum_of,
 )
 from sparewatt.ledger.rows import job_row
 from sparewatt.ledger.rules import bill
@@ -51,9 +50,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """A job that waits to be posted."""
 
     closed: ClosedJob
-    cost: Amount
-    row: JobRow | None
-    """Made as soon as it closes, while all of it is at hand. None if it does not balance."""
+    billed: Bill
 
 
 class Ledger:
@@ -88,7 +85,8 @@ class Ledger:
 
     def hold_here(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside that is reserved here already. None if there is not that much."""
-        return self._purse(account).hold(nano, now_s=self._clock.now_s())
+        purse = self._purses.get(account) or self._purse(account)
+        return purse.hold(nano, now_s=self._clock.now_s())
 
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
@@ -148,7 +146,7 @@ class Ledger:
         """From here on the job will be settled, whatever happens. Raises when it cannot be: then it must not start."""
         if self._broken is not None:
             raise Internal("The books of this gateway are stopped because something in them is wrong.")
-        if self.unposted >= JOBS_TO_POST_MAX:
+        if len(self._closed) + len(self._posting) >= JOBS_TO_POST_MAX:
             raise StoreUnavailable("The books are behind. Try again.", retry_after_s=RETRY_AFTER_S)
         try:
             self._journal.append(job)
@@ -165,25 +163,15 @@ class Ledger:
         `billed` is its bill, where that is known already.
         """
         billed = billed or bill(closed.deliveries, closed.job.hold)
-        if closed.job.id not in self._open:
+        job_id = closed.job.id
+        if job_id not in self._open:
             return billed
         hold.settle(billed.cost)
-        del self._open[closed.job.id]
-        self._delivered.pop(closed.job.id, None)
-        self._closed.append(Settled(closed, billed.cost, self._row(closed, billed)))
-        try:
-            self._journal.append(closed)
-        except OSError as error:  # it is settled in memory; a crash now would settle it at its last known count
-            _log.warning("journal_unwritable", error=error.strerror)
+        del self._open[job_id]
+        self._delivered.pop(job_id, None)
+        self._closed.append(Settled(closed, billed))
+        self._journal.append_soon(closed)  # it is settled in memory; a crash before that settles its last known count
         return billed
-
-    def _row(self, closed: ClosedJob, billed: Bill) -> JobRow | None:
-        try:
-            return job_row(closed, billed)
-        except UnbalancedEntry:
-            self._broken = "unbalanced"
-            _log.crash("books_stopped", job=closed.job.id)
-            return None
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
         """What running jobs have delivered by now, as far as that is news."""
@@ -210,24 +198,34 @@ class Ledger:
                 self._shorten_journal()
 
     async def _post(self) -> None:
-        rows = [settled.row for settled in self._posting if settled.row is not None]
-        if len(rows) < len(self._posting):
-            raise UnbalancedEntry(f"{len(self._posting) - len(rows)} jobs cannot be posted")
-        await self._books.post_jobs(rows, instance=self._instance)
-        self._note_posted(rows)
-        posted: dict[AccountId, list[Amount]] = {}
-        for settled in self._posting:
-            posted.setdefault(settled.closed.job.account, []).append(settled.cost)
-        for account, costs in posted.items():
-            purse = self._purses.get(account)
-            if purse is not None:
-                purse.posted(sum_of(costs))
-        self._posting.clear()
+        await self._books.post_jobs([self._row(settled) for settled in self._posting], instance=self._instance)
+        posted, self._posting = self._posting, []
+        self._note_posted(posted)
 
-    def _note_posted(self, rows: Sequence[JobRow]) -> None:
-        parts = [part for row in rows for part in row.attempts]
-        self.spent += sum_of([Amount(Nano(row.promo_nano), Nano(row.cost_nano - row.promo_nano)) for row in rows])
-        self.earned += sum_of([Amount(Nano(part.net_promo_nano), Nano(part.net_nano)) for part in parts])
+    def _row(self, settled: Settled) -> JobRow:
+        """Raises UnbalancedEntry: then nothing is posted and nothing is opened any more, until a person has looked."""
+        try:
+            return job_row(settled.closed, settled.billed)
+        except UnbalancedEntry:
+            if self._broken is None:
+                _log.crash("books_stopped", job=settled.closed.job.id)
+            self._broken = "unbalanced"
+            raise
+
+    def _note_posted(self, posted: Sequence[Settled]) -> None:
+        promo = paid = net_promo = net_paid = 0
+        for each in posted:
+            cost = each.billed.cost
+            promo += cost.promo
+            paid += cost.paid
+            purse = self._purses.get(each.closed.job.account)
+            if purse is not None:
+                purse.posted(cost)
+            for part in each.billed.parts:
+                net_promo += part.net_promo
+                net_paid += part.net_paid
+        self.spent += Amount(Nano(promo), Nano(paid))
+        self.earned += Amount(Nano(net_promo), Nano(net_paid))
 
     def _shorten_journal(self) -> None:
         """A journal that cannot be rewritten stays as it was: longer, and no less right."""

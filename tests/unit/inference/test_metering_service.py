@@ -154,6 +154,19 @@ async def test_a_broken_answer_costs_what_was_delivered(till: Till, outcome: Out
     assert (row.state, row.cost_nano, len(row.reason or "")) == (state, 200 + 120, 200)
 
 
+async def test_what_was_used_is_one_prompt_and_all_that_was_written(till: Till) -> None:
+    tab = await till.metering.open(Payer(PAYER, KEY), order())
+    tab.start()
+    assert tab.used_tokens() == 0
+    attempts = [attempt(3, Outcome.RUNNING)]
+    tab.watch(attempts)
+    assert tab.used_tokens() == PROMPT + 3
+    attempts.append(attempt(4))
+    assert tab.used_tokens() == PROMPT + 7
+    tab.close(Outcome.DONE, attempts)
+    assert tab.used_tokens() == PROMPT + 7
+
+
 async def test_free_credits_are_known_to_the_matcher(till: Till) -> None:
     paid = await till.metering.open(Payer(PAYER, KEY), order())
     await till.books.post_transfer(grant("g", 5, account=OWNER))

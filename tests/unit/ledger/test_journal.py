@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from sparewatt.core.ids import MatchId
 from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger.journal import FILE, Journal, left_over, read_journal
 from sparewatt.ledger.model import JobState, JournalRecord, Progress
+from sparewatt.link.outbox import Outbox
+from sparewatt.testing.sockets import MemorySocket
 from tests.unit.ledger.samples import NOW_S, amount, closed, delivery, opened
 
 RECORDS: list[JournalRecord] = [
@@ -119,6 +122,113 @@ def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypa
         journal.append(opened("after"))
         journal.close()
         assert read(tmp_path) == [opened("before"), opened("after")]
+
+
+# what can wait for the end of the turn
+
+
+class Turn:
+    """An event loop's turn: what was put off happens at its end."""
+
+    def __init__(self) -> None:
+        self.put_off: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        put_off, self.put_off = self.put_off, []
+        for call in put_off:
+            call()
+
+
+def test_what_opens_a_job_never_waits_and_takes_along_what_does(tmp_path: Path) -> None:
+    turn = Turn()
+    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal.append(opened("1"))
+    assert read(tmp_path) == [opened("1")]
+    journal.append_soon(closed("1"))
+    journal.append_soon(closed("0"))
+    assert read(tmp_path) == [opened("1")]
+    journal.append(opened("2"))
+    assert read(tmp_path) == [opened("1"), closed("1"), closed("0"), opened("2")]
+    turn.end()
+    journal.close()
+    assert len(read(tmp_path)) == 4
+
+
+def test_what_waits_is_written_at_the_end_of_the_turn_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, real, writes = Turn(), os.write, []
+
+    def write(fd: int, data: bytes) -> int:
+        writes.append(data)
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    journal = Journal(tmp_path, later=turn.put_off.append)
+    for _ in range(2):
+        journal.append_soon(closed("1"))
+        journal.append_soon(closed("2"))
+        turn.end()
+    journal.close()
+    assert len(writes) == 2
+    assert read(tmp_path) == [closed("1"), closed("2")] * 2
+
+
+def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in (0, 1, 8, 9, 50, 300):
+        (tmp_path / FILE).unlink(missing_ok=True)
+        turn = Turn()
+        journal = Journal(tmp_path, later=turn.put_off.append)
+        journal.append(opened("1"))
+        with monkeypatch.context() as full:
+            fill_disk(full, after_bytes=room)
+            journal.append_soon(closed("1"))
+            turn.end()
+            with pytest.raises(OSError, match="No space left"):
+                journal.append(opened("2"))
+        journal.append(opened("3"))
+        journal.close()
+        found = read(tmp_path)
+        assert (found[0], found[-2:]) == (opened("1"), [closed("1"), opened("3")])
+        assert opened("2") not in found
+
+
+def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(tmp_path: Path) -> None:
+    turn = Turn()
+    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal.append_soon(closed("1"))
+    journal.rewrite([opened("2")])
+    turn.end()
+    assert read(tmp_path) == [opened("2")]
+    journal.append_soon(closed("2"))
+    journal.close()
+    assert read(tmp_path) == [opened("2"), closed("2")]
+    turn.end()
+
+
+class Wire(MemorySocket):
+    """Notes what the journal held when something was sent."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.sent: list[tuple[bytes, list[JournalRecord]]] = []
+        self.directory = directory
+
+    def send(self, message: bytes) -> None:
+        self.sent.append((message, read(self.directory)))
+
+
+async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_was_about_to_send(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, later=asyncio.get_running_loop().call_soon)
+    wire, outbox = Wire(tmp_path), Outbox()
+    outbox.attach(wire, on_stuck=lambda _error: None)
+    outbox.put(b"credit ")
+    journal.append_soon(closed("0"))
+    journal.append(opened("1"))
+    outbox.put(b"job")
+    await asyncio.sleep(0)
+    journal.close()
+    assert wire.sent == [(b"credit job", [closed("0"), opened("1")])]
 
 
 def test_rewriting_keeps_what_it_is_given_and_goes_on(tmp_path: Path) -> None:

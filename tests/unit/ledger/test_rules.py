@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,8 +95,8 @@ def test_parts_sum_to_the_cost_which_is_the_exact_worth_or_the_hold(parts: list[
     assert billed.cost.promo == min(billed.cost.total, hold.promo)
     assert sum((part.gross for part in billed.parts), NOTHING) == billed.cost
     for part in billed.parts:
-        assert 0 <= part.fee.promo <= part.gross.promo
-        assert 0 <= part.fee.paid <= part.gross.paid
+        assert 0 <= part.fee_promo <= part.gross.promo
+        assert 0 <= part.fee_paid <= part.gross.paid
 
 
 @given(deliveries, amounts)
@@ -110,6 +111,13 @@ def test_the_postings_of_any_job_sum_to_zero_and_leave_its_clearing_account_empt
     paid_out = sum(a.net_nano + a.net_promo_nano + a.fee_nano for a in row.attempts)
     assert paid_out == row.cost_nano <= hold.total
     assert row.promo_nano <= row.cost_nano
+
+
+def test_a_job_that_pays_out_another_sum_than_it_brings_in_is_refused() -> None:
+    job = closed("1", delivery())
+    billed = rules.bill(job.deliveries, job.job.hold)
+    with pytest.raises(UnbalancedEntry, match="pays out"):
+        job_row(job, msgspec.structs.replace(billed, cost=amount(paid=billed.cost.paid + 1)))
 
 
 def test_each_owner_gets_the_part_of_its_node() -> None:

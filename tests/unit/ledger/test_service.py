@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -215,13 +216,15 @@ async def test_a_job_is_not_started_when_the_journal_takes_nothing(
 async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
     ledger: Ledger, books: MemoryBooks, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_record: object) -> None:
+    def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
     job, hold = await start(ledger)
-    monkeypatch.setattr(journal, "append", full)
+    monkeypatch.setattr(os, "write", full)
     monkeypatch.setattr(journal, "rewrite", full)
     end(ledger, job, hold)
+    with pytest.raises(StoreUnavailable, match="journal"):
+        ledger.open(opened("2"))
     await ledger.flush()
     assert len(books.jobs) == 1
 
@@ -245,8 +248,8 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
 
     end(ledger, *await start(ledger))
     job, hold = await start(ledger, "wrong")
-    monkeypatch.setattr(service, "job_row", unbalanced)
     end(ledger, job, hold)
+    monkeypatch.setattr(service, "job_row", unbalanced)
     for _ in range(2):
         with pytest.raises(UnbalancedEntry):
             await ledger.flush()

@@ -18,9 +18,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
 from sparewatt.core.log import Log
-from sparewatt.inference.dispatch.model import Outcome
-from sparewatt.inference.metering.rules import disagrees
-from sparewatt.ledger.model import ClosedJob, Delivery
+from sparewatt.inference.metering.rules import DONE_WORD, disagrees
+from sparewatt.ledger.model import ClosedJob
 from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, Receipt, Signed, countersign_digest
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, ReceiptRow
@@ -88,14 +87,17 @@ class ReceiptDesk:
     # what comes
 
     def expect(self, closed: ClosedJob) -> None:
+        job = closed.job
         for delivery in closed.deliveries:
-            which = (closed.job.id, delivery.node_id)
+            which = (job.id, delivery.node_id)
+            was_cut = delivery.outcome != DONE_WORD
+            expected = Expected(delivery.completion_tokens, job.opened_unix_s, was_cut)
             early = self._early.pop(which, None)
             if early is None:
-                _keep(self._seen, which, _expected(closed, delivery))
+                _keep(self._seen, which, expected)
             else:
                 self._early_of[delivery.node_id] -= 1
-                self._accept(which, early.line, _expected(closed, delivery))
+                self._accept(which, early.line, expected)
 
     def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
         """From a node's link. Only its own, and each once; one that came before is countersigned again."""
@@ -194,11 +196,6 @@ class ReceiptDesk:
             gateway=self._key.address,
             signature=signature.hex(),
         )
-
-
-def _expected(closed: ClosedJob, delivery: Delivery) -> Expected:
-    was_cut = delivery.outcome != Outcome.DONE.value
-    return Expected(delivery.completion_tokens, closed.job.opened_unix_s, was_cut)
 
 
 def _checked(lines: Iterable[tuple[Line, Expected]]) -> list[Checked | None]:

@@ -6,13 +6,12 @@ Nearly every server sends one token per chunk. One that sends several is believe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
+from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.ledger.model import Delivery, JobState, TokenPrice
 
 BYTES_PER_TOKEN_AT_LEAST = 2
@@ -32,20 +31,11 @@ PRICE_CAP_MEDIANS = 4
 FINISH_REASON_CHARS_MAX = 32
 """OpenAI's longest has 14."""
 
+_DONE, _JOB_DONE, DONE_WORD = Outcome.DONE, JobState.DONE, Outcome.DONE.value
+"""Looked up once: finding a member of an enum, or its value, takes as long as adding up an answer."""
+
 NOBODY = AccountId("acc_unknown")
 """Owner of a node that was registered before nodes had owners."""
-
-
-def seen_tokens(seen: Seen) -> int:
-    """The most that can have been in what was passed on."""
-    return max(seen.chunks, -(-seen.text_bytes // BYTES_PER_TOKEN_AT_LEAST))
-
-
-def claimed_tokens(seen: Seen) -> int:
-    """What the node says; of one that says nothing, its chunks, or for an answer in one piece a guess by its text."""
-    if seen.completion_tokens is not None:
-        return seen.completion_tokens
-    return seen.chunks or seen.text_bytes // BYTES_PER_TOKEN_USUAL
 
 
 def prompt_bound(estimate: int) -> int:
@@ -71,67 +61,90 @@ def deliveries_of(
     Of an answer in one piece nobody saw the first token: the time is left out.
     """
     found: list[Delivery] = []
-    known = next((said for attempt in reversed(attempts) if (said := _prompt_said(attempt)) is not None), None)
-    prompt = _Prompt(prompt_estimate if known is None else known, prompt_bound(prompt_estimate))
-    left = output_bound
+    left, most = output_bound, prompt_bound(prompt_estimate)
     for attempt in attempts:
-        delivery = _delivery(attempt, prompt, left, now_ms)
-        if delivery is None or (output_bound and not delivery.completion_tokens):
+        counted = count(attempt, attempts, prompt_estimate=prompt_estimate, prompt_most=most, output_most=left)
+        if counted is None or (output_bound and not counted.written):
             continue  # reading alone is paid only where nothing was to be written
-        found.append(delivery if is_streamed else replace(delivery, first_token_ms=None))
-        left -= delivery.completion_tokens
+        found.append(_delivery(attempt, counted, now_ms, is_streamed=is_streamed))
+        left -= counted.written
     return tuple(found)
 
 
-class _Prompt(NamedTuple):
-    tokens: int
-    """For a node that does not say: another's count of the same prompt, or the guess."""
-    bound: int
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """An attempt in tokens."""
+
+    prompt: int
+    written: int
+    claimed: int
 
 
-def _prompt_said(attempt: AttemptRecord) -> int | None:
-    """The prompt by the node's count, without what other nodes had written before and it read to go on from there."""
-    if attempt.seen is None or attempt.seen.prompt_tokens is None:
-        return None
-    return max(0, attempt.seen.prompt_tokens - attempt.carried_tokens)
+def count(
+    attempt: AttemptRecord,
+    attempts: Sequence[AttemptRecord],
+    *,
+    prompt_estimate: int,
+    prompt_most: int,
+    output_most: int,
+) -> Counted | None:
+    """What one of these attempts brought, within what may still be written. None if nothing was passed on.
 
-
-def _delivery(attempt: AttemptRecord, prompt: _Prompt, output_bound: int, now_ms: float | None) -> Delivery | None:
+    A node that does not say what it wrote is taken by its chunks, or for an answer in one piece by its text.
+    """
     seen = attempt.seen
-    claimed = claimed_tokens(seen) if seen is not None else 0
-    written = min(claimed, seen_tokens(seen), output_bound) if seen is not None else 0
     if seen is None:
         return None
-    said = _prompt_said(attempt)
+    chunks, text_bytes, claimed, said = seen.chunks, seen.text_bytes, seen.completion_tokens, seen.prompt_tokens
+    if claimed is None:
+        claimed = chunks or text_bytes // BYTES_PER_TOKEN_USUAL
+    written, by_text = claimed, -(-text_bytes // BYTES_PER_TOKEN_AT_LEAST)
+    if claimed > output_most or (claimed > by_text and claimed > chunks):
+        written = min(claimed, max(chunks, by_text), output_most)
+    prompt = _prompt_of_others(attempts, prompt_estimate) if said is None else said - attempt.carried_tokens
+    if not 0 <= prompt <= prompt_most:
+        prompt = min(max(0, prompt), prompt_most)
+    return Counted(prompt, written, claimed)
+
+
+def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
+    """For a node that does not say: another's count of the same prompt, or the guess.
+
+    Without what other nodes had written before, and that one read to go on from there.
+    """
+    for attempt in reversed(attempts):
+        seen = attempt.seen
+        if seen is not None and seen.prompt_tokens is not None:
+            return max(0, seen.prompt_tokens - attempt.carried_tokens)
+    return estimate
+
+
+def _delivery(attempt: AttemptRecord, counted: Counted, now_ms: float | None, *, is_streamed: bool) -> Delivery:
+    started_ms, first_ms, outcome = attempt.started_ms, attempt.first_token_ms, attempt.outcome
     ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms
     return Delivery(
         node_id=attempt.node_id,
         owner=attempt.owner or NOBODY,
         price=TokenPrice(Nano(attempt.prompt_price_nano), Nano(attempt.completion_price_nano)),
-        prompt_tokens=min(prompt.tokens if said is None else said, prompt.bound),
-        completion_tokens=written,
-        claimed_tokens=claimed,
-        outcome=attempt.outcome.value,
-        first_token_ms=None if attempt.first_token_ms is None else attempt.first_token_ms - attempt.started_ms,
-        duration_ms=0.0 if ended_ms is None else ended_ms - attempt.started_ms,
+        prompt_tokens=counted.prompt,
+        completion_tokens=counted.written,
+        claimed_tokens=counted.claimed,
+        outcome=DONE_WORD if outcome is _DONE else outcome.value,
+        first_token_ms=first_ms - started_ms if is_streamed and first_ms is not None else None,
+        duration_ms=0.0 if ended_ms is None else ended_ms - started_ms,
     )
 
 
 def state_of(outcome: Outcome) -> JobState:
-    match outcome:
-        case Outcome.DONE:
-            return JobState.DONE
-        case Outcome.CANCELLED:
-            return JobState.CANCELLED
-        case _:
-            return JobState.FAILED
+    if outcome is _DONE:
+        return _JOB_DONE
+    return JobState.CANCELLED if outcome is Outcome.CANCELLED else JobState.FAILED
 
 
 def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | None:
     """Why the answer ended, as its client was told. Nodes have a say in it, so not all of a long one."""
-    seen = attempts[-1].seen if attempts else None
-    if outcome is not Outcome.DONE:
+    if outcome is not _DONE:
         return None if outcome is Outcome.CANCELLED else "error"
+    seen = attempts[-1].seen if attempts else None
     return seen.finish_reason[:FINISH_REASON_CHARS_MAX] if seen is not None and seen.finish_reason else None
 
 

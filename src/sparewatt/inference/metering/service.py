@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
-from sparewatt.core.money import Nano, format_usd
+from sparewatt.core.money import Nano, format_usd, token_cost
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.metering.receipts import ReceiptDesk
-from sparewatt.inference.metering.rules import deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import Budgets, KeyBudget, exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, TokenPrice
@@ -19,13 +21,13 @@ from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED, affordable_output, bil
 from sparewatt.ledger.service import Ledger
 
 
-class Payer(NamedTuple):
+class Payer(msgspec.Struct, frozen=True, gc=False):
     account: AccountId
     key: KeyId
     budget: KeyBudget | None = None
 
 
-class Order(NamedTuple):
+class Order(msgspec.Struct, frozen=True, gc=False):
     """A request as the cashier sees it."""
 
     id: MatchId
@@ -39,12 +41,12 @@ class Order(NamedTuple):
     """What it can cost at most, per million tokens."""
 
 
+_DONE = Outcome.DONE
+REASON_CHARS_MAX = 200
+"""Of what a node said was wrong: enough for a sentence."""
+
 Limit = Literal["default", "credits", "budget"]
 """What limits an answer that the client set no limit for."""
-
-
-def _hold_for(order: Order, prompt: int, output: int) -> Nano:
-    return hold_for(order.price, prompt_tokens=prompt, output_tokens=output * order.answers)
 
 
 def _affordable(order: Order, prompt: int, nano: int) -> int:
@@ -55,7 +57,7 @@ def _affordable(order: Order, prompt: int, nano: int) -> int:
 class Metering:
     def __init__(self, ledger: Ledger, receipts: ReceiptDesk, budgets: Budgets, *, clock: Clock) -> None:
         self._ledger = ledger
-        self._clock = clock
+        self.clock = clock
         self._running: dict[MatchId, RunningTab] = {}
         self.budgets = budgets
         self.receipts = receipts
@@ -65,33 +67,37 @@ class Metering:
         if payer.budget is not None:
             return None
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        hold = self._ledger.hold_here(payer.account, _hold_for(order, prompt_bound(order.prompt_tokens), asked))
-        return None if hold is None else self._opened(payer, order, hold, asked, "default")
+        most = prompt_bound(order.prompt_tokens)
+        nano = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
+        hold = self._ledger.hold_here(payer.account, nano)
+        if hold is None:
+            return None
+        self.budgets.hold(payer.key, nano)
+        return RunningTab(self, payer, order, hold, asked, most, "default")
 
     async def open(self, payer: Payer, order: Order) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
-        prompt = prompt_bound(order.prompt_tokens)
+        most = prompt_bound(order.prompt_tokens)
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
         why: Limit = "default"
         if payer.budget is not None:
-            asked, why = await self._within_budget(payer, payer.budget, order, prompt)
-        nano = _hold_for(order, prompt, asked)
+            asked, why = await self._within_budget(payer, payer.budget, order, most)
+        nano = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
         hold = self._ledger.hold_here(payer.account, nano) or await self._ledger.hold(payer.account, nano)
         if hold is None and order.output_limit is None:
-            asked, why = _affordable(order, prompt, self._ledger.free_here(payer.account)), "credits"
-            hold = await self._ledger.hold(payer.account, _hold_for(order, prompt, asked)) if asked else None
+            asked, why = _affordable(order, most, self._ledger.free_here(payer.account)), "credits"
+            less = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
+            hold = await self._ledger.hold(payer.account, less) if asked else None
         if hold is None:
             raise self._too_little(payer.account, nano, order)
-        return self._opened(payer, order, hold, asked, why)
-
-    def _opened(self, payer: Payer, order: Order, hold: Hold, asked: int, why: Limit) -> RunningTab:
         self.budgets.hold(payer.key, hold.amount.total)
-        return RunningTab(self, payer, order, hold, output_limit=asked, why=why)
+        return RunningTab(self, payer, order, hold, asked, most, why)
 
     async def _within_budget(self, payer: Payer, budget: KeyBudget, order: Order, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
         asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        left, nano = await self.budgets.left(payer.key, budget), _hold_for(order, prompt, asked)
+        left = await self.budgets.left(payer.key, budget)
+        nano = hold_for(order.price, prompt_tokens=prompt, output_tokens=asked * order.answers)
         if left is None or nano <= left:
             return asked, "default"
         fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
@@ -114,9 +120,10 @@ class Metering:
         self._running[job.id] = tab
 
     def close(self, tab: RunningTab, closed: ClosedJob, billed: Bill) -> None:
-        self._running.pop(closed.job.id, None)
+        job, cost = closed.job, billed.cost
+        self._running.pop(job.id, None)
         self._ledger.close(closed, tab.hold, billed)
-        self.budgets.release(closed.job.key, tab.hold.amount.total, spent=billed.cost.total)
+        self.budgets.release(job.key, job.hold.promo + job.hold.paid, spent=cost.promo + cost.paid)
         self.receipts.expect(closed)
 
     def drop(self, tab: RunningTab, key: KeyId) -> None:
@@ -124,10 +131,6 @@ class Metering:
         if not tab.hold.over:
             tab.hold.release()
             self.budgets.release(key, tab.hold.amount.total, spent=0)
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     # in the background
 
@@ -141,41 +144,30 @@ class Metering:
         self._ledger.note_progress(news)
 
 
-_Counts = list[tuple[int, int, int | None, int | None] | None]
-
-
-def _counts_of(attempts: Sequence[AttemptRecord]) -> _Counts:
-    """All of what was delivered that a bill depends on."""
-    return [
-        None if seen is None else (seen.chunks, seen.text_bytes, seen.prompt_tokens, seen.completion_tokens)
-        for seen in [attempt.seen for attempt in attempts]
-    ]
-
-
-class RunningTab:
+class RunningTab(msgspec.Struct, eq=False):
     """Implements dispatch's Tab."""
 
-    __slots__ = ("_attempts", "_billed", "_job", "_order", "_payer", "_till", "_told", "hold", "output_limit", "why")
-
-    def __init__(
-        self, till: Metering, payer: Payer, order: Order, hold: Hold, *, output_limit: int, why: Limit
-    ) -> None:
-        self._till = till
-        self._payer = payer
-        self._order = order
-        self.hold = hold
-        self.output_limit = output_limit
-        """Tokens that each answer may have."""
-        self.why: Limit = why
-        self._job: OpenedJob | None = None
-        self._attempts: Sequence[AttemptRecord] = ()
-        self._told = 0
-        self._billed: tuple[_Counts, Bill] | None = None
+    till: Metering
+    payer: Payer
+    order: Order
+    hold: Hold
+    output_limit: int
+    """Tokens that each answer may have."""
+    prompt_most: int
+    """Tokens that its prompt may count, at most."""
+    why: Limit
+    job: OpenedJob | None = None
+    """Once it is started."""
+    attempts: Sequence[AttemptRecord] = ()
+    told_tokens: int = 0
+    """What was written by the last progress that was told."""
+    deliveries: tuple[Delivery, ...] | None = None
+    """Once it is closed."""
 
     @property
     def was_limited(self) -> bool:
         """Whether the limit is ours, and not the client's."""
-        return self._order.output_limit is None
+        return self.order.output_limit is None
 
     @property
     def spends_promo(self) -> bool:
@@ -183,65 +175,83 @@ class RunningTab:
 
     def start(self) -> None:
         """Before anything is sent to a node. Raises if the books cannot take it."""
-        order, payer = self._order, self._payer
-        job = OpenedJob(
-            id=order.id,
-            account=payer.account,
-            key=payer.key,
-            model=order.model,
-            opened_unix_s=self._till.clock.unix_s(),
-            hold=self.hold.amount,
-            stream=order.stream,
-        )
-        self._till.start(self, job)
-        self._job = job
+        order, payer, till = self.order, self.payer, self.till
+        opened_unix_s = till.clock.unix_s()
+        job = OpenedJob(order.id, payer.account, payer.key, order.model, opened_unix_s, self.hold.amount, order.stream)
+        till.start(self, job)
+        self.job = job
 
     def drop(self) -> None:
         """The job never started."""
-        if self._job is None:
-            self._till.drop(self, self._payer.key)
+        if self.job is None:
+            self.till.drop(self, self.payer.key)
 
     def watch(self, attempts: Sequence[AttemptRecord]) -> None:
         """Where the run notes what was delivered."""
-        self._attempts = attempts
+        self.attempts = attempts
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
-        return self._bill(attempts, None).cost.total
+        """What the bill would come to now. Asked twice for most answers, so one node's is counted and no more."""
+        if len(attempts) == 1:
+            return self._cost_of_one(attempts[0], attempts)
+        return bill(self._deliveries(attempts), self.hold.amount).cost.total
+
+    def _cost_of_one(self, attempt: AttemptRecord, attempts: Sequence[AttemptRecord]) -> Nano:
+        order = self.order
+        bound = self.output_limit * order.answers
+        counted = count(
+            attempt,
+            attempts,
+            prompt_estimate=order.prompt_tokens,
+            prompt_most=self.prompt_most,
+            output_most=bound,
+        )
+        if counted is None or (bound and not counted.written):
+            return Nano(0)
+        nano = token_cost(
+            prompt_tokens=counted.prompt,
+            completion_tokens=counted.written,
+            prompt_price=attempt.prompt_price_nano,
+            completion_price=attempt.completion_price_nano,
+        )
+        return min(nano, self.hold.amount.total)
+
+    def used_tokens(self) -> int:
+        """Read and written for the client by now."""
+        prompt = written = 0
+        for delivery in self._deliveries(self.attempts) if self.deliveries is None else self.deliveries:
+            prompt = max(prompt, delivery.prompt_tokens)  # one, however many nodes read it
+            written += delivery.completion_tokens
+        return prompt + written
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
-        if self._job is None:
+        job, till = self.job, self.till
+        if job is None:
             raise RuntimeError("a job was dispatched before its tab was started")
-        failed = [attempt.reason for attempt in attempts if attempt.reason]
-        deliveries = self._deliveries(attempts)
-        closed = ClosedJob(
-            job=self._job,
-            state=state_of(outcome),
-            closed_unix_s=self._till.clock.unix_s(),
-            deliveries=deliveries,
-            reason=None if outcome is Outcome.DONE or not failed else failed[-1][:200],
-            finish_reason=finish_reason(outcome, attempts),
-        )
-        self._till.close(self, closed, self._bill(attempts, deliveries))
-
-    def _bill(self, attempts: Sequence[AttemptRecord], deliveries: tuple[Delivery, ...] | None) -> Bill:
-        """Worked out once for the same counts: a client is told its cost in two places before the job closes."""
-        counts = _counts_of(attempts)
-        if self._billed is None or self._billed[0] != counts:
-            delivered = self._deliveries(attempts) if deliveries is None else deliveries
-            self._billed = (counts, bill(delivered, self.hold.amount))
-        return self._billed[1]
+        self.deliveries = deliveries = self._deliveries(attempts)
+        state, reason = state_of(outcome), None if outcome is _DONE else _why_failed(attempts)
+        closed = ClosedJob(job, state, till.clock.unix_s(), deliveries, reason, finish_reason(outcome, attempts))
+        till.close(self, closed, bill(deliveries, job.hold))
 
     def progress(self) -> tuple[Delivery, ...] | None:
         """What was delivered by now, if that is more than last time."""
-        found = self._deliveries(self._attempts)
+        found = self._deliveries(self.attempts)
         written = sum(delivery.completion_tokens for delivery in found)
-        if written <= self._told:
+        if written <= self.told_tokens:
             return None
-        self._told = written
+        self.told_tokens = written
         return found
 
     def _deliveries(self, attempts: Sequence[AttemptRecord]) -> tuple[Delivery, ...]:
-        order, bound = self._order, self.output_limit * self._order.answers
+        order, bound = self.order, self.output_limit * self.order.answers
         return deliveries_of(
             attempts, prompt_estimate=order.prompt_tokens, output_bound=bound, is_streamed=order.stream
         )
+
+
+def _why_failed(attempts: Sequence[AttemptRecord]) -> str | None:
+    """The last reason that was given."""
+    for attempt in reversed(attempts):
+        if attempt.reason:
+            return attempt.reason[:REASON_CHARS_MAX]
+    return None
