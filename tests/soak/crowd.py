@@ -77,8 +77,8 @@ async def change(services: Services, chance: random.Random) -> None:
             record.attempts.append(
                 AttemptRecord(node_id(chance.randrange(NODES)), 0.0, Outcome.DONE, None, 50.0, 900.0, TOKENS)
             )
-            services.history.on_match(record)
-            services.live.on_match(record)
+            services.history.count([record])
+            services.live.show([record])
             services.dispatcher._tokens_done += TOKENS  # nothing runs here that would count them
         await asyncio.sleep(1 / TURNS_PER_S)
 

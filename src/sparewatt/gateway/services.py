@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -30,7 +31,7 @@ from sparewatt.gateway.siblings.shared_answers import SharedAnswers
 from sparewatt.gateway.siblings.siblings import Siblings
 from sparewatt.inference.admission.service import Admission
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
-from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
@@ -91,8 +92,14 @@ class Services:
 
     def __post_init__(self) -> None:
         self.siblings = siblings = Siblings(self.place, clock=self.clock, run=new_id("run", rng=self.rng, n_bytes=5))
+        settle = self.dispatcher.settle
         self.history = HistoryKeeper(
-            self.table, self.database.history, self.database.records, clock=self.clock, siblings=siblings
+            self.table,
+            self.database.history,
+            self.database.records,
+            clock=self.clock,
+            siblings=siblings,
+            settle=settle,
         )
         self.live = LiveFeed(
             table=self.table,
@@ -104,13 +111,13 @@ class Services:
             first_tokens=self.history.first_tokens,
             siblings=siblings,
         )
-        self.meters = Meters(lambda model: self.table.entries(model) is not None, clock=self.clock)
+        self.meters = Meters(lambda model: self.table.entries(model) is not None, clock=self.clock, settle=settle)
         self.shared_answers = SharedAnswers(self.answers, siblings.asker, clock=self.clock, rng=self.rng)
         if self.place.others:
             self.answers.elsewhere = self.shared_answers
         siblings.on_restarted = self.shared_answers.let_go
         siblings.on_matches = self.live.on_elsewhere
-        self.dispatcher.watch = self._on_match
+        self.dispatcher.on_over = self.count
         self.admission.on_waited = self.meters.queue_wait.observe
 
     def state_of(self, row: NodeRow) -> NodeState:
@@ -118,11 +125,11 @@ class Services:
         state = state_of(row, now_s=self.clock.now_s(), rules=self.health)
         return NodeState.ONLINE if state is NodeState.OFFLINE and self.siblings.has_link(row.id) else state
 
-    def _on_match(self, record: MatchRecord) -> None:
-        self.history.on_match(record)
-        self.live.on_match(record)
-        if record.outcome is not Outcome.RUNNING:
-            self.meters.jobs.note(record)
+    def count(self, records: Sequence[MatchRecord]) -> None:
+        """These jobs are over: for the history, for the operator's figures, and for who watches."""
+        self.history.count(records)
+        self.meters.count(records)
+        self.live.show(records)
 
 
 SERVICES = web.AppKey("services", Services)

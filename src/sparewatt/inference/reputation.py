@@ -22,9 +22,10 @@ _Z = 1.6449
 """5 % of a normal distribution lie below minus this."""
 _CLIENT_ERRORS = range(400, 500)
 _JOB_TOO_LONG = "the job took longer"
+_DONE = Outcome.DONE
 
 
-class Result(enum.Enum):
+class Result(enum.StrEnum):
     """What an attempt says about its node: that it did the job, or by what it failed."""
 
     DONE = "done"
@@ -37,6 +38,7 @@ class Result(enum.Enum):
     PROTOCOL = "protocol"
 
 
+_DID_IT = Result.DONE
 _BY_CODE = {
     result.value: result
     for result in (Result.LINK_LOST, Result.BACKEND_UNREACHABLE, Result.BACKEND_BROKE, Result.BACKEND_TIMEOUT)
@@ -45,6 +47,8 @@ _BY_CODE = {
 
 def result_of(attempt: AttemptRecord, record: MatchRecord) -> Result | None:
     """None where it says nothing: refused in time, cancelled, a bad request, or longer than any job may take."""
+    if attempt.outcome is _DONE and attempt.reason is None:  # nearly always
+        return _DID_IT
     reason = attempt.reason or ""
     has_status = reason.startswith("status ")
     match attempt.outcome:

@@ -15,8 +15,13 @@ class ManualTimer:
     _owner: list[ManualTimer] = field(repr=False)
 
     def cancel(self) -> None:
+        """It lets go of what it would have called, as an event loop's timers do."""
         if self in self._owner:
             self._owner.remove(self)
+            self.callback = _nothing
+
+
+def _nothing() -> None: ...
 
 
 class ManualClock:
@@ -47,7 +52,8 @@ class ManualClock:
         """Let time pass. Alarms that are set meanwhile and come due within it ring too."""
         until_s = self._now_s + by_s
         while (timer := min(self._timers, key=lambda t: t.due_s, default=None)) is not None and timer.due_s <= until_s:
+            callback = timer.callback
             timer.cancel()
             self._now_s = max(self._now_s, timer.due_s)
-            timer.callback()
+            callback()
         self._now_s = until_s

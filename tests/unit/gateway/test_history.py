@@ -221,12 +221,11 @@ class Stubborn(HistoryStore):
 async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
     store, clock = Stubborn(), ManualClock()
     keeper = HistoryKeeper(a_table(1), store, Remembering(), clock=clock)
-    keeper.on_match(a_record(Outcome.RUNNING))
-    keeper.on_match(a_record())
+    keeper.count([a_record()])
     clock.advance(10)
     with pytest.raises(StoreUnavailable):
         await keeper.keep()
-    keeper.on_match(a_record())
+    keeper.count([a_record()])
     store.is_away = False
     clock.advance(10)
     await keeper.close()
@@ -271,7 +270,7 @@ async def test_time_is_counted_by_one_process_and_jobs_by_each() -> None:
     siblings = Siblings(Place(1, link_ports=(1, 2), sibling_ports=(3, 4)), clock=clock, run="run")
     siblings._heard[0] = Heard(SOME_NEWS, clock.now_s(), frozenset())
     keeper = HistoryKeeper(a_table(1), store, Remembering(), clock=clock, siblings=siblings)
-    keeper.on_match(a_record())
+    keeper.count([a_record()])
     clock.advance(2)
     await keeper.close()  # the first process is there, and counts
     clock.advance(8)

@@ -33,7 +33,7 @@ def database_of(services: Services) -> ListDatabase:
 
 
 def forget_ring(services: Services) -> None:
-    services.dispatcher._records.clear()
+    services.dispatcher._ring.clear()
 
 
 # stored explanations

@@ -27,7 +27,7 @@ async def test_only_operators_see_it() -> None:
 
 async def test_it_counts_what_was_done() -> None:
     services = make_services(a_table(2))
-    services._on_match(a_record(an_attempt(), model=MODEL))
+    services.count([a_record(an_attempt(), model=MODEL)])
     services.history.tally.note_error("no_capacity")
     async with running(services) as client:
         found = await (await client.get("/v1/pulse", headers=bearer(ADMIN))).json()

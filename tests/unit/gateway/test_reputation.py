@@ -30,13 +30,12 @@ async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
     history, store, clock = Stubborn(), Remembering(), ManualClock()
     history.is_away, store.is_away = False, True
     keeper = HistoryKeeper(a_table(1), history, store, clock=clock)
-    keeper.on_match(a_record(Outcome.RUNNING))
-    keeper.on_match(a_record())
-    keeper.on_match(lost())
+    keeper.count([a_record()])
+    keeper.count([lost()])
     with pytest.raises(StoreUnavailable):
         await keeper.keep()
     clock.advance(10)
-    keeper.on_match(lost())
+    keeper.count([lost()])
     store.is_away = False
     await keeper.keep()
     await keeper.close()

@@ -272,7 +272,7 @@ async def test_one_process_keeps_the_time(pair: Pair) -> None:
 
 async def test_a_pulse_counts_what_all_processes_did(pair: Pair) -> None:
     for services in (pair.first, pair.second):
-        services._on_match(a_record(an_attempt(), model=MODEL))
+        services.count([a_record(an_attempt(), model=MODEL)])
         services.history.tally.note_error("no_capacity")
     alone = describe(await describe_pulse(make_services(a_table(2))))
     pulses = [describe(await describe_pulse(services)) for services in (pair.first, pair.second)]

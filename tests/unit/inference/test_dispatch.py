@@ -23,6 +23,7 @@ from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
 from sparewatt.inference.dispatch.prefixes import BLOCK_TOKENS
+from sparewatt.inference.dispatch.ring import MatchRing
 from sparewatt.inference.dispatch.run import JobRun, Refused
 from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.protocol.link import End, Fail, Head, Open
@@ -735,12 +736,10 @@ def test_a_client_that_takes_nothing_stops_the_node_at_the_window() -> None:
 # the dispatcher
 
 
-def test_records_are_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sparewatt.inference.dispatch import dispatcher
-
+def test_records_are_a_ring() -> None:
     assert MATCHES_KEPT == 10_000
-    monkeypatch.setattr(dispatcher, "MATCHES_KEPT", 2)
     stage = Stage()
+    stage.dispatcher._ring = MatchRing(2)
     for number in range(3):
         stage.dispatch(match=a_job(id=MatchId(f"match_{number}")))
     assert stage.dispatcher.record(MatchId("match_0")) is None

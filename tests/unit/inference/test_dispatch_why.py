@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_TO_STORE_MAX
@@ -145,7 +144,7 @@ def test_one_in_a_hundred_of_the_rest_is_kept(outcome: Outcome) -> None:
 def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
     waiting = ToStore()
     for n in range(MATCHES_TO_STORE_MAX + 3):
-        waiting.offer(record(outcome=Outcome.FAILED, number=n))
+        waiting.offer([record(outcome=Outcome.FAILED, number=n)])
     assert (len(waiting), waiting.lost) == (MATCHES_TO_STORE_MAX, 3)
     assert waiting.take(1)[0].id == "match_3"
 
@@ -154,9 +153,9 @@ def test_what_is_given_back_comes_first_again_as_far_as_there_is_room() -> None:
     waiting = ToStore()
     records = [record(outcome=Outcome.FAILED, number=n) for n in range(MATCHES_TO_STORE_MAX)]
     for item in records:
-        waiting.offer(item)
+        waiting.offer([item])
     taken = waiting.take(3)
-    waiting.offer(replace(records[0], id=MatchId("match_new")))
+    waiting.offer([replace(records[0], id=MatchId("match_new"))])
     waiting.give_back(taken)
     assert (len(waiting), waiting.lost) == (MATCHES_TO_STORE_MAX, 1)
     assert [item.id for item in waiting.take(2)] == ["match_1", "match_2"]

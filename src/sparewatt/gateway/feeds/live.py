@@ -28,7 +28,7 @@ from sparewatt.gateway.feeds.public import (
 )
 from sparewatt.gateway.siblings.questions import Passed
 from sparewatt.gateway.siblings.siblings import Siblings
-from sparewatt.inference.dispatch.dispatcher import Dispatcher
+from sparewatt.inference.dispatch.dispatcher import Dispatcher, unwatched
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
@@ -84,12 +84,39 @@ class LiveFeed:
 
     # what happens
 
+    def show(self, records: Iterable[MatchRecord]) -> None:
+        """These jobs are over. While nobody watches, what a viewer who comes would see is in the dispatcher's ring."""
+        if self._is_watched:
+            for record in records:
+                self.on_match(record)
+
     def on_match(self, record: MatchRecord) -> None:
         """A match was made or is over. On the request's path: a note, no more."""
         for waiting in self._passing.values():
             if len(waiting) < FEED_MATCHES_PER_FRAME:
                 waiting[record.id] = record
         self._note(record.id, record)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Here, or at another process that shows what happens here."""
+        return bool(self.viewers or self._passing)
+
+    def _follow(self) -> None:
+        """Hear of matches from now on, unless that is so already. The last ones are those that began last."""
+        self._dispatcher.settle()
+        if self._is_watched:
+            return
+        own = {record.id: record for record in self._dispatcher.last_records(FEED_MATCHES_KEPT)}
+        others = {match_id: match for match_id, match in self._last.items() if isinstance(match, Passed)}
+        found = sorted((others | own).items(), key=lambda item: _began_unix_s(item[1]))
+        self._last = dict(found[-FEED_MATCHES_KEPT:])
+        self._dispatcher.watch = self.on_match
+
+    def _look_away(self) -> None:
+        """If nobody watches any more."""
+        if not self._is_watched:
+            self._dispatcher.watch = unwatched
 
     def on_elsewhere(self, matches: Iterable[Passed]) -> None:
         """Matches of another process."""
@@ -109,6 +136,7 @@ class LiveFeed:
 
     def pass_on(self, number: int) -> list[Passed]:
         """What another process shows its viewers of this one: the first time the last matches, then what is new."""
+        self._follow()
         news = self._passing.get(number)
         if news is None:
             news = {match_id: match for match_id, match in self._last.items() if isinstance(match, MatchRecord)}
@@ -121,10 +149,12 @@ class LiveFeed:
     def stop_passing(self, number: int) -> list[Passed]:
         """Nobody watches there."""
         self._passing.pop(number, None)
+        self._look_away()
         return []
 
     async def look(self) -> None:
         """Called twice a second."""
+        self._dispatcher.settle()  # so that nothing waits for longer than this, also where nobody looks
         now_s = self._clock.now_s()
         self._totals.append((now_s, self._dispatcher.tokens))
         while now_s - self._totals[0][0] > RATE_WINDOW_S:
@@ -160,6 +190,7 @@ class LiveFeed:
 
     def enter(self) -> None:
         """Somebody watches from now on. Nobody noted what changed before the first of them came."""
+        self._follow()
         if not self.viewers:
             self.frames.start_over()
         self._prepare_snapshot(is_first=not self.viewers)
@@ -167,6 +198,7 @@ class LiveFeed:
 
     def leave(self) -> None:
         self.viewers -= 1
+        self._look_away()
 
     def whole(self) -> Frame:
         """Made once for all who need it between two frames. What it shows beyond the last frame, the next repeats."""
@@ -259,6 +291,10 @@ class LiveFeed:
     def _seen(self, node_id: NodeId) -> Seen:
         row = self._table.get(node_id)
         return Seen(self._number(node_id), public_region(row.specs.region) if row else None)
+
+
+def _began_unix_s(match: Shown) -> float:
+    return match.created_unix_s if isinstance(match, MatchRecord) else float(match.public["at"])
 
 
 def _middle_ms(medians: Sequence[tuple[float | None, int]]) -> float | None:

@@ -78,7 +78,7 @@ def describe_public(record: MatchRecord, nodes: list[Seen]) -> dict[str, Any]:
         "model": decision.job.model,
         "outcome": record.outcome.value,
         "candidates": decision.total,
-        "eligible": decision.total - sum(decision.dropped.values()) - sum(decision.barred.values()),
+        "eligible": decision.eligible,
         "nodes": [seen.number for seen in nodes],
         "region": nodes[-1].region if nodes else None,
         "size": size_of(decision.job.prompt_tokens + decision.job.output_tokens),

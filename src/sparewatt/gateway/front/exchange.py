@@ -384,6 +384,7 @@ class Exchange:
         """Over, however."""
         self._is_over = True
         self._settle()
+        self._errand = None  # which holds this exchange: a ring would wait for the garbage collector
         if self._asked.services.settings.request_log:
             asyncio.get_running_loop().call_soon(self._log)  # when the job is over as well
         if self._over is not None and not self._over.done():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from sparewatt.core.clock import Clock
 from sparewatt.gateway.history.records import RecordBoard
 from sparewatt.gateway.history.tally import Tally
 from sparewatt.gateway.siblings.siblings import Siblings
-from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.store.history import HistoryStore, Kind
 from sparewatt.store.records import RecordStore
@@ -27,7 +29,9 @@ class HistoryKeeper:
         *,
         clock: Clock,
         siblings: Siblings | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """`settle`: has `count` called for jobs that are over and were not told of yet."""
         self._table = table
         self._siblings = siblings
         self._store = store
@@ -35,13 +39,29 @@ class HistoryKeeper:
         self._clock = clock
         self._looked_s = clock.now_s()
         self._round = 0
-        self.tally = Tally()
-        self.board = RecordBoard()
+        self._settle = settle
+        self._tally = Tally()
+        self._board = RecordBoard()
 
-    def on_match(self, record: MatchRecord) -> None:
-        if record.outcome is not Outcome.RUNNING:
-            self.tally.note_job(record, now_s=self._clock.now_s())
-            self.board.note(record, unix_s=self._clock.unix_s())
+    def count(self, records: Iterable[MatchRecord]) -> None:
+        """These jobs are over."""
+        now_s, unix_s = self._clock.now_s(), self._clock.unix_s()
+        note_job, note = self._tally.note_job, self._board.note
+        for record in records:
+            note_job(record, now_s=now_s)
+            note(record, unix_s=unix_s)
+
+    @property
+    def tally(self) -> Tally:
+        """With all that is over by now."""
+        self._settle()
+        return self._tally
+
+    @property
+    def board(self) -> RecordBoard:
+        """With all that is over by now."""
+        self._settle()
+        return self._board
 
     def first_tokens(self) -> tuple[float | None, int]:
         """The median of the last minutes, in milliseconds, and of how many."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+import msgspec
+
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.reputation import result_of
@@ -13,35 +15,45 @@ from sparewatt.store.records import DayRecord
 WAITING_MAX = 200_000
 """Nodes, days and results that wait for the database; when it is away for longer, what comes is not counted."""
 
-_Key = tuple[NodeId, dt.date, str]
+DAY_S = 86_400.0
+_EPOCH = dt.date(1970, 1, 1)
+_Key = tuple[NodeId, float, str]
+"""Node, number of the day since 1970, result."""
+
+
+class _Count(msgspec.Struct, gc=False):
+    count: int
+    last_unix_s: float
 
 
 class RecordBoard:
     def __init__(self) -> None:
-        self._waiting: dict[_Key, DayRecord] = {}
+        self._waiting: dict[_Key, _Count] = {}
 
     def note(self, record: MatchRecord, *, unix_s: float) -> None:
         """A job is over. One that free credits pay never comes to a node of whoever asks: the matcher sees to that."""
-        day = dt.datetime.fromtimestamp(unix_s, tz=dt.UTC).date()
         for attempt in record.attempts:
             result = result_of(attempt, record)
             if result is not None:
-                self._add(DayRecord(attempt.node_id, day, result.value, 1, unix_s))
+                self._add((attempt.node_id, unix_s // DAY_S, result), 1, unix_s)
 
     def take(self) -> list[DayRecord]:
         """What is not stored yet. Whoever cannot store it gives it back."""
         waiting, self._waiting = self._waiting, {}
-        return list(waiting.values())
+        return [
+            DayRecord(node_id, _EPOCH + dt.timedelta(day), str(result), each.count, each.last_unix_s)
+            for (node_id, day, result), each in waiting.items()
+        ]
 
     def give_back(self, days: Sequence[DayRecord]) -> None:
         for each in days:
-            self._add(each)
+            day = float((each.day - _EPOCH).days)
+            self._add((each.node_id, day, each.result), each.count, each.last_unix_s)
 
-    def _add(self, new: DayRecord) -> None:
-        key = new.node_id, new.day, new.result
+    def _add(self, key: _Key, count: int, unix_s: float) -> None:
         known = self._waiting.get(key)
         if known is not None:
-            last_unix_s = max(known.last_unix_s, new.last_unix_s)
-            self._waiting[key] = DayRecord(*key, known.count + new.count, last_unix_s)
+            known.count += count
+            known.last_unix_s = max(known.last_unix_s, unix_s)
         elif len(self._waiting) < WAITING_MAX:
-            self._waiting[key] = new
+            self._waiting[key] = _Count(count, unix_s)

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from statistics import median
+from typing import NamedTuple
 
 from sparewatt.core.errors import NoEligibleNode
 from sparewatt.core.ids import NodeId
@@ -24,6 +25,7 @@ RECENT_MAX = 500
 RECENT_S = 300.0
 GONE_S = 7 * 24 * 3600.0
 """A node that was away for longer has left: its days are not counted as down any more."""
+_DONE, _CANCELLED = Outcome.DONE, Outcome.CANCELLED
 _FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -36,25 +38,16 @@ class Tally:
 
     def note_job(self, record: MatchRecord, *, now_s: float) -> None:
         """A job is over. What its client asked wrongly, or took back, is nobody's failure."""
-        last = record.attempts[-1] if record.attempts else None
-        failed = is_our_failure(record)
-        kinds: list[tuple[Kind, str]] = [("network", NETWORK)]
-        if last is not None:
-            kinds.append(("model", record.decision.job.model))
-        for kind, name in kinds:
-            figures = self._at(kind, name)
-            if figures is None:
-                continue
-            figures.jobs += 1
-            figures.failed += failed
-            figures.cancelled += record.outcome is Outcome.CANCELLED
-            figures.tokens += sum(attempt.tokens for attempt in record.attempts)
-            _note_times(figures, record)
-        first_ms = record.first_token_ms
-        if first_ms is not None:
-            self._recent.append((now_s, first_ms))
+        tokens = 0
         for attempt in record.attempts:
+            tokens += attempt.tokens
             self._note_attempt(attempt)
+        times = _times_of(record, tokens)
+        if times is not None:
+            self._recent.append((now_s, times.first_ms))
+        _add_job(self._at("network", NETWORK), record, tokens, times)
+        if record.attempts:
+            _add_job(self._at("model", record.decision.job.model), record, tokens, times)
         if record.broke is not None:
             self.note_error(record.broke)
 
@@ -62,8 +55,9 @@ class Tally:
         figures = self._at("node", attempt.node_id)
         if figures is not None:
             figures.jobs += 1
-            figures.failed += attempt.outcome in _FAILURES
             figures.tokens += attempt.tokens
+            if attempt.outcome is not _DONE:
+                figures.failed += attempt.outcome in _FAILURES
 
     def note_error(self, code: str) -> None:
         """A request for an answer got this error instead."""
@@ -158,14 +152,35 @@ def _is_ruled_out(record: MatchRecord) -> bool:
     return record.error_code == NoEligibleNode.code and any(record.decision.barred.values())
 
 
-def _note_times(figures: Figures, record: MatchRecord) -> None:
+class _Times(NamedTuple):
+    """What a client saw of an answer that came as a stream."""
+
+    first_ms: float
+    first_bucket: int
+    speed_bucket: int | None
+
+
+def _times_of(record: MatchRecord, tokens: int) -> _Times | None:
     first_ms = record.first_token_ms
     if first_ms is None:
+        return None
+    took_s = ((record.attempts[-1].ended_ms or 0.0) - first_ms) / 1000
+    has_speed = tokens > 1 and took_s > 0
+    return _Times(first_ms, bucket_of(first_ms), bucket_of((tokens - 1) / took_s / SPEED_UNIT) if has_speed else None)
+
+
+def _add_job(figures: Figures | None, record: MatchRecord, tokens: int, times: _Times | None) -> None:
+    if figures is None:
+        return
+    figures.jobs += 1
+    figures.tokens += tokens
+    if record.outcome is not _DONE:
+        figures.failed += is_our_failure(record)
+        figures.cancelled += record.outcome is _CANCELLED
+    if times is None:
         return
     figures.first_token = figures.first_token or empty()
-    figures.first_token[bucket_of(first_ms)] += 1
-    tokens = sum(attempt.tokens for attempt in record.attempts)
-    took_s = ((record.attempts[-1].ended_ms or 0.0) - first_ms) / 1000
-    if tokens > 1 and took_s > 0:
+    figures.first_token[times.first_bucket] += 1
+    if times.speed_bucket is not None:
         figures.speed = figures.speed or empty()
-        figures.speed[bucket_of((tokens - 1) / took_s / SPEED_UNIT)] += 1
+        figures.speed[times.speed_bucket] += 1

@@ -20,6 +20,7 @@ from sparewatt.inference.reputation import Result, result_of
 OTHER = "other"
 """The label of models that have no line of their own; one that is really called so is counted with them."""
 ENDS = ("done", "failed", "rejected", "cancelled")
+_DONE, _CANCELLED = Outcome.DONE, Outcome.CANCELLED
 
 
 class ModelMeter:
@@ -59,16 +60,15 @@ class JobMeter:
         decision, attempts = record.decision, record.attempts
         meter = self.models.get(decision.job.model) or self._meter(decision.job.model)
         self.match.observe(record.match_s)
-        out = sum(decision.dropped.values()) + (sum(decision.barred.values()) if decision.barred else 0)
-        self.candidates.observe(decision.total - out)
-        is_done = record.outcome is Outcome.DONE
+        self.candidates.observe(decision.eligible)
+        is_done = record.outcome is _DONE
         meter.ends["done" if is_done else end_of(record)] += 1
         if not attempts:
             return
         last = attempts[-1]
         if is_done and last.ended_ms is not None:
             _note_times(meter, record, last, last.ended_ms)
-        if len(attempts) > 1 or last.outcome is not Outcome.DONE:
+        if len(attempts) > 1 or last.outcome is not _DONE:
             self._note_broken(record)
         prompt_tokens = 0
         for attempt in attempts:
@@ -81,7 +81,7 @@ class JobMeter:
 
     def _note_broken(self, record: MatchRecord) -> None:
         for attempt in record.attempts:
-            if attempt.outcome is not Outcome.DONE and attempt.outcome is not Outcome.CANCELLED:
+            if attempt.outcome is not _DONE and attempt.outcome is not _CANCELLED:
                 self.cascades[reason_of(attempt, record)] += 1
         self.seams += sum(attempt.carried_tokens > 0 for attempt in islice(record.attempts, 1, None))
 

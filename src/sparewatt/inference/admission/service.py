@@ -234,12 +234,25 @@ class Admission:
 
 def _start(ticket: Ticket) -> None:
     ticket.state = TicketState.STARTED
-    ticket.start()
+    start = ticket.start
+    _let_go(ticket)
+    start()
 
 
 def _refuse(ticket: Ticket, error: SparewattError) -> None:
     ticket.state = TicketState.REFUSED
-    ticket.refuse(error)
+    refuse = ticket.refuse
+    _let_go(ticket)
+    refuse(error)
+
+
+def _let_go(ticket: Ticket) -> None:
+    """Of its owner, who holds it: a ring would wait for the garbage collector."""
+    ticket.start, ticket.refuse = _nothing, _nothing
+
+
+def _nothing(_: SparewattError | None = None) -> None:
+    """What is left to be called of a ticket that has started or was refused."""
 
 
 def _stopping() -> ShuttingDown:

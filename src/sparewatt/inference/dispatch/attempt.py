@@ -154,9 +154,10 @@ class Attempt:
 
     def cancel(self) -> None:
         """Stop it on the node; nobody is told."""
+        stream = self._stream
         self._finish()
-        if self._stream is not None:
-            self._stream.cancel()
+        if stream is not None:
+            stream.cancel()
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much; the node may send on, and is told so when it is a good part of its window."""
@@ -319,3 +320,4 @@ class Attempt:
     def _finish(self) -> None:
         self._over = True
         self._deadlines.drop(self)
+        self._stream = None  # which holds this attempt: a ring would wait for the garbage collector

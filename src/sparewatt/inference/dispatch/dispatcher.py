@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.core.limits import JOBS_UNSETTLED_MAX
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.dispatch.keeping import ToStore
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.resume import Able
+from sparewatt.inference.dispatch.ring import MatchRing
 from sparewatt.inference.dispatch.run import Desk, JobRun
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import Policy
@@ -47,12 +48,16 @@ class Dispatcher:
         """The longest under way first."""
         self._alarm: Timer | None = None
         """Rings when the time of the longest is up."""
-        self._records: OrderedDict[MatchId, MatchRecord] = OrderedDict()
-        self.to_store = ToStore()
+        self._ring = MatchRing()
+        self._unsettled: list[MatchRecord] = []
+        """Of jobs that are over, and not looked at since."""
+        self._to_store = ToStore()
         self.prefixes = PrefixMemory()
         self._tokens_done = 0
-        self.watch: Callable[[MatchRecord], None] = lambda _record: None
-        """Hears of a job when it is under way and when it is over."""
+        self.watch: Callable[[MatchRecord], None] = unwatched
+        """Hears of a job when it is under way."""
+        self.on_over: Callable[[Sequence[MatchRecord]], None] = unwatched
+        """Hears of jobs when they are over, of several at once (see `settle`)."""
         self._desk = Desk(
             table=table,
             links=links,
@@ -108,20 +113,39 @@ class Dispatcher:
         return match_through(gate, job, self._table, at, policy=policy, seed=self._seed)
 
     def record(self, match_id: MatchId) -> MatchRecord | None:
-        return self._records.get(match_id)
+        return self._ring.get(match_id)
 
     def last_records(self, count: int) -> Iterator[MatchRecord]:
         """The latest first."""
-        return islice(reversed(self._records.values()), count)
+        return islice(self._ring.latest(), count)
+
+    @property
+    def to_store(self) -> ToStore:
+        """Explanations that wait to be stored."""
+        self.settle()
+        return self._to_store
+
+    def settle(self) -> None:
+        """Do what remains to be done for jobs that are over: count them, choose which to store, pack them away.
+
+        For several at a stretch that is half the work. Whoever reads a count that follows from it calls this first.
+        """
+        records, self._unsettled = self._unsettled, []
+        if records:
+            self._ring.pack(records)
+            self._to_store.offer(records)
+            self.on_over(records)
 
     def _over(self, run: JobRun) -> None:
         self._running.pop(run, None)
         if not self._running and self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._tokens_done += run.tokens
-        self.watch(run.record)
-        self.to_store.offer(run.record)
+        for attempt in run.record.attempts:
+            self._tokens_done += attempt.tokens
+        self._unsettled.append(run.record)
+        if len(self._unsettled) >= JOBS_UNSETTLED_MAX:
+            self.settle()
 
     def _end_overdue(self) -> None:
         """All jobs have the same time, so the longest under way is the next whose time is up: one alarm does."""
@@ -136,6 +160,8 @@ class Dispatcher:
             self._running.pop(run, None)
 
     def _keep(self, record: MatchRecord) -> None:
-        self._records[record.id] = record
-        while len(self._records) > MATCHES_KEPT:
-            self._records.popitem(last=False)
+        self._ring.add(record)
+
+
+def unwatched(_: object) -> None:
+    """While nobody wants to hear."""

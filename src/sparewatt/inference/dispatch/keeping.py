@@ -6,18 +6,19 @@ The request path only appends to a queue; whoever stores them takes them out in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from zlib import crc32
 
 from sparewatt.core.limits import MATCHES_TO_STORE_MAX
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.inference.matcher.hashing import hash_text
 
 ONE_IN = 100
+_FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def is_worth_storing(record: MatchRecord) -> bool:
     """By the id and not by chance, so that every process would choose the same."""
-    return record.outcome in (Outcome.FAILED, Outcome.TIMED_OUT) or hash_text(record.id) % ONE_IN == 0
+    return record.outcome in _FAILURES or crc32(record.id.encode()) % ONE_IN == 0
 
 
 class ToStore:
@@ -29,11 +30,11 @@ class ToStore:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def offer(self, record: MatchRecord) -> None:
-        if not is_worth_storing(record):
-            return
-        self.lost += len(self._waiting) == MATCHES_TO_STORE_MAX
-        self._waiting.append(record)  # the oldest goes
+    def offer(self, records: Iterable[MatchRecord]) -> None:
+        for record in records:
+            if is_worth_storing(record):
+                self.lost += len(self._waiting) == MATCHES_TO_STORE_MAX
+                self._waiting.append(record)  # the oldest goes
 
     def take(self, count: int) -> list[MatchRecord]:
         return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -106,8 +106,7 @@ class DispatchRules:
     job_s: float = JOB_TIMEOUT_S
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(msgspec.Struct, array_like=True, gc=False):
     """An answer as the gateway counted it, beside what the node says of it."""
 
     chunks: int = 0
@@ -118,9 +117,11 @@ class Seen:
     """Why the answer ended, as the client was told; the last one told, of several answers."""
 
 
-@dataclass(slots=True)
-class AttemptRecord:
-    """One node's turn at a job. Times are milliseconds after the job arrived."""
+class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
+    """One node's turn at a job. Times are milliseconds after the job arrived.
+
+    Written as an array (`ring`), and not seen by the garbage collector: it holds nothing that could hold it.
+    """
 
     node_id: NodeId
     started_ms: float
@@ -151,16 +152,15 @@ class Move(NamedTuple):
     """The best of those who were left, as few as a decision keeps."""
 
 
-@dataclass(slots=True)
-class MatchRecord:
-    """What is kept of a match: numbers and ids, never content."""
+class MatchRecord(msgspec.Struct, gc=False):
+    """What is kept of a match: numbers and ids, never content. Like its attempts, it is part of no ring."""
 
     id: MatchId
     key_id: KeyId
     created_unix_s: float
     decision: Decision
     outcome: Outcome = Outcome.RUNNING
-    attempts: list[AttemptRecord] = field(default_factory=list)
+    attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
     moves: tuple[Move, ...] = ()
     """Empty unless something broke; as many as there are attempts after the first, which are bounded."""
     error_status: int | None = None
@@ -177,6 +177,8 @@ class MatchRecord:
     @property
     def first_token_ms(self) -> float | None:
         """As its client saw it; a node that went on with the answer later wrote another first one."""
-        if not self.streamed:
-            return None
-        return next((a.first_token_ms for a in self.attempts if a.first_token_ms is not None), None)
+        if self.streamed:
+            for attempt in self.attempts:
+                if attempt.first_token_ms is not None:
+                    return attempt.first_token_ms
+        return None

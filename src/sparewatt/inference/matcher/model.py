@@ -221,3 +221,9 @@ class Decision(msgspec.Struct, frozen=True):
     @property
     def best(self) -> Candidate | None:
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def eligible(self) -> int:
+        """Nodes that could have had the job."""
+        out = sum(self.dropped.values()) if self.dropped else 0
+        return self.total - out - (sum(self.barred.values()) if self.barred else 0)

@@ -61,7 +61,7 @@ async def test_a_quiet_gateway_shows_zeros_where_it_knows_and_nothing_where_it_d
 
 async def test_a_finished_job_and_an_error_are_seen() -> None:
     services = services_of()
-    services._on_match(a_record(an_attempt(), model=MODEL))
+    services.count([a_record(an_attempt(), model=MODEL)])
     services.history.tally.note_error("rate_limit_exceeded")
     services.admission.on_waited(2.0)
     found = await scrape(services)
@@ -74,7 +74,7 @@ async def test_a_finished_job_and_an_error_are_seen() -> None:
 
 async def test_counts_outlive_what_is_stored_of_them() -> None:
     services = services_of()
-    services._on_match(a_record(an_attempt(), model=MODEL))
+    services.count([a_record(an_attempt(), model=MODEL)])
     services.history.tally.note_error("no_capacity")
     services.history.tally.take(["network", "model", "error"])
     found = await scrape(services)
@@ -118,7 +118,7 @@ async def test_a_node_that_left_is_down_and_says_nothing_more() -> None:
 
 async def test_no_label_names_an_account_a_key_or_a_client() -> None:
     services = services_of(by_node=True)
-    services._on_match(a_record(an_attempt(), model=MODEL))
+    services.count([a_record(an_attempt(), model=MODEL)])
     page = (await page_of(await collect(services))).decode()
     assert "acc_" not in page
     assert "key_" not in page

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparewatt.core.ids import KeyId, MatchId, ModelId
 from sparewatt.core.limits import METRICS_MODELS_MAX
