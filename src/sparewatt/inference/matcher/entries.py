@@ -96,18 +96,20 @@ class Entries:
         """How often a place was taken or left: until it counts on, every node keeps its place."""
         self.reports = 0
         """How often a node said something new about its hardware, prices or models."""
-        self._keep(np.zeros((FIRST_PLACES, len(Field))))
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
         self._seated: tuple[NodeId, ...] = ()
         self._seated_at = 0
         self._columns: Floats | None = None
+        self._memory: tuple[int, int, int, int, int] | None = None
         self._written: set[int] = set()
         """Places whose columns are behind, where columns are kept at all."""
+        self._keep(np.zeros((FIRST_PLACES, len(Field))))
 
     def _keep(self, numbers: Floats) -> None:
         """Single numbers are written through plain memory: an array's own way takes several times as long."""
+        self._memory = None
         self._numbers = numbers
         self._buffer = numbers.data.cast("B")
         self._doubles = self._buffer.cast("d")
@@ -133,13 +135,17 @@ class Entries:
         """The same with spare places; None if there are too many to keep them turned."""
         self._write_late()
         if len(self.nodes) > SCAN_MAX:
-            self._columns = None
+            self._turn(None)
         elif self._columns is None or self._columns.shape[1] != len(self._numbers):
-            self._columns = np.ascontiguousarray(self._numbers.T)
-            self._written.clear()
+            self._turn(np.ascontiguousarray(self._numbers.T))
         elif self._written:
             self._turn_written(self._columns)
         return self._columns
+
+    def _turn(self, columns: Floats | None) -> None:
+        if columns is not self._columns:
+            self._columns, self._memory = columns, None
+            self._written.clear()
 
     def _turn_written(self, columns: Floats) -> None:
         if len(self._written) <= FEW:
@@ -155,6 +161,17 @@ class Entries:
         """Place by field, with spare places: whole arrays, which compiled code walks faster."""
         self._write_late()
         return self._numbers
+
+    @property
+    def memory(self) -> tuple[int, int, int, int, int]:
+        """Where compiled code finds it: rows, columns, how many places those have (0: no columns), hashes, ids."""
+        columns = self.columns
+        if self._memory is None:
+            turned, capacity = (0, 0) if columns is None else (columns.ctypes.data, columns.shape[1])
+            kept = (self._numbers, self._hash, self._id)
+            rows, hashes, ids = (array.ctypes.data for array in kept)
+            self._memory = rows, turned, capacity, hashes, ids
+        return self._memory
 
     @property
     def all_hashes(self) -> NDArray[np.uint64]:
