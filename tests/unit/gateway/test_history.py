@@ -143,7 +143,7 @@ def test_what_the_client_did_wrong_is_no_failure_of_the_network(record: MatchRec
 def test_what_one_s_own_policy_rules_out_is_no_failure_of_the_network(
     code: str, barred: dict[str, int], failed: int
 ) -> None:
-    decision = msgspec.structs.replace(a_record().decision, ranked=(), barred=barred)
+    decision = msgspec.structs.replace(a_record().decision, found=0, told=b"", barred=barred)
     record = a_record(Outcome.FAILED, error_status=503, error_code=code, decision=decision, attempts=[])
     tally = Tally()
     tally.note_job(record, now_s=0.0)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.matcher.entries import Field
-from sparewatt.inference.matcher.model import HealthRules, MatchJob, NodeRow
+from sparewatt.inference.matcher.model import (
+    REASONS,
+    TOLD_OF_STOPPED,
+    Candidate,
+    Decision,
+    HealthRules,
+    MatchJob,
+    NodeRow,
+    Rejection,
+)
 from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
@@ -79,6 +90,26 @@ def a_job(**changes: Any) -> MatchJob:
         "prompt_tokens_floor": 125,
     }
     return MatchJob(**(values | changes))
+
+
+def a_decision(
+    job: MatchJob,
+    *ranked: Candidate,
+    stopped: Sequence[tuple[NodeId, Rejection]] = (),
+    policy: str = "balanced",
+    total: int = 0,
+    barred: Mapping[str, int] = {},
+) -> Decision:
+    """One that tells of these nodes, in the lines of numbers that a scan writes."""
+    seated = (*(each.node_id for each in ranked), *(node for node, _ in stopped))
+    told, rejected = array("d"), array("d")
+    for place, each in enumerate(ranked):
+        usd = each.price_nano / 1e9
+        told.extend((place, each.cost, each.predicted_ttft_s, each.predicted_finish_s, usd, *each.parts))
+    for place, (_, reason) in enumerate(stopped, start=len(ranked)):
+        rejected.extend((place, REASONS.index(reason), *[0.0] * len(TOLD_OF_STOPPED)))
+    numbers = (told.tobytes(), seated, rejected.tobytes())
+    return Decision(job, policy, total, len(ranked), *numbers, barred=barred)
 
 
 def situation(**changes: Any) -> Situation:

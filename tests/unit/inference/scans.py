@@ -9,6 +9,7 @@ from sparewatt.inference.matcher import kernel, scan
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
+from sparewatt.inference.matcher.stopped import pick_by_numpy
 
 LARGE_SHARE = 0.02
 PREFIXES = (0, 1 << 96, (1 << 160) - (1 << 20))
@@ -85,4 +86,6 @@ def compare_scans(chance: np.random.Generator) -> int:
     assert compiled.lines.tolist() == by_numpy.lines.tolist()
     assert compiled.counts == by_numpy.counts
     assert compiled.stops.tolist() == by_numpy.stops.tolist()
+    if compiled.counts:
+        assert kernel.pick_stopped(entries, compiled.stops, named) == pick_by_numpy(entries, compiled.stops, named)
     return len(compiled.places)

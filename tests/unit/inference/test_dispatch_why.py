@@ -11,8 +11,8 @@ from sparewatt.inference.dispatch.keeping import ONE_IN, ToStore, is_worth_stori
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import look_back, sentences
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.model import Candidate, Decision, Rejected, Rejection
-from tests.unit.inference.nodes import MODEL, a_job, node_id
+from sparewatt.inference.matcher.model import REASONS, Candidate, Rejection
+from tests.unit.inference.nodes import MODEL, a_decision, a_job, node_id
 
 MINE, OTHER = node_id(1), node_id(2)
 
@@ -33,8 +33,8 @@ def record(
     barred: dict[str, int] | None = None,
     total: int = 2,
 ) -> MatchRecord:
-    stopped = (Rejected(MINE, rejected),) if rejected else ()
-    decision = Decision(a_job(model=model), policy, total, ranked, stopped, {}, barred or {})
+    stopped = [] if rejected is None else [(MINE, rejected)]
+    decision = a_decision(a_job(model=model), *ranked, stopped=stopped, policy=policy, total=total, barred=barred or {})
     attempts = [AttemptRecord(node, 0.0, outcome=outcome) for node in tried]
     return MatchRecord(MatchId(f"match_{number}"), KeyId("key"), 0.0, decision, outcome, attempts)
 
@@ -78,7 +78,7 @@ def test_a_loss_by_score_is_counted_and_not_timed() -> None:
     assert sentences(why)[1] == "It could have had 1 more of 1, but others were better."
 
 
-@pytest.mark.parametrize("reason", list(Rejection))
+@pytest.mark.parametrize("reason", REASONS)
 def test_every_filter_that_stopped_it_is_counted_and_named(reason: Rejection) -> None:
     why = look_back(MINE, [record(candidate(OTHER), rejected=reason, tried=(OTHER,))], models=[MODEL])
     assert why.rejected == {reason: 1}

@@ -4,8 +4,9 @@ import pytest
 
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
+from sparewatt.inference.matcher.filters import FULL, RULES, TRIED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import MatchJob, NodeRow, Rejected, Rejection
+from sparewatt.inference.matcher.model import REASONS, MatchJob, NodeRow, Rejected, Rejection
 from sparewatt.inference.matcher.policies import BALANCED
 from sparewatt.inference.matcher.situation import vram_needed_bytes
 from sparewatt.inference.matcher.table import NodeTable
@@ -173,3 +174,8 @@ def test_every_node_is_counted_once_at_the_first_filter_that_stops_it() -> None:
         Rejection.FULL: 1,
     }
     assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(rows)
+
+
+def test_a_rule_has_the_number_of_its_reason() -> None:
+    assert REASONS[: len(RULES)] == tuple(RULES)
+    assert (REASONS[FULL], REASONS[TRIED]) == (Rejection.FULL, Rejection.ALREADY_TRIED)

@@ -38,7 +38,7 @@ def match_through(
     for allowed in gate.stages():
         seen = at if allowed is None and not own else at.seen_through(allowed, own)
         decision = match(job, table, seen, policy=policy, seed=seed)
-        if decision.ranked:
+        if decision.found:
             break
     return decision
 

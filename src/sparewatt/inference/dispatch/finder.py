@@ -20,6 +20,8 @@ from sparewatt.inference.matcher.table import NodeTable
 class Finder:
     """One per job; it remembers who was tried."""
 
+    __slots__ = ("_clock", "_health", "_last", "_policy", "_prefixes", "_seed", "_table", "late", "tried")
+
     def __init__(
         self,
         *,
@@ -36,11 +38,15 @@ class Finder:
         self._seed = seed
         self._clock = clock
         self._prefixes = prefixes
+        self._last: Decision | None = None
         self.tried: set[NodeId] = set()
-        self.ranked: Sequence[Candidate] = ()
-        """Among whom it looked last."""
         self.late: set[NodeId] = set()
         """Nodes that would not have kept what was promised; they may have the job if nobody else can."""
+
+    @property
+    def ranked(self) -> Sequence[Candidate]:
+        """Among whom it looked last."""
+        return () if self._last is None else self._last.ranked
 
     def decide(self, job: Job) -> Decision:
         return self._decide(job, job.gate)
@@ -71,7 +77,6 @@ class Finder:
     def _decide(self, job: Job, gate: Gate | None) -> Decision:
         now_s = self._clock.now_s()
         held = self._prefixes.held(job.prefix, now_s=now_s) if job.prefix else None
-        at = Situation(now_s=now_s, rules=self._health, tried=self.tried, held=held)
-        decision = match_through(gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
-        self.ranked = decision.ranked
-        return decision
+        at = Situation(now_s, self._health, self.tried, None, (), held)
+        self._last = match_through(gate, job.match, self._table, at, policy=self._policy, seed=self._seed)
+        return self._last

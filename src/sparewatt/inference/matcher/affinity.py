@@ -17,7 +17,7 @@ from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
 from sparewatt.inference.matcher.entries import Entries, Field, Floats
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
 from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
+from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking, told_of
 from sparewatt.inference.matcher.scan import ranked
 from sparewatt.inference.matcher.table import NodeTable
 
@@ -49,7 +49,7 @@ def merged(
     places = np.concatenate((ranking.places[others], again))
     lines = np.concatenate((ranking.lines[others], found.lines))
     order = ranked(lines[:, 0], entries, places, k=CANDIDATES_KEPT)
-    return ranking._replace(places=places[order], lines=lines[order])
+    return ranking._replace(told=told_of(places[order], lines[order]), found=order.size)
 
 
 def with_less_to_read(job: Question, entries: Entries, holders: Places, tokens: Floats) -> Entries:

@@ -1,7 +1,8 @@
-"""The scan compiled: one pass over the places, filter, cost and the best k kept on the way. Imported only with numba.
+"""The scan compiled: filter, cost and the best k. Imported only with numba.
 
 The rules and the formula are those of `filters`, `formula` and `hashing`: the same functions, compiled. So both scans
-give the same best k, to the bit.
+give the same best k, to the bit. What all nodes cost at least is worked out in columns, several nodes in one step;
+only who can still be among the best is then looked at by row.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from sparewatt.inference.matcher import filters, formula, hashing
+from sparewatt.inference.matcher.entries import ID_WORDS, Field
+from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
+from sparewatt.inference.matcher.question import WIDTH, Question
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
+N_FIELDS, N_REASONS, N_ASK = len(Field), len(REASONS), 10 + N_PARTS
+TOLD, N_TOLD = np.array(TOLD_OF_STOPPED), len(TOLD_OF_STOPPED)
 FULL, TRIED = filters.FULL, filters.TRIED
+SECONDS = 1.000001e-6
+"""A microsecond, and so much more that no rounding makes a bound too low."""
 jit = numba.njit(error_model="numpy", boundscheck=False, forceinline=True)
 
 
@@ -85,90 +96,203 @@ def insert(found: int, cost_us: float, e: int, ids: Any, places: Any, costs_us: 
 
 
 @jit
-def filter_out(job: Any, numbers: Any, n: int, named: Any, tried: Any, stops: Any, counts: Any) -> None:  # noqa: PLR0917
-    """Write down what stops each place. Nearly all are able, so that is all the first loop asks."""
-    for i in range(n):
-        stops[i] = -1 if is_able(job, numbers[named[i] if named.size else i]) else FULL
+def bound_columns(job: Any, columns: Any, n: int, low: Any) -> int:
+    """What each place costs at least, infinity if it cannot have the job; how many cannot.
+
+    In two plain loops: the compiler makes steps of several places out of each, and of one loop for both it does not.
+    """
+    out = 0
+    for e in range(n):
+        low[e] = at_least(job, columns[:, e])
+    for e in range(n):
+        can = is_able(job, columns[:, e])
+        low[e] = low[e] if can else np.inf
+        out += 0 if can else 1
+    return out
+
+
+@jit
+def bound_rows(job: Any, numbers: Any, n: int, named: Any, low: Any) -> int:
+    """The same of a few."""
+    out = 0
     for i in range(n):
         e = named[i] if named.size else i
-        if stops[i] == FULL:
-            stops[i] = first_stop(job, numbers, e)
+        low[e] = np.inf
+        if is_able(job, numbers[e]):
+            low[e] = at_least(job, numbers[e])
+        else:
+            out += 1
+    return out
+
+
+@jit
+def filter_out(  # noqa: PLR0917
+    job: Any, numbers: Any, n: int, named: Any, tried: Any, low: Any, stops: Any, counts: Any
+) -> None:
+    """Write down what stops each place, and count it."""
+    for i in range(n):
+        e = named[i] if named.size else i
+        stops[i] = -1 if low[e] < np.inf else first_stop(job, numbers, e)
         for t in range(tried.size):
             if tried[t] == e and stops[i] < 0:
                 stops[i] = TRIED
+                low[e] = np.inf
         if stops[i] >= 0:
             counts[stops[i]] += 1
 
 
 @jit
 def tell(job: Any, x: Any, jitter: float, line: Any) -> None:
-    """What is told about a candidate, into its line."""
+    """What is told about a candidate, into its line behind the place."""
     p = parts(job, x)
     said = summary(job, p, jitter, x)
     for i in range(N_SUMMARY):
-        line[i] = said[i]
+        line[1 + i] = said[i]
     for i in range(N_PARTS):
-        line[N_SUMMARY + i] = job.weights[i] * p[i]
-    line[N_SUMMARY + N_PARTS] = jitter
+        line[1 + N_SUMMARY + i] = job.weights[i] * p[i]
+    line[1 + N_SUMMARY + N_PARTS] = jitter
 
 
 @jit
-def scan(  # noqa: PLR0917 (called by `kernel` alone)
-    job: Any, numbers: Any, hashes: Any, ids: Any, n_places: int, named: Any, tried: Any,
-    places: Any, lines: Any, stops: Any, counts: Any,
-) -> int:  # fmt: skip
-    """Fill the last four and return how many were found; all places are looked at if none are named."""
-    costs_us = lines[:, 0]
-    found, worst_us = 0, np.inf
-    n = named.size or n_places
-    filter_out(job, numbers, n, named, tried, stops, counts)
+def rank(  # noqa: PLR0917
+    job: Any, numbers: Any, hashes: Any, ids: Any, n: int, named: Any, low: Any, places: Any, lines: Any
+) -> int:
+    """The best places in order, and what is told of each: fill the last two.
+
+    A place gets the whole formula only if what it costs at least, chance included, is not too much already.
+    """
+    costs_us = lines[:, 1]
+    found, worst_us, limit = 0, np.inf, np.inf
     for i in range(n):
         e = named[i] if named.size else i
-        if stops[i] < 0 and to_us(at_least(job, numbers[e])) <= worst_us:
-            base = total(job, parts(job, numbers[e]))
-            cost_us = to_us(base + base * job.jitter * mixed(hashes[e], job.start))
-            if cost_us <= worst_us:
-                found = insert(found, cost_us, e, ids, places, costs_us)
-                worst_us = costs_us[found - 1] if found == places.size else np.inf
-    for rank in range(found):
-        e = places[rank]
+        least = low[e]
+        if least < limit:
+            chance = mixed(hashes[e], job.start)
+            if least + least * job.jitter * chance < limit:
+                base = total(job, parts(job, numbers[e]))
+                cost_us = to_us(base + base * job.jitter * chance)
+                if cost_us <= worst_us:
+                    found = insert(found, cost_us, e, ids, places, costs_us)
+                    if found == places.size:
+                        worst_us = costs_us[found - 1]
+                        limit = (worst_us + 1.0) * SECONDS
+    for best in range(found):
+        e = places[best]
         base = total(job, parts(job, numbers[e]))
-        tell(job, numbers[e], base * job.jitter * mixed(hashes[e], job.start), lines[rank])
+        lines[best, 0] = e
+        tell(job, numbers[e], base * job.jitter * mixed(hashes[e], job.start), lines[best])
     return found
 
 
 @jit
-def lowest_stopped(stops: Any, named: Any, hashes: Any, places: Any) -> int:
-    """Of the places that something stopped, those of the lowest hashes, into the last; how many."""
-    found, worst = 0, 0
+def lowest_stopped(stops: Any, named: Any, hashes: Any, picks: Any) -> int:
+    """Of those that something stopped, the numbers of those of the lowest hashes, into the last; how many."""
+    found, worst, highest = 0, 0, np.uint64(0)
     for i in range(stops.size):
         if stops[i] < 0:
             continue
-        e = named[i] if named.size else i
-        if found < places.size:
-            places[found] = e
-            worst = found if hashes[e] > hashes[places[worst]] else worst
+        own = hashes[named[i] if named.size else i]
+        if found < picks.size:
+            picks[found] = i
+            if found == 0 or own > highest:
+                worst, highest = found, own
             found += 1
-        elif hashes[e] < hashes[places[worst]]:
-            places[worst] = e
+        elif own < highest:
+            picks[worst] = i
+            highest = own
             for j in range(found):
-                worst = j if hashes[places[j]] > hashes[places[worst]] else worst
+                other = hashes[named[picks[j]] if named.size else picks[j]]
+                if other > highest:
+                    worst, highest = j, other
     return found
 
 
 @jit
-def pick_stopped(  # noqa: PLR0917 (called by `kernel` alone)
-    stops: Any, named: Any, hashes: Any, numbers: Any, told: Any, places: Any, lines: Any
-) -> int:
+def pick(stops: Any, named: Any, hashes: Any, numbers: Any, picks: Any, lines: Any) -> int:  # noqa: PLR0917
     """The same in order, and what is told of each: fill the last two."""
-    found = lowest_stopped(stops, named, hashes, places)
-    for i in range(1, found):
-        e, at = places[i], i
-        while at > 0 and hashes[places[at - 1]] > hashes[e]:
-            places[at] = places[at - 1]
+    found = lowest_stopped(stops, named, hashes, picks)
+    for n in range(1, found):
+        i, at = picks[n], n
+        own = hashes[named[i] if named.size else i]
+        while at > 0 and hashes[named[picks[at - 1]] if named.size else picks[at - 1]] > own:
+            picks[at] = picks[at - 1]
             at -= 1
-        places[at] = e
-    for i in range(found):
-        for j in range(told.size):
-            lines[i, j] = numbers[places[i], told[j]]
+        picks[at] = i
+    for n in range(found):
+        e = named[picks[n]] if named.size else picks[n]
+        lines[n, 0], lines[n, 1] = e, stops[picks[n]]
+        for j in range(N_TOLD):
+            lines[n, 2 + j] = numbers[e, TOLD[j]]
+    return found
+
+
+# What is called from outside. Memory comes as plain addresses: handing over arrays would take longer than a scan.
+
+
+def _pointer(_: Any, address: Any) -> Any:
+    """An address as a pointer: for numba, its type and how to make it."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], cgutils.voidptr_t)
+
+    return numba.types.voidptr(address), generate
+
+
+memory_at: Any = intrinsic(_pointer)
+
+
+@jit
+def question_at(ask: int) -> Any:
+    """As `kernel` has written it down."""
+    a, start = carray(memory_at(ask), (N_ASK,), np.float64), carray(memory_at(ask), (N_ASK,), np.uint64)[0]
+    weights = (a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20])
+    return Question(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], start)
+
+
+@numba.njit("int64(" + ", ".join(["int64"] * 17) + ")", error_model="numpy")
+def scan(  # noqa: PLR0917
+    numbers: int, columns: int, capacity: int, hashes: int, ids: int, n_places: int,
+    named: int, n_named: int, tried: int, n_tried: int, k: int,
+    ask: int, low: int, places: int, lines: int, stops: int, counts: int,
+) -> int:  # fmt: skip
+    """Rank the named places, or all. The last five are filled, `stops` only if something stopped somebody.
+
+    Columns are looked at unless there are none (`capacity` is 0). The last of `counts` says how many were stopped.
+    """
+    job = question_at(ask)
+    x = carray(memory_at(numbers), (n_places, N_FIELDS), np.float64)
+    least = carray(memory_at(low), (n_places,), np.float64)
+    who, again = carray(memory_at(named), (n_named,), np.int64), carray(memory_at(tried), (n_tried,), np.int64)
+    n = n_named or n_places
+    if capacity:
+        out = bound_columns(job, carray(memory_at(columns), (N_FIELDS, capacity), np.float64), n_places, least)
+    else:
+        out = bound_rows(job, x, n, who, least)
+    counted = carray(memory_at(counts), (N_REASONS + 1,), np.int64)
+    counted[:] = 0
+    if out or n_tried:
+        filter_out(job, x, n, who, again, least, carray(memory_at(stops), (n,), np.int8), counted)
+        counted[N_REASONS] = counted.sum()
+    hashed = carray(memory_at(hashes), (n_places,), np.uint64)
+    names = carray(memory_at(ids), (n_places, ID_WORDS), np.uint64)
+    best, told = carray(memory_at(places), (k,), np.int64), carray(memory_at(lines), (k, WIDTH), np.float64)
+    found: int = rank(job, x, hashed, names, n, who, least, best, told)
+    return found
+
+
+@numba.njit("int64(" + ", ".join(["int64"] * 10) + ")", error_model="numpy")
+def pick_stopped(  # noqa: PLR0917
+    stops: int, n_stops: int, named: int, n_named: int,
+    hashes: int, numbers: int, n_places: int,
+    k: int, picks: int, lines: int,
+) -> int:  # fmt: skip
+    """Up to k of those that something stopped, in the order of their hashes: fill the last two."""
+    found: int = pick(
+        carray(memory_at(stops), (n_stops,), np.int8),
+        carray(memory_at(named), (n_named,), np.int64),
+        carray(memory_at(hashes), (n_places,), np.uint64),
+        carray(memory_at(numbers), (n_places, N_FIELDS), np.float64),
+        carray(memory_at(picks), (k,), np.int64),
+        carray(memory_at(lines), (k, 2 + N_TOLD), np.float64),
+    )
     return found

@@ -1,7 +1,8 @@
 """One model's nodes as numbers: what a scan reads. Written by the table, a row at a time.
 
 Every node that has the model has one place. A place's numbers lie together, so that a report is one write and a
-compiled scan reads a node at once. A numpy scan wants each number's column instead: `data` keeps a turned copy in step.
+compiled scan reads a node at once. A look at all of them is quicker in columns: `data` keeps a turned copy in step.
+Numbers may be written late (`unwritten`), but never after they are read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 import struct
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +72,14 @@ class Field(enum.IntEnum):
 LOAD = slice(Field.OPEN_S, Field.DRAINING + 1)
 RECORD = slice(Field.CONNECTED, Field.STRAIN_MAX + 1)
 SPECS = slice(Field.COLD_S, Field.HOURLY_USD + 1)
-_LOAD, _RECORD, _SPECS = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS))
-_pack_load = _LOAD.pack_into
+MOVING = slice(LOAD.start, RECORD.stop)
+"""What changes from job to job: the first two groups."""
+_LOAD, _RECORD, _SPECS, _MOVING = (
+    struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS, MOVING)
+)
+_pack_load, _pack_moving = _LOAD.pack_into, _MOVING.pack_into
+FEW = 8
+"""Columns of so many places are brought up to date one by one: numpy's way of doing it at once is slow to start."""
 _ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(Field), 8 * RECORD.start, 8 * SPECS.start
 _ROW, _OPEN, _HEARD = len(Field), int(Field.OPEN_S), int(Field.LAST_HEARD_S)
 _CLOSED = -math.inf
@@ -80,24 +88,28 @@ _CLOSED = -math.inf
 class Entries:
     """All nodes that have one model. Places are dense: the last one moves into a hole."""
 
-    def __init__(self) -> None:
+    def __init__(self, write_late: Callable[[], None] = lambda: None) -> None:
+        self._write_late = write_late
+        """Has everything written that changed and is not: called before anybody reads numbers."""
         self.nodes: list[NodeId] = []
         self.changes = 0
         """How often a place was taken or left: until it counts on, every node keeps its place."""
         self.reports = 0
         """How often a node said something new about its hardware, prices or models."""
-        self._keep(np.zeros((FIRST_PLACES, len(Field))))
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
         self._seated: tuple[NodeId, ...] = ()
         self._seated_at = 0
         self._columns: Floats | None = None
+        self._memory: tuple[int, int, int, int, int] | None = None
         self._written: set[int] = set()
         """Places whose columns are behind, where columns are kept at all."""
+        self._keep(np.zeros((FIRST_PLACES, len(Field))))
 
     def _keep(self, numbers: Floats) -> None:
         """Single numbers are written through plain memory: an array's own way takes several times as long."""
+        self._memory = None
         self._numbers = numbers
         self._buffer = numbers.data.cast("B")
         self._doubles = self._buffer.cast("d")
@@ -115,22 +127,51 @@ class Entries:
     @property
     def data(self) -> Floats:
         """Field by place; to be read only."""
-        n = len(self.nodes)
-        if n > SCAN_MAX:
-            self._columns = None
-            return self._numbers[:n].T
-        if self._columns is None or self._columns.shape[1] != len(self._numbers):
-            self._columns = np.ascontiguousarray(self._numbers.T)
+        n, columns = len(self.nodes), self.columns
+        return self._numbers[:n].T if columns is None else columns[:, :n]
+
+    @property
+    def columns(self) -> Floats | None:
+        """The same with spare places; None if there are too many to keep them turned."""
+        self._write_late()
+        if len(self.nodes) > SCAN_MAX:
+            self._turn(None)
+        elif self._columns is None or self._columns.shape[1] != len(self._numbers):
+            self._turn(np.ascontiguousarray(self._numbers.T))
         elif self._written:
+            self._turn_written(self._columns)
+        return self._columns
+
+    def _turn(self, columns: Floats | None) -> None:
+        if columns is not self._columns:
+            self._columns, self._memory = columns, None
+            self._written.clear()
+
+    def _turn_written(self, columns: Floats) -> None:
+        if len(self._written) <= FEW:
+            for place in self._written:
+                columns[:, place] = self._numbers[place]
+        else:
             behind = np.fromiter(self._written, np.intp, len(self._written))
-            self._columns[:, behind] = self._numbers[behind].T
+            columns[:, behind] = self._numbers[behind].T
         self._written.clear()
-        return self._columns[:, :n]
 
     @property
     def numbers(self) -> Floats:
         """Place by field, with spare places: whole arrays, which compiled code walks faster."""
+        self._write_late()
         return self._numbers
+
+    @property
+    def memory(self) -> tuple[int, int, int, int, int]:
+        """Where compiled code finds it: rows, columns, how many places those have (0: no columns), hashes, ids."""
+        columns = self.columns
+        if self._memory is None:
+            turned, capacity = (0, 0) if columns is None else (columns.ctypes.data, columns.shape[1])
+            kept = (self._numbers, self._hash, self._id)
+            rows, hashes, ids = (array.ctypes.data for array in kept)
+            self._memory = rows, turned, capacity, hashes, ids
+        return self._memory
 
     @property
     def all_hashes(self) -> NDArray[np.uint64]:
@@ -155,7 +196,7 @@ class Entries:
         part = Entries()
         part.nodes = [self.nodes[place] for place in places.tolist()]
         part.changes += 1
-        part._keep(self._numbers[places])
+        part._keep(self.numbers[places])
         part._hash, part._row, part._id = self._hash[places], self._row[places], self._id[places]
         return part
 
@@ -186,6 +227,12 @@ class Entries:
 
     def write_load(self, place: int, values: tuple[float, ...]) -> None:
         _pack_load(self._buffer, place * _ROW_BYTES, *values)
+        if self._columns is not None:
+            self._written.add(place)
+
+    def write_moving(self, place: int, values: tuple[float, ...]) -> None:
+        """Load and record at once."""
+        _pack_moving(self._buffer, place * _ROW_BYTES, *values)
         if self._columns is not None:
             self._written.add(place)
 

@@ -38,7 +38,12 @@ def failure_odds_of(row: NodeRow) -> float:
 def active_bytes_of(row: NodeRow) -> int:
     """Weights of the models that jobs keep at work there: our own, and those that it says others sent."""
     used = {*row.own_active, *row.load.foreign_models} if row.load.foreign_models else row.own_active
-    return sum(row.models[model].weights_bytes for model in used if model in row.models)
+    weights_bytes = 0
+    for model in used:
+        report = row.models.get(model)
+        if report is not None:
+            weights_bytes += report.weights_bytes
+    return weights_bytes
 
 
 def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:

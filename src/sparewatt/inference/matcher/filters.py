@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.entries import Field
-from sparewatt.inference.matcher.model import Rejection
+from sparewatt.inference.matcher.model import REASONS, Rejection
 from sparewatt.inference.matcher.question import Question
 
 
@@ -48,8 +48,7 @@ RULES = {
     Rejection.TOO_LITTLE_VRAM: is_too_small,
     Rejection.NOT_MEASURED: is_unmeasured,
 }
-"""In their order. A node that passes them and is not able is full."""
-REASONS = (*RULES, Rejection.FULL, Rejection.ALREADY_TRIED)
+"""In their order, which is that of REASONS. A node that passes them and is not able is full."""
 FULL, TRIED = REASONS.index(Rejection.FULL), REASONS.index(Rejection.ALREADY_TRIED)
 
 

@@ -1,22 +1,83 @@
-"""The compiled scan, where numba is installed and worth its start: compiling takes seconds, a scan microseconds."""
+"""The compiled scan, where numba is installed and worth its start: compiling takes seconds, a scan microseconds.
+
+It writes into memory that is used again from scan to scan: for one thread at a time.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any
+import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.inference.matcher.entries import Entries, Floats
-from sparewatt.inference.matcher.filters import REASONS
-from sparewatt.inference.matcher.formula import PARTS, SUMMARY
-from sparewatt.inference.matcher.question import NOBODY, Places, Question, Ranking
+from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
+from sparewatt.inference.matcher.entries import Entries
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
+from sparewatt.inference.matcher.question import NOBODY, NOT_STOPPED, WIDTH, Places, Question, Ranking
 
-LINE = len(SUMMARY) + len(PARTS) + 1
+STOPPED_WIDTH = 2 + len(TOLD_OF_STOPPED)
+FIRST_PLACES = 1024
+FEW_SHARE = 8
+"""Fewer than one place in so many are looked at row by row, more in columns."""
+_DOUBLE = 8
+_ASK = struct.Struct(f"=Q{9 + len(PARTS)}d")
+_N_REASONS = len(REASONS)
 
-_compiled: list[Any] = []
+
+class Kernel:
+    """The compiled functions and the memory that they write into."""
+
+    def __init__(self) -> None:
+        module = importlib.import_module("sparewatt.inference.matcher.compiled")
+        self._scan, self._pick = module.scan, module.pick_stopped
+        self._ask = np.zeros(_ASK.size, np.uint8)
+        self._asked = self._ask.data
+        self._counts = np.zeros(_N_REASONS + 1, np.int64)
+        self._counted = self._counts.data
+        self._make_room(FIRST_PLACES, REJECTIONS_KEPT)
+
+    def _make_room(self, n_places: int, k: int) -> None:
+        self._n_places, self._k = n_places, k
+        self._low, self._stops = np.empty(n_places), np.empty(n_places, np.int8)
+        self._places, self._lines = np.empty(k, np.int64), np.empty(k * max(WIDTH, STOPPED_WIDTH))
+        self._told = self._lines.data.cast("B")
+        arrays = (self._ask, self._low, self._places, self._lines, self._stops, self._counts)
+        self._room = tuple(array.ctypes.data for array in arrays)
+
+    def rank(self, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
+        n = len(entries)
+        if n > self._n_places or k > self._k:
+            self._make_room(max(2 * n, self._n_places), max(k, self._k))
+        numbers, columns, capacity, hashes, ids = entries.memory
+        n_named, n_tried, names, trials = 0, 0, 0, 0
+        if named.size:
+            named, n_named = np.ascontiguousarray(named, np.int64), named.size
+            names, capacity = named.ctypes.data, capacity if n_named * FEW_SHARE >= n else 0
+        if tried.size:
+            tried, n_tried = np.ascontiguousarray(tried, np.int64), tried.size
+            trials = tried.ctypes.data
+        prompt, output, floor, strain, usd, weights, now_s, silent_s, gone_s, jitter, start = job
+        _ASK.pack_into(
+            self._asked, 0, start, prompt, output, floor, strain, usd, now_s, silent_s, gone_s, jitter, *weights
+        )
+        found = self._scan(numbers, columns, capacity, hashes, ids, n, names, n_named, trials, n_tried, k, *self._room)
+        told = bytes(self._told[: found * WIDTH * _DOUBLE])
+        if not self._counted[_N_REASONS]:
+            return Ranking(told, found)
+        return Ranking(told, found, tuple(self._counts[:_N_REASONS].tolist()), self._stops[: n_named or n].copy())
+
+    def pick_stopped(self, entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
+        numbers, _, _, hashes, _ = entries.memory
+        named, (_, _, picks, lines, _, _) = np.ascontiguousarray(named, np.int64), self._room
+        looked = (stops.ctypes.data, stops.size, named.ctypes.data, named.size)
+        found = self._pick(*looked, hashes, numbers, len(entries), REJECTIONS_KEPT, picks, lines)
+        return bytes(self._told[: found * STOPPED_WIDTH * _DOUBLE])
+
+
+_kernel: list[Kernel] = []
 
 
 def available() -> bool:
@@ -24,42 +85,24 @@ def available() -> bool:
 
 
 def ready() -> bool:
-    return bool(_compiled)
+    return bool(_kernel)
 
 
 def prepare() -> None:
     """Compile, which takes seconds; call it off the event loop. Does nothing without numba or a second time."""
     if ready() or not available():
         return
-    module = importlib.import_module("sparewatt.inference.matcher.compiled")
-    ranking = _run(module.scan, Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=1)
-    _pick(module.pick_stopped, Entries(), ranking.stops, NOBODY, NOBODY, k=1)
-    _compiled[:] = [module.scan, module.pick_stopped]
+    made = Kernel()
+    made.rank(Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=CANDIDATES_KEPT)
+    made.pick_stopped(Entries(), NOT_STOPPED, NOBODY)
+    _kernel[:] = [made]
 
 
 def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
     """The best k of the places that are named, or of all. Needs `ready()`."""
-    return _run(_compiled[0], job, entries, named, tried, k=k)
+    return _kernel[0].rank(job, entries, named, tried, k=k)
 
 
-def pick_stopped(
-    entries: Entries, stops: NDArray[np.int8], named: Places, told: Places, *, k: int
-) -> tuple[Places, Floats]:
-    """Up to k of the places that something stopped, and what is told of each. Needs `ready()`."""
-    return _pick(_compiled[1], entries, stops, named, told, k=k)
-
-
-def _pick(
-    pick: Any, entries: Entries, stops: NDArray[np.int8], named: Places, told: Places, *, k: int
-) -> tuple[Places, Floats]:
-    places, lines = np.empty(k, np.int64), np.empty((k, told.size))
-    found = pick(stops, named, entries.all_hashes, entries.numbers, told, places, lines)
-    return places[:found], lines[:found]
-
-
-def _run(scan: Any, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
-    places, lines = np.empty(k, np.int64), np.empty((k, LINE))
-    stops, counts = np.empty(named.size or len(entries), np.int8), np.zeros(len(REASONS), np.int64)
-    n, numbers, hashes, ids = len(entries), entries.numbers, entries.all_hashes, entries.ids
-    found = scan(job, numbers, hashes, ids, n, named, tried, places, lines, stops, counts)
-    return Ranking(places[:found], lines[:found], counts.tolist(), stops)
+def pick_stopped(entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
+    """Some of the places that something stopped, and what is told of each. Needs `ready()`."""
+    return _kernel[0].pick_stopped(entries, stops, named)

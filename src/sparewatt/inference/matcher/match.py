@@ -15,14 +15,13 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
 from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries
-from sparewatt.inference.matcher.filters import REASONS
 from sparewatt.inference.matcher.hashing import hash_text, start_of
-from sparewatt.inference.matcher.kept import Ranked, RankedHolders, Stopped
-from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.model import Allowed, Decision, MatchJob
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.stopped import pick_stopped
 from sparewatt.inference.matcher.table import NodeTable
 
 OWN_NODE = "own_node"
@@ -39,14 +38,14 @@ def match(
     """Rank the nodes that can have the job, best first, and count why the others cannot."""
     entries = table.entries(job.model)
     if entries is None:
-        return Decision(job, policy.name, len(table), (), (), {Rejection.NO_MODEL: len(table)} if len(table) else {})
+        return Decision(job, policy.name, len(table), without_model=len(table))
     is_compiled = policy.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
     rank: Rank = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, policy))
     asked = question(job, table, at, policy=policy, seed=seed)
     tried = _places_of(at.tried, job, table) if at.tried else NOBODY
     left, barred = (None, {}) if at.allowed is None and not at.own else _left(job, table, entries, at)
     if left is not None and not left.size:
-        return _nobody(job, table, entries, barred, policy=policy)
+        return Decision(job, policy.name, len(table), without_model=len(table) - len(entries), barred=barred)
     everybody = NOBODY if left is None else left
     named, unlisted = everybody, 0
     if len(entries) > SCAN_MAX and (left is None or left.size > LARGE_SHARE * len(entries)):
@@ -55,17 +54,21 @@ def match(
         if listed.size:
             named, unlisted = listed, (everybody.size or len(entries)) - listed.size
     ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    if unlisted and not ranking.places.size and table.room.free(job.model):
+    if unlisted and not ranking.found and table.room.free(job.model):
         named, unlisted = everybody, 0  # somebody has room, if nobody on the list
         ranking = rank(asked, entries, named, tried, k=CANDIDATES_KEPT)
-    cached = None
+    cached: Mapping[NodeId, int] = {}
     if at.held and policy.usd_weight is not None:
         cached, ranking = _with_holders(
             job, table, entries, ranking, at, left=left, asked=asked, tried=tried, rank=rank
         )
-    return _decision(
-        job, table, entries, ranking, policy=policy, named=named, unlisted=unlisted, barred=barred, cached=cached
-    )
+    told, found, counts, stops = ranking
+    stopped = pick_stopped(entries, stops, named) if counts and not unlisted else b""
+    total = len(table)
+    return Decision(
+        job, policy.name, total, found, told, entries.seated, stopped, counts, unlisted, total - len(entries),
+        barred, cached,
+    )  # fmt: skip
 
 
 def _with_holders(
@@ -121,13 +124,6 @@ def _both(listed: Places, left: Places) -> Places:
     return both
 
 
-def _nobody(job: MatchJob, table: NodeTable, entries: Entries, barred: dict[str, int], *, policy: Policy) -> Decision:
-    """A policy that leaves no node."""
-    without = len(table) - len(entries)
-    dropped = {Rejection.NO_MODEL: without} if without else {}
-    return Decision(job, policy.name, len(table), (), (), dropped, barred)
-
-
 def question(job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, seed: int) -> Question:
     """The job's side of filters and formula."""
     usd_weight, weights = policy.weighed(job.preference)
@@ -154,28 +150,3 @@ def _score(job: MatchJob, policy: Policy) -> scan.Score | None:
 def _places_of(tried: Collection[NodeId], job: MatchJob, table: NodeTable) -> Places:
     rows = [row for node_id in tried if (row := table.get(node_id)) is not None]
     return np.array([row.seats[job.model].place for row in rows if job.model in row.seats], np.int64)
-
-
-def _decision(
-    job: MatchJob,
-    table: NodeTable,
-    entries: Entries,
-    ranking: Ranking,
-    *,
-    policy: Policy,
-    named: Places,
-    unlisted: int,
-    barred: dict[str, int],
-    cached: Mapping[NodeId, int] | None,
-) -> Decision:
-    dropped: dict[Rejection, int] = {}
-    if any(ranking.counts):
-        dropped = {REASONS[at]: count for at, count in enumerate(ranking.counts) if count}
-    rejected = Stopped(job, entries, ranking.stops, named) if dropped and not unlisted else ()
-    if unlisted:
-        dropped[Rejection.NOT_SHORTLISTED] = unlisted
-    if len(table) > len(entries):
-        dropped[Rejection.NO_MODEL] = len(table) - len(entries)
-    places, lines = ranking.places, ranking.lines
-    ranked = RankedHolders(entries, places, lines, cached) if cached else Ranked(entries, places, lines)
-    return Decision(job, policy.name, len(table), ranked, rejected, dropped, barred)

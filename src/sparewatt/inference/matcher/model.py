@@ -11,7 +11,8 @@ import msgspec
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
-from sparewatt.inference.matcher.entries import Entries
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.entries import Entries, Field
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.question import Places
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
@@ -32,6 +33,30 @@ class Rejection(enum.Enum):
     FULL = "capacity"
     ALREADY_TRIED = "not_tried"
     NOT_SHORTLISTED = "shortlist"
+
+
+REASONS = (
+    Rejection.OFFLINE,
+    Rejection.DRAINING,
+    Rejection.PROMPT_TOO_LONG,
+    Rejection.TOO_LITTLE_VRAM,
+    Rejection.NOT_MEASURED,
+    Rejection.FULL,
+    Rejection.ALREADY_TRIED,
+)
+"""Why a node that was looked at cannot have a job: a scan says which by its number here."""
+TOLD_OF_STOPPED = (
+    Field.CONTEXT_TOKENS,
+    Field.WEIGHTS_BYTES,
+    Field.KV_BYTES_PER_TOKEN,
+    Field.VRAM_BYTES,
+    Field.JOBS,
+    Field.ROOM_JOBS,
+)
+"""The numbers that say how far such a node was from having it."""
+_STOPPED_BYTES = 8 * (2 + len(TOLD_OF_STOPPED))
+HALF_A_STEP = 5e-7
+"""Prices per million tokens come in millionths of a nano: rounding down must not slip below a whole one."""
 
 
 class NodeState(enum.Enum):
@@ -88,7 +113,7 @@ class Preference:
 AS_USUAL = Preference()
 
 
-class MatchJob(msgspec.Struct, frozen=True):
+class MatchJob(msgspec.Struct, frozen=True, gc=False):
     """A job as the matcher sees it: sizes and wishes, never content."""
 
     id: MatchId
@@ -159,6 +184,8 @@ class NodeRow:
     pace: float = 1.0
     active_bytes: int = 0
     """These two follow from what is above; kept, because every report needs them."""
+    is_unwritten: bool = False
+    """Whether the entries still have older numbers of it (see `unwritten`)."""
 
     @property
     def jobs_there(self) -> int:
@@ -205,25 +232,98 @@ class Allowed(NamedTuple):
     """Of the nodes, where that was worked out beforehand."""
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """Everything about one match, as numbers. Sentences are made from it when somebody asks."""
+class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Everything about one match, as numbers. Sentences are made from it when somebody asks.
+
+    There is one for every request, and most are never looked at beyond their best candidate: so candidates and
+    rejections are lines of numbers until somebody wants them. It points at nothing that points back, and the garbage
+    collector need not know of it.
+    """
 
     job: MatchJob
     policy: str
     total: int
-    ranked: Sequence[Candidate]
-    rejected: Sequence[Rejected]
-    """Some of those that have the model and cannot have the job."""
-    dropped: dict[Rejection, int]
-    barred: Mapping[str, int] = msgspec.field(default_factory=dict)
+    found: int = 0
+    """How many candidates are told of."""
+    told: bytes = b""
+    """A line of numbers for each, best first: its place, `formula.SUMMARY`, the parts, and the jitter."""
+    seated: tuple[NodeId, ...] = ()
+    """Who had which place."""
+    stopped: bytes = b""
+    """A line for some that cannot have the job: place, number of the reason, and TOLD_OF_STOPPED."""
+    counts: Sequence[int] = ()
+    """How many of those that have the model each of REASONS stopped, in order; nothing if nobody was."""
+    unlisted: int = 0
+    without_model: int = 0
+    barred: Mapping[str, int] = {}
     """Nodes that the job's policy ruled out beforehand, by field."""
+    cached: Mapping[NodeId, int] = {}
+    """What nodes hold of the prompt, where that counted."""
 
     @property
     def best(self) -> Candidate | None:
-        return self.ranked[0] if self.ranked else None
+        if not self.found:
+            return None
+        numbers = memoryview(self.told).cast("d")
+        return self._candidate([*numbers[: len(numbers) // self.found]])
+
+    @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """The best nodes in order."""
+        return tuple(self._candidate(line) for line in _lines(self.told, self.found))
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Some of those that have the model and cannot have the job."""
+        return tuple(self._rejected(line) for line in _lines(self.stopped, len(self.stopped) // _STOPPED_BYTES))
+
+    @property
+    def dropped(self) -> dict[Rejection, int]:
+        """How many nodes cannot have it, by the first reason."""
+        found = {reason: count for reason, count in zip(REASONS, self.counts, strict=False) if count}
+        if self.unlisted:
+            found[Rejection.NOT_SHORTLISTED] = self.unlisted
+        if self.without_model:
+            found[Rejection.NO_MODEL] = self.without_model
+        return found
 
     @property
     def eligible(self) -> int:
         """Nodes that could have had the job."""
-        out = sum(self.dropped.values()) if self.dropped else 0
+        out = sum(self.counts) + self.unlisted + self.without_model
         return self.total - out - (sum(self.barred.values()) if self.barred else 0)
+
+    def __eq__(self, other: object) -> bool:
+        """Who has which place does not matter."""
+        return isinstance(other, Decision) and self._said() == other._said()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _said(self) -> tuple[object, ...]:
+        return self.job, self.policy, self.total, self.ranked, self.rejected, self.dropped, self.barred
+
+    def _candidate(self, line: list[float]) -> Candidate:
+        place, cost, first_token_s, finish_s, usd, *parts = line
+        node_id, price_nano = self.seated[int(place)], int(usd * NANO_PER_USD + HALF_A_STEP)
+        cached_tokens = self.cached.get(node_id, 0) if self.cached else 0
+        return Candidate(node_id, cost, tuple(parts), first_token_s, finish_s, price_nano, cached_tokens)
+
+    def _rejected(self, line: list[float]) -> Rejected:
+        place, number, context_tokens, weights, kv_token, vram, jobs, room = line
+        reason, job = REASONS[int(number)], self.job
+        match reason:
+            case Rejection.PROMPT_TOO_LONG:
+                needed, had = float(job.prompt_tokens_floor), context_tokens
+            case Rejection.TOO_LITTLE_VRAM:
+                needed, had = weights + kv_token * (job.prompt_tokens + job.output_tokens), vram
+            case Rejection.FULL:
+                needed, had = jobs + 1, room
+            case _:
+                needed = had = 0.0
+        return Rejected(self.seated[int(place)], reason, needed=needed, had=had)
+
+
+def _lines(told: bytes, count: int) -> list[list[float]]:
+    numbers: list[float] = [*memoryview(told).cast("d")]
+    width = len(numbers) // max(1, count)
+    return [numbers[at * width : (at + 1) * width] for at in range(count)]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.entries import Entries, Floats
-from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.formula import PARTS, SUMMARY
 
 Places = NDArray[np.int64]
 NOBODY: Places = np.empty(0, np.int64)
 """No place is named: for those to look at, that means all."""
+NOT_STOPPED: NDArray[np.int8] = np.empty(0, np.int8)
+WIDTH = 1 + len(SUMMARY) + len(PARTS) + 1
+"""Numbers that are told of a candidate, by the formula: its place, SUMMARY, parts, jitter."""
 AS_THEY_ARE = (1.0,) * len(PARTS)
 
 
@@ -40,14 +44,34 @@ class Question(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The best places in order, what is told about each (SUMMARY, parts, jitter), and who was stopped by what."""
+    """The best places in order, what is told about each, and who was stopped by what."""
 
-    places: Places
-    lines: Floats
-    counts: list[int]
-    """How many each of `filters.REASONS` stopped."""
-    stops: NDArray[np.int8]
-    """By place looked at: the number of what stopped it, or -1."""
+    told: bytes
+    """A line of numbers for each, best first: its place, SUMMARY, parts, jitter."""
+    found: int
+    """How many there are."""
+    counts: Sequence[int] = ()
+    """How many each of `filters.REASONS` stopped; nothing if nobody was."""
+    stops: NDArray[np.int8] = NOT_STOPPED
+    """By place looked at: the number of what stopped it, or -1; nothing if nobody was."""
+
+    @property
+    def lines(self) -> Floats:
+        """Without the places."""
+        return self._numbers()[:, 1:]
+
+    @property
+    def places(self) -> Places:
+        places: Places = self._numbers()[:, 0].astype(np.int64)
+        return places
+
+    def _numbers(self) -> Floats:
+        return np.frombuffer(self.told).reshape(self.found, -1 if self.found else WIDTH)
+
+
+def told_of(places: Places, lines: Floats) -> bytes:
+    """As a ranking keeps them."""
+    return np.column_stack((places, lines)).tobytes()
 
 
 class Rank(Protocol):

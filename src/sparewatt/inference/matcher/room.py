@@ -47,8 +47,8 @@ class RoomCount:
         if now > before and self.on_room is not None:
             self.on_room(row.models)
 
-    def note_foreign(self, row: NodeRow, more: int) -> None:
-        """Only the jobs of others are so many more: the same as `note`, and quicker where places stay free."""
+    def note_jobs(self, row: NodeRow, more: int) -> None:
+        """Only its jobs, ours or others', are so many more: the same as `note`, quicker where places stay free."""
         before = self._counted[row.index]
         now = before - more
         if before <= 0 or now <= 0:

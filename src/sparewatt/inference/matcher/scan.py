@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sparewatt.inference.matcher import filters, formula
 from sparewatt.inference.matcher.entries import SCAN_MAX, Entries, Field, Floats
 from sparewatt.inference.matcher.hashing import mixed
-from sparewatt.inference.matcher.model import HealthRules, MatchJob, Rejection
-from sparewatt.inference.matcher.question import Places, Question, Ranking
+from sparewatt.inference.matcher.model import REASONS, HealthRules, MatchJob, Rejection
+from sparewatt.inference.matcher.question import Places, Question, Ranking, told_of
 
 Bools = NDArray[np.bool_]
 Score = Callable[[Floats], tuple[Floats, ...]]
@@ -49,7 +49,7 @@ def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -
     stops = np.full(able.size, -1)
     stopped = np.flatnonzero(~able)
     stops[stopped] = filters.first_stops(ask, data[:, stopped])
-    return Scan({reason: stops == number for number, reason in enumerate(filters.REASONS) if number in stops}, able)
+    return Scan({reason: stops == number for number, reason in enumerate(REASONS) if number in stops}, able)
 
 
 def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
@@ -75,10 +75,12 @@ def rank(
         low = _over(entries, named, partial(formula.at_least, job))
         if any(counts):
             low[~able] = np.inf
-        return Ranking(*best_of_many(job, entries, named, low, k=k), counts, stops)
-    places = _named(named, np.flatnonzero(able))
-    best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
-    return Ranking(best, lines, counts, stops)
+        best, lines = best_of_many(job, entries, named, low, k=k)
+    else:
+        places = _named(named, np.flatnonzero(able))
+        best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
+    told = told_of(best, lines)
+    return Ranking(told, best.size, tuple(counts), stops) if any(counts) else Ranking(told, best.size)
 
 
 def _named(named: Places, chosen: NDArray[np.intp]) -> Places:
@@ -102,12 +104,12 @@ def _stops(
 ) -> tuple[list[int], NDArray[np.int8]]:
     """What stopped each place, counted. Those that were tried are taken out of `able`."""
     stops = np.full(able.size, -1, np.int8)
-    counts = [0] * len(filters.REASONS)
+    counts = [0] * len(REASONS)
     if not able.all():
         stopped = np.flatnonzero(~able)
         found = filters.first_stops(job, entries.numbers[_named(named, stopped)].T)
         stops[stopped] = found
-        counts = np.bincount(found, minlength=len(filters.REASONS)).tolist()
+        counts = np.bincount(found, minlength=len(REASONS)).tolist()
     if tried.size:
         again = np.flatnonzero(able & np.isin(named if named.size else np.arange(able.size), tried))
         stops[again], able[again], counts[filters.TRIED] = filters.TRIED, False, again.size

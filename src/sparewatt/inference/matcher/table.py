@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
@@ -24,12 +24,12 @@ from sparewatt.inference.matcher.figures import (
     active_bytes_of,
     load_values,
     pace_of,
-    record_values,
     specs_values,
 )
 from sparewatt.inference.matcher.hashing import hash_text
 from sparewatt.inference.matcher.model import MatchJob, NodeRow, Seat
 from sparewatt.inference.matcher.room import RoomCount
+from sparewatt.inference.matcher.unwritten import Unwritten
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ SLOWNESS_MAX = 16.0
 """Ten million times slower than it says: as far as the figures that a report may hold can lie."""
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, eq=False, gc=False):
     """One job's place on one node. Released exactly once, however the job ends."""
 
     node_id: NodeId
@@ -76,7 +75,7 @@ class NodeTable:
         self._entries: dict[str, Entries] = {}
         self._in_flight: dict[str, int] = {}
         self._strain_per_job: dict[str, float] = {}
-        self._unseen_weight = math.sqrt(gateways) - 1.0
+        self._unwritten = Unwritten(unseen_weight=math.sqrt(gateways) - 1.0)
         self._nodes_max = nodes_max
         self._shortlists: dict[str, Shortlists] = {}
         self._keepers: dict[str, set[NodeId]] = {}
@@ -136,8 +135,8 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
-        self._write_record(row)
-        self._write_load(row)
+        self.room.note(row)
+        self._mark(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
         row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
@@ -167,8 +166,8 @@ class NodeTable:
         for model in row.models.values():
             self._write_specs(row, model)
         row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
-        self._write_record(row)
-        self._write_load(row)
+        self.room.note(row)
+        self._mark(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -185,7 +184,9 @@ class NodeTable:
         if load.draining is not before.draining:
             self.room.note(row)
         elif load.foreign != before.foreign:
-            self.room.note_foreign(row, load.foreign - before.foreign)
+            self.room.note_jobs(row, load.foreign - before.foreign)
+        if row.is_unwritten:
+            return
         for seat in row.seats.values():
             seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
 
@@ -193,8 +194,7 @@ class NodeTable:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
-        self._write_record(row)
-        self._write_load(row)
+        self._mark(row)
 
     # what we send them
 
@@ -203,22 +203,19 @@ class NodeTable:
         row = self._rows[node_id]
         model = row.models[job.model]
         tps = max(SLOWEST_TPS, model.measured.prefill_tps) if model.measured else SLOWEST_TPS
-        held = Reservation(
-            node_id,
-            job.model,
-            backlog_s=(job.prompt_tokens - cached_tokens) / tps,
-            kv_bytes=(job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token,
-            made_at_s=now_s,
-        )
+        backlog_s = (job.prompt_tokens - cached_tokens) / tps
+        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
+        held = Reservation(node_id, job.model, backlog_s, kv_bytes, now_s)
         self._open[id(held)] = held
         row.own_jobs += 1
         row.own_since_report += 1
-        row.own_backlog_s += held.backlog_s
-        row.own_kv_bytes += held.kv_bytes
-        row.own_active[job.model] = row.own_active.get(job.model, 0) + 1
-        row.active_bytes = active_bytes_of(row)
-        self._in_flight[job.model] = self._in_flight.get(job.model, 0) + 1
-        self._write_load(row)
+        row.own_backlog_s += backlog_s
+        row.own_kv_bytes += kv_bytes
+        if _count_up(row.own_active, job.model):
+            row.active_bytes = active_bytes_of(row)
+        _count_up(self._in_flight, job.model)
+        self.room.note_jobs(row, 1)
+        self._mark(row)
         return held
 
     def prompt_read(self, held: Reservation) -> None:
@@ -227,23 +224,28 @@ class NodeTable:
             held.reading_prompt = False
             row = self._rows[held.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
-            self._write_load(row)
+            self._mark(row)
 
     def release(self, held: Reservation) -> None:
         if held.released:
             return
-        self.prompt_read(held)
+        if held.reading_prompt:
+            self.prompt_read(held)
         held.released = True
         self._open.pop(id(held), None)
         row = self._rows[held.node_id]
         row.own_jobs -= 1
-        row.own_since_report = max(0, row.own_since_report - 1)
-        row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes) if row.own_jobs else 0.0
-        row.own_backlog_s = row.own_backlog_s if row.own_jobs else 0.0
-        _count_down(row.own_active, held.model)
-        row.active_bytes = active_bytes_of(row)
+        if row.own_since_report:
+            row.own_since_report -= 1
+        if row.own_jobs:
+            row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes)
+        else:
+            row.own_kv_bytes = row.own_backlog_s = 0.0
+        if _count_down(row.own_active, held.model):
+            row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, held.model)
-        self._write_load(row)
+        self.room.note_jobs(row, -1)
+        self._mark(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
@@ -262,13 +264,13 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._write_record(row)
+        self._mark(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._write_record(row)
+        self._mark(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -279,8 +281,7 @@ class NodeTable:
         lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
         row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
         row.pace = pace_of(row)
-        self._write_record(row)
-        self._write_load(row)
+        self._mark(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -335,23 +336,16 @@ class NodeTable:
 
     # columns
 
-    def _write_load(self, row: NodeRow) -> None:
-        """After what every report and every job changes."""
-        self.room.note(row)
-        unseen = self._unseen_weight * row.own_since_report
-        for seat in row.seats.values():
-            seat.entries.write_load(seat.place, load_values(row, seat, unseen))
-
-    def _write_record(self, row: NodeRow) -> None:
-        """After what we learn now and then."""
-        for seat in row.seats.values():
-            seat.entries.write_record(seat.place, record_values(row, seat))
+    def _mark(self, row: NodeRow) -> None:
+        """Something that a scan reads has changed, other than its specs."""
+        if not row.is_unwritten:
+            self._unwritten.add(row)
 
     def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
         figures, values = specs_values(row.specs, model)
         seat = row.seats.get(model.id)
         if seat is None:
-            entries = self._entries.setdefault(model.id, Entries())
+            entries = self._entries.setdefault(model.id, Entries(self._unwritten.write))
             place = entries.add(row.id, row.hash, row.index)
             seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
         seat.figures = figures
@@ -378,9 +372,18 @@ def _strain_per_job(entries: Entries) -> float:
     return float(np.median(data[Field.WEIGHTS_BYTES])) / 16e9 / max(supply, 1e-3)
 
 
-def _count_down(counts: dict[str, int], name: str) -> None:
+def _count_up(counts: dict[str, int], name: str) -> bool:
+    """Whether it is the first."""
+    before = counts.get(name, 0)
+    counts[name] = before + 1
+    return not before
+
+
+def _count_down(counts: dict[str, int], name: str) -> bool:
+    """Whether that was the last."""
     left = counts.get(name, 0) - 1
     if left > 0:
         counts[name] = left
-    else:
-        counts.pop(name, None)
+        return False
+    counts.pop(name, None)
+    return True

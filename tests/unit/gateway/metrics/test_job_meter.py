@@ -11,7 +11,7 @@ from sparewatt.core.ids import KeyId, MatchId, ModelId
 from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.gateway.metrics.job_meter import OTHER, JobMeter
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome, Seen
-from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.model import Decision, MatchJob
 from tests.unit.inference.nodes import node_id
 
 
@@ -29,7 +29,7 @@ def a_record(
     *attempts: AttemptRecord, model: str = "m", outcome: Outcome = Outcome.DONE, **changes: Any
 ) -> MatchRecord:
     job = MatchJob(MatchId("match_a"), ModelId(model), prompt_tokens=10, output_tokens=100)
-    decision = Decision(job, "balanced", 9, (), (), {Rejection.OFFLINE: 2}, {"region": 3})
+    decision = Decision(job, "balanced", 9, counts=(2,), barred={"region": 3})
     record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, outcome, list(attempts), match_s=40e-6)
     for name, value in changes.items():
         setattr(record, name, value)
