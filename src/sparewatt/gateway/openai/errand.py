@@ -92,6 +92,8 @@ class Errand(Generic[S]):
         """Read and written for the client by now, as the books count it; also where there are none."""
         if self.run is None:
             return 0
+        if self.tab is not None:
+            return self.tab.used_tokens()
         match = self.job.match
         bound = TOKENS_MAX if match.output_tokens else 0
         found = deliveries_of(self.run.record.attempts, prompt_estimate=match.prompt_tokens, output_bound=bound)
