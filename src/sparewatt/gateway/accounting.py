@@ -50,6 +50,7 @@ class Accounting:
     async def close(self) -> None:
         """Post what is left. What cannot be posted, or still runs, stays in the journal for whoever starts next."""
         if not await self.ledger.close_down():
+            self.journal.flush()
             return
         self.journal.close()
         path = self.directory.path

@@ -105,6 +105,8 @@ class LinkDesk:
         """Nodes whose stored row is out of date."""
         self.take_receipt: Callable[[NodeId, Signed], None] = lambda _node, _signed: None
         self.on_left: Callable[[NodeId], None] = lambda _node: None
+        self.before_sending: Callable[[], None] | None = None
+        """Called by every link before its frames leave; set before the first node comes."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The WebSocket route, for a front end that is aiohttp's."""
@@ -197,7 +199,7 @@ class LinkDesk:
             socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
-        outbox = Outbox()
+        outbox = Outbox(before_sending=self.before_sending)
         link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
         held = self._held[node_id] = Held(self, link, outbox, socket)
         self.links[node_id] = link

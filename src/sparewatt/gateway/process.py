@@ -160,6 +160,7 @@ async def assemble(
     )
     if accounting is not None:
         desk.take_receipt = accounting.metering.receipts.on_receipt
+        desk.before_sending = accounting.journal.flush
         accounting.metering.receipts.send = desk.countersign
     money = make_desk(settings, database, clock=clock)
     services = Services(

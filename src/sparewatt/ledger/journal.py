@@ -1,9 +1,9 @@
 """The write-ahead file: what was held, delivered and closed, until Postgres has it.
 
-One line a record, written with no fsync: it survives the death of any process, a power cut may cost the last second.
-What opens a job is in the file when `append` returns, and can be sent from then on. What can wait a moment goes with
-the next write, at the end of the event loop's turn at latest. A torn or damaged line costs that line alone. Records are
-idempotent, so a file that is read twice, or that overlaps with the next, changes nothing.
+One line a record, and one write, without fsync, for all that was appended in a turn of the event loop: it survives the
+death of any process, a power cut may cost the last second. Links ask for that write before they send (`flush`), so that
+no node has a job which is not in the file. A torn or damaged line costs that line alone. Records are idempotent, so a
+file that is read twice, or that overlaps with the next, changes nothing.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ class Journal:
         """Raises StartupError if the file cannot be opened. Without `later` nothing waits."""
         self._path = directory / FILE
         self._later = later
-        self._waiting: list[bytes] = []
-        """Lines of jobs that are over. No more than were open: while they cannot be written, no job opens."""
+        self._waiting: list[JournalRecord] = []
+        """For the end of the turn. While a disk is full: what that turn opened, and what closes meanwhile."""
         self._is_due = False
+        self._is_stuck = False
+        """The last write failed: nothing is opened until one succeeds."""
         try:
             self._fd = _open(self._path)
         except OSError as error:
@@ -51,40 +53,61 @@ class Journal:
         """The file may end in half a line, of a process that died or of a disk that was full."""
 
     def append(self, record: JournalRecord) -> None:
-        """One write, with all that waits. Raises OSError (a full disk, say): then the job must not be sent."""
-        line = _line(record)
-        if self._waiting:
-            line = b"".join(self._waiting) + line
-        self._write(line)
+        """Raises OSError when the file takes nothing (a full disk, say): then the job must not be sent.
+
+        The turn in which a disk fills up is the exception: its jobs run, and their lines wait until there is room.
+        """
+        self._waiting.append(record)
+        if self._later is not None and not self._is_stuck:
+            self._be_due(self._later)
+            return
+        try:
+            self._write()
+        except OSError:
+            self._waiting.pop()
+            raise
 
     def append_soon(self, record: JournalRecord) -> None:
-        """With the next write. One that fails is told in the log alone, and what it should have written waits on."""
-        self._waiting.append(_line(record))
+        """Where it is too late to refuse: a write that fails is told in the log, and the record waits on."""
+        self._waiting.append(record)
         if self._later is None:
-            self.flush()
-        elif not self._is_due:
-            self._is_due = True
-            self._later(self.flush)
+            self._write_if_possible()
+        else:
+            self._be_due(self._later)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Before anything is sent to a node. Costs nothing if nothing waits."""
+        if self._waiting and not self._is_stuck:
+            self._write_if_possible()
+
+    def _be_due(self, later: Later) -> None:
+        if not self._is_due:
+            self._is_due = True
+            later(self._end_turn)
+
+    def _end_turn(self) -> None:
         self._is_due = False
         if self._waiting:
-            try:
-                self._write(b"".join(self._waiting))
-            except OSError as error:
-                _log.warning("journal_unwritable", error=error.strerror)
+            self._write_if_possible()
 
-    def _write(self, lines: bytes) -> None:
-        """All that waits is among these."""
+    def _write_if_possible(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            _log.warning("journal_unwritable", error=error.strerror)
+
+    def _write(self) -> None:
+        """All that waits."""
+        lines = b"".join([_line(record) for record in self._waiting])
         if self._is_torn:
             lines = b"\n" + lines
+        self._is_stuck = True
         written = os.write(self._fd, lines)
         self._size += written
-        if written != len(lines):
-            self._is_torn = True
+        self._is_torn = written != len(lines)
+        if self._is_torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._is_torn = False
+        self._is_stuck = False
         self._waiting.clear()
 
     @property
@@ -107,12 +130,12 @@ class Journal:
             os.close(fd)
             raise
         os.close(self._fd)
-        self._fd, self._size, self._is_torn = fd, size, False
+        self._fd, self._size, self._is_torn, self._is_stuck = fd, size, False, False
         self._waiting.clear()
 
     def close(self) -> None:
         """What is appended later fails, whoever has the number of the file by then."""
-        self.flush()
+        self._end_turn()
         os.close(self._fd)
         self._fd = -1
 

@@ -17,9 +17,11 @@ class Outbox:
     """A bounded queue before a socket. Putting never waits; a peer that stops reading ends the link instead.
 
     Before `attach` frames are only collected. `on_stuck` is called once, from the event loop: the link must end.
+    `before_sending` is called whenever frames are about to leave: for what must be on disk by then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, before_sending: Callable[[], None] | None = None) -> None:
+        self._before_sending = before_sending
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0
         self._socket: Socket | None = None
@@ -81,6 +83,8 @@ class Outbox:
         socket = self._socket
         if socket is None:
             return
+        if self._before_sending is not None:
+            self._before_sending()
         while self._frames and not socket.is_paused:
             socket.send(self._take())
         if socket.is_paused:

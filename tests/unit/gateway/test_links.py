@@ -165,6 +165,17 @@ async def test_a_node_that_joins_is_in_the_table_and_can_be_sent_jobs(desk: Desk
     await receive_op(visit.socket, Op.OPEN)
 
 
+async def test_a_link_asks_whether_it_may_send_before_a_job_leaves(desk: Desk) -> None:
+    asked: list[bool] = []
+    desk.before_sending = lambda: asked.append(True)
+    visit = await desk.joined()
+    await turns()
+    before = len(asked)
+    desk.open_job(visit)
+    await receive_op(visit.socket, Op.OPEN)
+    assert len(asked) == before + 1
+
+
 async def test_when_a_new_node_joined_is_known_and_a_second_link_does_not_change_it(desk: Desk) -> None:
     visit = await desk.joined()
     joined = desk.joined_unix_s[visit.key.address]

@@ -17,7 +17,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
 from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger.journal import FILE, Journal, left_over, read_journal
-from sparewatt.ledger.model import JobState, JournalRecord, Progress
+from sparewatt.ledger.model import JobState, JournalRecord, OpenedJob, Progress
 from sparewatt.link.outbox import Outbox
 from sparewatt.testing.sockets import MemorySocket
 from tests.unit.ledger.samples import NOW_S, amount, closed, delivery, opened
@@ -134,42 +134,52 @@ class Turn:
         self.put_off: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        put_off, self.put_off = self.put_off, []
-        for call in put_off:
+        calls = self.put_off[:]
+        self.put_off.clear()
+        for call in calls:
             call()
 
 
-def test_what_opens_a_job_never_waits_and_takes_along_what_does(tmp_path: Path) -> None:
-    turn = Turn()
-    journal = Journal(tmp_path, later=turn.put_off.append)
-    journal.append(opened("1"))
-    assert read(tmp_path) == [opened("1")]
-    journal.append_soon(closed("1"))
-    journal.append_soon(closed("0"))
-    assert read(tmp_path) == [opened("1")]
-    journal.append(opened("2"))
-    assert read(tmp_path) == [opened("1"), closed("1"), closed("0"), opened("2")]
-    turn.end()
-    journal.close()
-    assert len(read(tmp_path)) == 4
-
-
-def test_what_waits_is_written_at_the_end_of_the_turn_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn, real, writes = Turn(), os.write, []
+def counted_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    real, writes = os.write, list[bytes]()
 
     def write(fd: int, data: bytes) -> int:
         writes.append(data)
         return real(fd, data)
 
     monkeypatch.setattr(os, "write", write)
+    return writes
+
+
+def test_what_is_appended_in_a_turn_is_one_write_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, writes = Turn(), counted_writes(monkeypatch)
     journal = Journal(tmp_path, later=turn.put_off.append)
-    for _ in range(2):
+    for n in (1, 2):
+        journal.append(opened("1"))
         journal.append_soon(closed("1"))
-        journal.append_soon(closed("2"))
+        journal.append(opened("2"))
+        assert len(turn.put_off) == 1
+        assert len(writes) == n - 1
         turn.end()
     journal.close()
     assert len(writes) == 2
-    assert read(tmp_path) == [closed("1"), closed("2")] * 2
+    assert read(tmp_path) == [opened("1"), closed("1"), opened("2")] * 2
+
+
+def test_what_waits_is_written_as_soon_as_somebody_wants_to_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, writes = Turn(), counted_writes(monkeypatch)
+    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal.append(opened("1"))
+    for _ in range(3):
+        journal.flush()
+    assert read(tmp_path) == [opened("1")]
+    journal.append(opened("2"))
+    turn.end()
+    journal.close()
+    assert read(tmp_path) == [opened("1"), opened("2")]
+    assert len(writes) == 2
 
 
 def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
@@ -179,18 +189,43 @@ def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
         (tmp_path / FILE).unlink(missing_ok=True)
         turn = Turn()
         journal = Journal(tmp_path, later=turn.put_off.append)
-        journal.append(opened("1"))
         with monkeypatch.context() as full:
             fill_disk(full, after_bytes=room)
-            journal.append_soon(closed("1"))
+            journal.append(opened("1"))
+            journal.append(opened("2"))
             turn.end()
-            with pytest.raises(OSError, match="No space left"):
-                journal.append(opened("2"))
-        journal.append(opened("3"))
+            journal.append_soon(closed("1"))
+            journal.flush()
+            for name in "34":
+                with pytest.raises(OSError, match="No space left"):
+                    journal.append(opened(name))
+            turn.end()
+        journal.append(opened("5"))
+        assert read(tmp_path)[-4:] == [opened("1"), opened("2"), closed("1"), opened("5")]
+        journal.append(opened("6"))
+        turn.end()
         journal.close()
-        found = read(tmp_path)
-        assert (found[0], found[-2:]) == (opened("1"), [closed("1"), opened("3")])
-        assert opened("2") not in found
+        names = {record.id for record in read(tmp_path) if isinstance(record, OpenedJob)}
+        assert names == {"match_1", "match_2", "match_5", "match_6"}
+
+
+def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, tries = Turn(), list[bytes]()
+
+    def full(_fd: int, data: bytes) -> int:
+        tries.append(data)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    journal = Journal(tmp_path, later=turn.put_off.append)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", full)
+        journal.append(opened("1"))
+        for _ in range(5):
+            journal.flush()
+        assert len(tries) == 1
+    turn.end()
+    journal.close()
+    assert read(tmp_path) == [opened("1")]
 
 
 def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(tmp_path: Path) -> None:
@@ -220,7 +255,7 @@ class Wire(MemorySocket):
 
 async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_was_about_to_send(tmp_path: Path) -> None:
     journal = Journal(tmp_path, later=asyncio.get_running_loop().call_soon)
-    wire, outbox = Wire(tmp_path), Outbox()
+    wire, outbox = Wire(tmp_path), Outbox(before_sending=journal.flush)
     outbox.attach(wire, on_stuck=lambda _error: None)
     outbox.put(b"credit ")
     journal.append_soon(closed("0"))
