@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
+from sparewatt.inference.capabilities import NO_NEEDS, Needs
 from sparewatt.inference.dispatch.choosing import match_through
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher import match as module
@@ -21,6 +22,7 @@ from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.carriers import read_line
+from sparewatt.policy.model import ANY, Prices
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.testing.clock import ManualClock
 from tests.unit.inference.fleets import OWNERS, a_fleet, add_node, allowed_by, assert_adds_up, refusals
@@ -131,6 +133,40 @@ def test_whoever_is_admitted_keeps_the_policy_at_that_very_moment(line: str, ste
             assert gate.admits(row.id) == (row.id in refused and refused[row.id] is None)
         for candidate in match_through(gate, a_job(), table, situation(), policy=BALANCED, seed=5).ranked:
             assert refused[candidate.node_id] is None
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["come", "change", "leave", "go", "wait"]), st.integers(0, 6), st.integers(0, 60)),
+        max_size=25,
+    ),
+    ceiling=st.integers(1, 8),
+    needs=st.sampled_from([NO_NEEDS, Needs(frozenset({"tools"}))]),
+)
+def test_who_is_known_to_be_admitted_would_be_so_if_judged(
+    steps: list[tuple[str, int, int]], ceiling: int, needs: Needs
+) -> None:
+    table, clock = NodeTable(), ManualClock(now_s=NOW_S)
+    usual = Prices(10_000_000 * ceiling, 30_000_000 * ceiling)
+    gate = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+    assert gate is not None
+    for what, number, other in steps:
+        row = table.get(node_id(number))
+        if what == "come":
+            add_node(table, number)
+        elif what == "wait":
+            clock.advance(FRESH_S)
+        elif row is not None and what == "go":
+            table.disconnect(row.id, unix_s=0.0)
+        elif row is not None and what == "change":
+            table.set_specs(row.id, _specs_like(other))
+        elif row is not None:
+            table.set_specs(row.id, some_specs(a_model(id="another")))
+        gate.stages()
+        for row in table:
+            judging = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+            assert judging is not None
+            assert gate.admits(row.id) == judging.admits(row.id)
 
 
 def _specs_like(number: int) -> NodeSpecs:

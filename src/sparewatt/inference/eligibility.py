@@ -27,6 +27,8 @@ from sparewatt.policy.model import ANY, Policy, Prices
 from sparewatt.policy.relax import relaxations
 from sparewatt.policy.words import explain_relaxation
 
+_NEVER = -2
+"""No count of what was said, not even of a model that nobody has."""
 _EVERYBODY: Sequence[Allowed | None] = (None,)
 _NOBODY: Sequence[Allowed | None] = (Allowed(),)
 
@@ -38,7 +40,7 @@ class Eligibility:
         self._judged: OrderedDict[Terms, Judged] = OrderedDict()
         self._verdicts = 0
         self._known: dict[ModelId, dict[NodeId, Known]] = {}
-        self._dearest: dict[ModelId, tuple[float, tuple[int, int]]] = {}
+        self._dearest: dict[ModelId, Dearest] = {}
         self._able: dict[tuple[ModelId, Needs], AllAble] = {}
         self._gates: dict[tuple[Policy, ModelId, AccountId | None, Prices | None, Needs], Gate] = {}
         """One for all jobs that are alike."""
@@ -97,19 +99,14 @@ class Eligibility:
     def now_s(self) -> float:
         return self._clock.now_s()
 
-    def changes(self, model: ModelId) -> int:
-        """How often a node came to a model, left it, or said something new."""
-        entries = self._table.entries(model)
-        return -1 if entries is None else entries.changes + entries.reports
-
     def has_dearer(self, usual: Prices, model: ModelId) -> bool:
         """Whether anybody asks for more, as of a moment ago."""
         now_s, known = self._clock.now_s(), self._dearest.get(model)
-        if known is None or now_s - known[0] >= FRESH_S:
+        if known is None or now_s - known.made_at_s >= FRESH_S:
             if len(self._dearest) >= POLICIES_COMPILED_MAX:
                 self._dearest.clear()
-            known = self._dearest[model] = (now_s, self._table.dearest_price(model))
-        return is_dearer(usual, known[1])
+            known = self._dearest[model] = Dearest(self._table.dearest_price(model), self.said(model), now_s)
+        return is_dearer(usual, known.prices)
 
     def all_are_able(self, needs: Needs, model: ModelId) -> bool:
         """Whether every node that has the model can do this, as of a moment ago."""
@@ -121,8 +118,25 @@ class Eligibility:
             if len(self._able) >= POLICIES_COMPILED_MAX:
                 self._able.clear()
             holds = all(is_able(needs, self._says(node_id, model)) for node_id in entries.nodes)
-            known = self._able[model, needs] = AllAble(holds, entries, entries.changes, entries.reports, now_s)
+            known = self._able[model, needs] = AllAble(holds, entries, entries.changes, entries.said, now_s)
         return known.holds
+
+    def is_sure(self, said: int, *, usual: Prices | None, needs: Needs, model: ModelId) -> bool:
+        """Whether the answers of the two above, of a moment ago, take in everything that was said until then."""
+        dearest, able = self._dearest.get(model), self._able.get((model, needs))
+        knows_prices = usual is None or (dearest is not None and dearest.said == said)
+        return knows_prices and (not needs.can or (able is not None and able.said == said))
+
+    def said(self, model: ModelId) -> int:
+        """How often a node came to a model, left it, or said something new."""
+        entries = self._table.entries(model)
+        return -1 if entries is None else entries.said
+
+    def was_asked(self, node_id: NodeId, model: ModelId) -> bool:
+        """Whether a node is among those whose prices and abilities are looked at when all are."""
+        row = self._table.get(node_id)
+        seat = row.seats.get(model) if row is not None else None
+        return row is not None and seat is not None and row.connected and seat.figures.is_measured
 
     def _says(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
         row = self._table.get(node_id)
@@ -194,19 +208,27 @@ class Eligibility:
         return [found.facts for found in known.values()]
 
 
+class Dearest(NamedTuple):
+    """The highest prices of a model, and what they were taken from."""
+
+    prices: tuple[int, int]
+    said: int
+    made_at_s: float
+
+
 class AllAble(NamedTuple):
     """Whether all nodes of a model can do something, and what that was taken from."""
 
     holds: bool
     entries: Entries
     changes: int
-    reports: int
+    said: int
     made_at_s: float
 
     def is_old(self, entries: Entries, now_s: float) -> bool:
         if entries is not self.entries or entries.changes != self.changes:
             return True
-        return entries.reports != self.reports and now_s - self.made_at_s >= FRESH_S
+        return entries.said != self.said and now_s - self.made_at_s >= FRESH_S
 
 
 @dataclass(slots=True)
@@ -223,18 +245,25 @@ class Gate:
 
     _open_until_s: float = 0.0
     """Until when everybody may serve it, by what was known when it was last looked at."""
-    _open_changes: int = -1
+    _open_said: int = _NEVER
+    _is_sure: bool = False
+    """Whether that took in everything that nodes had said: then nobody can be refused until one says more."""
 
     def stages(self) -> Sequence[Allowed | None]:
         """Whoever is then chosen is judged once more (`admits`): so what was seen a moment ago is good enough."""
-        now_s, changes = self.eligibility.now_s(), self.eligibility.changes(self.model)
-        if now_s < self._open_until_s and changes == self._open_changes:
+        now_s, said = self.eligibility.now_s(), self.eligibility.said(self.model)
+        if now_s < self._open_until_s and said == self._open_said:
             return _EVERYBODY
         terms = self._terms()
         if not self._asks_nothing(terms):
+            self._close()
             return self.eligibility.stages(terms)
-        self._open_until_s, self._open_changes = now_s + FRESH_S, changes
+        self._open_until_s, self._open_said = now_s + FRESH_S, said
+        self._is_sure = self.eligibility.is_sure(said, usual=self.usual, needs=self.needs, model=self.model)
         return _EVERYBODY
+
+    def _close(self) -> None:
+        self._open_until_s, self._open_said, self._is_sure = 0.0, _NEVER, False
 
     def _terms(self) -> Terms:
         """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""
@@ -251,13 +280,19 @@ class Gate:
         return self.eligibility.nodes_of(self.payer) if self.payer is not None else ()
 
     def admits(self, node_id: NodeId) -> bool:
-        """Judged anew: a list that is half a second old must not let anybody through."""
+        """Judged anew: a list that is half a second old must not let anybody through.
+
+        Only where everybody may serve, and nobody has said anything since that was found out, is it known already.
+        """
         if node_id in self.own_nodes():
             return False
+        is_known = self._is_sure and self._open_said == self.eligibility.said(self.model)
+        if is_known and self.eligibility.was_asked(node_id, self.model):
+            return True
         terms = Terms(self.policy, self.usual, self.model, self.needs)
         is_refused = self.eligibility.refuses(node_id, terms, self.checks)
         if is_refused:
-            self._open_until_s = 0.0
+            self._close()
         return not is_refused
 
     def relaxations(self) -> list[str]:

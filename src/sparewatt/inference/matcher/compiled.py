@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from sparewatt.core.limits import REJECTIONS_KEPT
 from sparewatt.inference.matcher import filters, formula, hashing
 from sparewatt.inference.matcher.entries import ID_WORDS, Field
 from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
@@ -208,8 +209,8 @@ def lowest_stopped(stops: Any, named: Any, hashes: Any, picks: Any) -> int:
 
 
 @jit
-def pick(stops: Any, named: Any, hashes: Any, numbers: Any, picks: Any, lines: Any) -> int:  # noqa: PLR0917
-    """The same in order, and what is told of each: fill the last two."""
+def pick_stopped(stops: Any, named: Any, hashes: Any, numbers: Any, picks: Any, lines: Any) -> int:  # noqa: PLR0917
+    """The same in order, and what is told of each: fill the last two, as `stopped.pick_stopped`."""
     found = lowest_stopped(stops, named, hashes, picks)
     for n in range(1, found):
         i, at = picks[n], n
@@ -249,15 +250,16 @@ def question_at(ask: int) -> Any:
     return Question(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], start)
 
 
-@numba.njit("int64(" + ", ".join(["int64"] * 17) + ")", error_model="numpy")
+@numba.njit("int64(" + ", ".join(["int64"] * 19) + ")", error_model="numpy")
 def scan(  # noqa: PLR0917
     numbers: int, columns: int, capacity: int, hashes: int, ids: int, n_places: int,
     named: int, n_named: int, tried: int, n_tried: int, k: int,
-    ask: int, low: int, places: int, lines: int, stops: int, counts: int,
+    ask: int, low: int, places: int, lines: int, counts: int, stops: int, picks: int, stopped: int,
 ) -> int:  # fmt: skip
-    """Rank the named places, or all. The last five are filled, `stops` only if something stopped somebody.
+    """Rank the named places, or all. All from `low` on is filled, the last three only if something stopped somebody.
 
-    Columns are looked at unless there are none (`capacity` is 0). The last of `counts` says how many were stopped.
+    Columns are looked at unless there are none (`capacity` is 0). The last two of `counts` say how many were stopped,
+    and of how many `stopped` tells.
     """
     job = question_at(ask)
     x = carray(memory_at(numbers), (n_places, N_FIELDS), np.float64)
@@ -268,31 +270,18 @@ def scan(  # noqa: PLR0917
         out = bound_columns(job, carray(memory_at(columns), (N_FIELDS, capacity), np.float64), n_places, least)
     else:
         out = bound_rows(job, x, n, who, least)
-    counted = carray(memory_at(counts), (N_REASONS + 1,), np.int64)
+    hashed = carray(memory_at(hashes), (n_places,), np.uint64)
+    counted = carray(memory_at(counts), (N_REASONS + 2,), np.int64)
     counted[:] = 0
     if out or n_tried:
-        filter_out(job, x, n, who, again, least, carray(memory_at(stops), (n,), np.int8), counted)
+        why = carray(memory_at(stops), (n,), np.int8)
+        filter_out(job, x, n, who, again, least, why, counted)
         counted[N_REASONS] = counted.sum()
-    hashed = carray(memory_at(hashes), (n_places,), np.uint64)
+        if counted[N_REASONS]:
+            some = carray(memory_at(picks), (REJECTIONS_KEPT,), np.int64)
+            said = carray(memory_at(stopped), (REJECTIONS_KEPT, 2 + N_TOLD), np.float64)
+            counted[N_REASONS + 1] = pick_stopped(why, who, hashed, x, some, said)
     names = carray(memory_at(ids), (n_places, ID_WORDS), np.uint64)
     best, told = carray(memory_at(places), (k,), np.int64), carray(memory_at(lines), (k, WIDTH), np.float64)
     found: int = rank(job, x, hashed, names, n, who, least, best, told)
-    return found
-
-
-@numba.njit("int64(" + ", ".join(["int64"] * 10) + ")", error_model="numpy")
-def pick_stopped(  # noqa: PLR0917
-    stops: int, n_stops: int, named: int, n_named: int,
-    hashes: int, numbers: int, n_places: int,
-    k: int, picks: int, lines: int,
-) -> int:  # fmt: skip
-    """Up to k of those that something stopped, in the order of their hashes: fill the last two."""
-    found: int = pick(
-        carray(memory_at(stops), (n_stops,), np.int8),
-        carray(memory_at(named), (n_named,), np.int64),
-        carray(memory_at(hashes), (n_places,), np.uint64),
-        carray(memory_at(numbers), (n_places, N_FIELDS), np.float64),
-        carray(memory_at(picks), (k,), np.int64),
-        carray(memory_at(lines), (k, 2 + N_TOLD), np.float64),
-    )
     return found

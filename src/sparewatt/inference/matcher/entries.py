@@ -88,7 +88,7 @@ _CLOSED = -math.inf
 class Entries:
     """All nodes that have one model. Places are dense: the last one moves into a hole."""
 
-    def __init__(self, write_late: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, write_late: Callable[[], None] = lambda: None, *, said: int = 0) -> None:
         self._write_late = write_late
         """Has everything written that changed and is not: called before anybody reads numbers."""
         self.nodes: list[NodeId] = []
@@ -96,6 +96,8 @@ class Entries:
         """How often a place was taken or left: until it counts on, every node keeps its place."""
         self.reports = 0
         """How often a node said something new about its hardware, prices or models."""
+        self.said = said
+        """Counts both on. A model's next entries begin beyond its last: what was the same then is the same now."""
         self._hash = np.zeros(FIRST_PLACES, np.uint64)
         self._row = np.zeros(FIRST_PLACES, np.intp)
         self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
@@ -203,6 +205,7 @@ class Entries:
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
         place = len(self.nodes)
         self.changes += 1
+        self.said += 1
         if place == len(self._numbers):
             self._grow()
         self.nodes.append(node_id)
@@ -215,6 +218,7 @@ class Entries:
         """Free a place. The node that moved into it, if one did."""
         last = len(self.nodes) - 1
         self.changes += 1
+        self.said += 1
         moved = self.nodes.pop()
         self._written.discard(last)
         if place == last:
@@ -252,6 +256,7 @@ class Entries:
     def write_specs(self, place: int, values: tuple[float, ...]) -> None:
         _SPECS.pack_into(self._buffer, place * _ROW_BYTES + _SPECS_AT, *values)
         self.reports += 1
+        self.said += 1
         self._written.add(place)
 
     def write_column(self, field: Field, values: Floats) -> None:

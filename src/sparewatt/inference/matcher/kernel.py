@@ -10,13 +10,12 @@ import importlib.util
 import struct
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
 from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
-from sparewatt.inference.matcher.question import NOBODY, NOT_STOPPED, WIDTH, Places, Question, Ranking
+from sparewatt.inference.matcher.question import NOBODY, WIDTH, Places, Question, Ranking
 
 STOPPED_WIDTH = 2 + len(TOLD_OF_STOPPED)
 FIRST_PLACES = 1024
@@ -32,20 +31,22 @@ class Kernel:
 
     def __init__(self) -> None:
         module = importlib.import_module("sparewatt.inference.matcher.compiled")
-        self._scan, self._pick = module.scan, module.pick_stopped
+        self._scan = module.scan
         self._ask = np.zeros(_ASK.size, np.uint8)
         self._asked = self._ask.data
-        self._counts = np.zeros(_N_REASONS + 1, np.int64)
+        self._counts = np.zeros(_N_REASONS + 2, np.int64)
         self._counted = self._counts.data
-        self._make_room(FIRST_PLACES, REJECTIONS_KEPT)
+        self._picks, self._stopped = np.empty(REJECTIONS_KEPT, np.int64), np.empty(REJECTIONS_KEPT * STOPPED_WIDTH)
+        self._told_of_stopped = self._stopped.data.cast("B")
+        self._make_room(FIRST_PLACES, CANDIDATES_KEPT)
 
     def _make_room(self, n_places: int, k: int) -> None:
         self._n_places, self._k = n_places, k
         self._low, self._stops = np.empty(n_places), np.empty(n_places, np.int8)
-        self._places, self._lines = np.empty(k, np.int64), np.empty(k * max(WIDTH, STOPPED_WIDTH))
+        self._places, self._lines = np.empty(k, np.int64), np.empty(k * WIDTH)
         self._told = self._lines.data.cast("B")
-        arrays = (self._ask, self._low, self._places, self._lines, self._stops, self._counts)
-        self._room = tuple(array.ctypes.data for array in arrays)
+        filled = (self._low, self._places, self._lines, self._counts, self._stops, self._picks, self._stopped)
+        self._room = tuple(array.ctypes.data for array in (self._ask, *filled))
 
     def rank(self, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
         n = len(entries)
@@ -67,14 +68,8 @@ class Kernel:
         told = bytes(self._told[: found * WIDTH * _DOUBLE])
         if not self._counted[_N_REASONS]:
             return Ranking(told, found)
-        return Ranking(told, found, tuple(self._counts[:_N_REASONS].tolist()), self._stops[: n_named or n].copy())
-
-    def pick_stopped(self, entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
-        numbers, _, _, hashes, _ = entries.memory
-        named, (_, _, picks, lines, _, _) = np.ascontiguousarray(named, np.int64), self._room
-        looked = (stops.ctypes.data, stops.size, named.ctypes.data, named.size)
-        found = self._pick(*looked, hashes, numbers, len(entries), REJECTIONS_KEPT, picks, lines)
-        return bytes(self._told[: found * STOPPED_WIDTH * _DOUBLE])
+        *counts, _, n_told = self._counted.tolist()
+        return Ranking(told, found, tuple(counts), bytes(self._told_of_stopped[: n_told * STOPPED_WIDTH * _DOUBLE]))
 
 
 _kernel: list[Kernel] = []
@@ -94,15 +89,9 @@ def prepare() -> None:
         return
     made = Kernel()
     made.rank(Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=CANDIDATES_KEPT)
-    made.pick_stopped(Entries(), NOT_STOPPED, NOBODY)
     _kernel[:] = [made]
 
 
 def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
     """The best k of the places that are named, or of all. Needs `ready()`."""
     return _kernel[0].rank(job, entries, named, tried, k=k)
-
-
-def pick_stopped(entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
-    """Some of the places that something stopped, and what is told of each. Needs `ready()`."""
-    return _kernel[0].pick_stopped(entries, stops, named)

@@ -21,7 +21,6 @@ from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.situation import Situation
-from sparewatt.inference.matcher.stopped import pick_stopped
 from sparewatt.inference.matcher.table import NodeTable
 
 OWN_NODE = "own_node"
@@ -62,8 +61,9 @@ def match(
         cached, ranking = _with_holders(
             job, table, entries, ranking, at, left=left, asked=asked, tried=tried, rank=rank
         )
-    told, found, counts, stops = ranking
-    stopped = pick_stopped(entries, stops, named) if counts and not unlisted else b""
+    told, found, counts, stopped = ranking
+    if unlisted:
+        stopped = b""
     total = len(table)
     return Decision(
         job, policy.name, total, found, told, entries.seated, stopped, counts, unlisted, total - len(entries),
@@ -139,7 +139,7 @@ def question(job: MatchJob, table: NodeTable, at: Situation, *, policy: Policy, 
         now_s - rules.suspect_after_s,
         now_s - rules.offline_after_s,
         policy.jitter,
-        np.uint64(start_of(seed, hash_text(job.id))),
+        start_of(seed, hash_text(job.id)),
     )
 
 

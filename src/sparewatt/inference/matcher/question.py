@@ -14,7 +14,6 @@ from sparewatt.inference.matcher.formula import PARTS, SUMMARY
 Places = NDArray[np.int64]
 NOBODY: Places = np.empty(0, np.int64)
 """No place is named: for those to look at, that means all."""
-NOT_STOPPED: NDArray[np.int8] = np.empty(0, np.int8)
 WIDTH = 1 + len(SUMMARY) + len(PARTS) + 1
 """Numbers that are told of a candidate, by the formula: its place, SUMMARY, parts, jitter."""
 AS_THEY_ARE = (1.0,) * len(PARTS)
@@ -39,7 +38,7 @@ class Question(NamedTuple):
     gone_since_s: float = -np.inf
     """Who was last heard then or before is offline."""
     jitter: float = 0.0
-    start: np.uint64 = np.uint64(0)
+    start: int = 0
     """What seed and match put into every node's chance."""
 
 
@@ -51,9 +50,9 @@ class Ranking(NamedTuple):
     found: int
     """How many there are."""
     counts: Sequence[int] = ()
-    """How many each of `filters.REASONS` stopped; nothing if nobody was."""
-    stops: NDArray[np.int8] = NOT_STOPPED
-    """By place looked at: the number of what stopped it, or -1; nothing if nobody was."""
+    """How many each of REASONS stopped; nothing if nobody was."""
+    stopped: bytes = b""
+    """A line for some of them: place, number of the reason, TOLD_OF_STOPPED."""
 
     @property
     def lines(self) -> Floats:

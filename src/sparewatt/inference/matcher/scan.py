@@ -18,6 +18,7 @@ from sparewatt.inference.matcher.entries import SCAN_MAX, Entries, Field, Floats
 from sparewatt.inference.matcher.hashing import mixed
 from sparewatt.inference.matcher.model import REASONS, HealthRules, MatchJob, Rejection
 from sparewatt.inference.matcher.question import Places, Question, Ranking, told_of
+from sparewatt.inference.matcher.stopped import pick_stopped
 
 Bools = NDArray[np.bool_]
 Score = Callable[[Floats], tuple[Floats, ...]]
@@ -80,7 +81,9 @@ def rank(
         places = _named(named, np.flatnonzero(able))
         best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
     told = told_of(best, lines)
-    return Ranking(told, best.size, tuple(counts), stops) if any(counts) else Ranking(told, best.size)
+    if not any(counts):
+        return Ranking(told, best.size)
+    return Ranking(told, best.size, tuple(counts), pick_stopped(entries, stops, named))
 
 
 def _named(named: Places, chosen: NDArray[np.intp]) -> Places:

@@ -6,21 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.core.limits import REJECTIONS_KEPT
-from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.entries import Entries
 from sparewatt.inference.matcher.model import TOLD_OF_STOPPED
 from sparewatt.inference.matcher.question import Places
 
 
 def pick_stopped(entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
-    """`stops`: of all places or of the named ones, the number of what stopped each, or -1."""
-    if kernel.ready():
-        return kernel.pick_stopped(entries, stops, named)
-    return pick_by_numpy(entries, stops, named)
-
-
-def pick_by_numpy(entries: Entries, stops: NDArray[np.int8], named: Places) -> bytes:
-    """As `compiled.pick_stopped`."""
+    """Those of the lowest hashes. `stops`: of all places or of the named ones, what stopped each, or -1."""
     looked = np.flatnonzero(stops >= 0)
     places = named[looked] if named.size else looked
     hashes = entries.hashes[places]

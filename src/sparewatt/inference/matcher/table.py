@@ -73,6 +73,8 @@ class NodeTable:
         self._open: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
         self._entries: dict[str, Entries] = {}
+        self._said = 0
+        """Beyond what entries that are gone had counted."""
         self._in_flight: dict[str, int] = {}
         self._strain_per_job: dict[str, float] = {}
         self._unwritten = Unwritten(unseen_weight=math.sqrt(gateways) - 1.0)
@@ -345,7 +347,9 @@ class NodeTable:
         figures, values = specs_values(row.specs, model)
         seat = row.seats.get(model.id)
         if seat is None:
-            entries = self._entries.setdefault(model.id, Entries(self._unwritten.write))
+            entries = self._entries.get(model.id)
+            if entries is None:
+                entries = self._entries[model.id] = Entries(self._unwritten.write, said=self._said)
             place = entries.add(row.id, row.hash, row.index)
             seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
         seat.figures = figures
@@ -361,6 +365,7 @@ class NodeTable:
             self._rows[moved].seats[model].place = seat.place
         if not seat.entries:
             del self._entries[model], self._keepers[model]
+            self._said = max(self._said, seat.entries.said + 1)
             self._shortlists.pop(model, None)
 
 
