@@ -33,7 +33,7 @@ NODES_MAX = 100_000
 """Rows of one gateway's table; a gateway runs out of sockets first."""
 
 MATCHES_KEPT = 10_000
-"""Explanations kept in memory per process (about 2 kB each)."""
+"""Explanations kept in memory per process: 0.3 kB each, and what its decision takes."""
 
 JOBS_UNSETTLED_MAX = 64
 """Jobs that are over and not counted yet: so many at a stretch are cheaper than one by one, and hold nobody up."""

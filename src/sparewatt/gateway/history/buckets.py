@@ -19,7 +19,10 @@ def empty() -> list[int]:
 
 
 def bucket_of(value: float) -> int:
-    return 0 if value <= 1.0 else min(COUNT - 1, int(PER_DECADE * math.log10(value)))
+    if value <= 1.0:
+        return 0
+    bucket = int(PER_DECADE * math.log10(value))
+    return bucket if bucket < COUNT else COUNT - 1
 
 
 def total_of(lines: Iterable[Sequence[int]]) -> list[int]:

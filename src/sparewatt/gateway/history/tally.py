@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from statistics import median
-from typing import NamedTuple
 
 from sparewatt.core.errors import NoEligibleNode
 from sparewatt.core.ids import NodeId
@@ -23,6 +22,8 @@ from sparewatt.store.history import Figures, Kind
 NETWORK = ""
 RECENT_MAX = 500
 RECENT_S = 300.0
+NO_BUCKET = -1
+"""Of a time that nobody saw."""
 GONE_S = 7 * 24 * 3600.0
 """A node that was away for longer has left: its days are not counted as down any more."""
 _DONE, _CANCELLED = Outcome.DONE, Outcome.CANCELLED
@@ -42,12 +43,14 @@ class Tally:
         for attempt in record.attempts:
             tokens += attempt.tokens
             self._note_attempt(attempt)
-        times = _times_of(record, tokens)
-        if times is not None:
-            self._recent.append((now_s, times.first_ms))
-        _add_job(self._at("network", NETWORK), record, tokens, times)
+        first_ms = record.first_token_ms
+        first = speed = NO_BUCKET
+        if first_ms is not None:
+            first, speed = _buckets_of(record, first_ms, tokens)
+            self._recent.append((now_s, first_ms))
+        _add_job(self._at("network", NETWORK), record, tokens, first=first, speed=speed)
         if record.attempts:
-            _add_job(self._at("model", record.decision.job.model), record, tokens, times)
+            _add_job(self._at("model", record.decision.job.model), record, tokens, first=first, speed=speed)
         if record.broke is not None:
             self.note_error(record.broke)
 
@@ -152,24 +155,14 @@ def _is_ruled_out(record: MatchRecord) -> bool:
     return record.error_code == NoEligibleNode.code and any(record.decision.barred.values())
 
 
-class _Times(NamedTuple):
-    """What a client saw of an answer that came as a stream."""
-
-    first_ms: float
-    first_bucket: int
-    speed_bucket: int | None
-
-
-def _times_of(record: MatchRecord, tokens: int) -> _Times | None:
-    first_ms = record.first_token_ms
-    if first_ms is None:
-        return None
+def _buckets_of(record: MatchRecord, first_ms: float, tokens: int) -> tuple[int, int]:
+    """Of the first token, and of how fast the others came."""
     took_s = ((record.attempts[-1].ended_ms or 0.0) - first_ms) / 1000
     has_speed = tokens > 1 and took_s > 0
-    return _Times(first_ms, bucket_of(first_ms), bucket_of((tokens - 1) / took_s / SPEED_UNIT) if has_speed else None)
+    return bucket_of(first_ms), bucket_of((tokens - 1) / took_s / SPEED_UNIT) if has_speed else NO_BUCKET
 
 
-def _add_job(figures: Figures | None, record: MatchRecord, tokens: int, times: _Times | None) -> None:
+def _add_job(figures: Figures | None, record: MatchRecord, tokens: int, *, first: int, speed: int) -> None:
     if figures is None:
         return
     figures.jobs += 1
@@ -177,10 +170,9 @@ def _add_job(figures: Figures | None, record: MatchRecord, tokens: int, times: _
     if record.outcome is not _DONE:
         figures.failed += is_our_failure(record)
         figures.cancelled += record.outcome is _CANCELLED
-    if times is None:
-        return
-    figures.first_token = figures.first_token or empty()
-    figures.first_token[times.first_bucket] += 1
-    if times.speed_bucket is not None:
+    if first != NO_BUCKET:
+        figures.first_token = figures.first_token or empty()
+        figures.first_token[first] += 1
+    if speed != NO_BUCKET:
         figures.speed = figures.speed or empty()
-        figures.speed[times.speed_bucket] += 1
+        figures.speed[speed] += 1

@@ -87,7 +87,10 @@ class JobMeter:
 
     def _meter(self, model: str) -> ModelMeter:
         has_line = len(self.models) < METRICS_MODELS_MAX and self._is_served(model)
-        return self.models.setdefault(model if has_line else OTHER, ModelMeter())
+        name = model if has_line else OTHER
+        if name not in self.models:
+            self.models[name] = ModelMeter()
+        return self.models[name]
 
     def tidy(self) -> None:
         """Make room, where it is half gone: models that nobody serves any more are counted with the others."""
