@@ -15,8 +15,14 @@ class ManualTimer:
     _owner: list[ManualTimer] = field(repr=False)
 
     def cancel(self) -> None:
+        """Lets go of the callback, as an event loop's timers do."""
+        self.callback = _nothing
         if self in self._owner:
             self._owner.remove(self)
+
+
+def _nothing() -> None:
+    """What a timer calls that was cancelled."""
 
 
 class ManualClock:
@@ -47,7 +53,8 @@ class ManualClock:
         """Let time pass. Alarms that are set meanwhile and come due within it ring too."""
         until_s = self._now_s + by_s
         while (timer := min(self._timers, key=lambda t: t.due_s, default=None)) is not None and timer.due_s <= until_s:
+            callback = timer.callback
             timer.cancel()
             self._now_s = max(self._now_s, timer.due_s)
-            timer.callback()
+            callback()
         self._now_s = until_s

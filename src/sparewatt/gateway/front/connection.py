@@ -112,6 +112,8 @@ class Connection(asyncio.Protocol):
         self._turns.clear()
         if self._guest is not None:
             self._guest.connection_lost(exc)
+        self._guest = self._tunnel = None  # both call this connection, as does the parser: freed here, all are at once
+        del self._parser
 
     def data_received(self, data: bytes) -> None:
         if self._tunnel is not None:

@@ -45,6 +45,11 @@ class Ticket:
         self.since_s = 0.0
         self.timer: Timer | None = None
 
+    def settle(self, state: TicketState) -> None:
+        """Nothing more is called. Its owner holds the ticket: held in turn, both would wait for the collector."""
+        self.state = state
+        self.start = self.refuse = _nothing
+
     def cancel(self) -> None:
         """Its owner is gone. Does nothing once it has started or was refused."""
         if self.state is TicketState.WAITING:
@@ -201,7 +206,7 @@ class Admission:
     def _leave(self, ticket: Ticket) -> None:
         self._lines[ticket.job.model].line.leave(ticket)
         self._has_left(ticket)
-        ticket.state = TicketState.LEFT
+        ticket.settle(TicketState.LEFT)
 
     def _time_out(self, ticket: Ticket) -> None:
         found = self._lines[ticket.job.model]
@@ -229,13 +234,19 @@ class Admission:
 
 
 def _start(ticket: Ticket) -> None:
-    ticket.state = TicketState.STARTED
-    ticket.start()
+    start = ticket.start
+    ticket.settle(TicketState.STARTED)
+    start()
 
 
 def _refuse(ticket: Ticket, error: SparewattError) -> None:
-    ticket.state = TicketState.REFUSED
-    ticket.refuse(error)
+    refuse = ticket.refuse
+    ticket.settle(TicketState.REFUSED)
+    refuse(error)
+
+
+def _nothing(*_: object) -> None:
+    """What a ticket calls that is settled."""
 
 
 def _stopping() -> ShuttingDown:

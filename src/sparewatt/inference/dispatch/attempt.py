@@ -140,9 +140,10 @@ class Attempt:
 
     def cancel(self) -> None:
         """Stop it on the node; nobody is told."""
+        stream = self._stream
         self._finish()
-        if self._stream is not None:
-            self._stream.cancel()
+        if stream is not None:
+            stream.cancel()
 
     def consumed(self, n_bytes: int) -> None:
         """The client has taken that much; the node may send on."""
@@ -296,6 +297,8 @@ class Attempt:
         return self._stream is not None and self._stream.window_left <= 0
 
     def _finish(self) -> None:
+        """Each of them holds the other: let go, or both stay until the collector comes by."""
         self._over = True
+        self._stream = None
         if self._timer is not None:
             self._timer.cancel()
