@@ -8,6 +8,15 @@ MIB = 1024 * KIB
 REQUEST_BODY_BYTES_MAX = 20 * MIB
 """Chats with several images as data URIs fit; a bigger body is refused before it is read."""
 
+BODY_FIELDS_MAX = 50_000
+"""Fields of one body, however deep: a chat of as many messages as it may have. Each costs up to a microsecond."""
+
+BODY_VALUES_MAX = 300_000
+"""Values of one body: as many token ids as OpenAI takes at once. Read in some 30 ms, in which nobody else is served."""
+
+BODY_TOP_FIELDS_MAX = 1_000
+"""Of those fields, what stands at the top: servers know two hundred, and each is looked up."""
+
 CONTROL_BODY_BYTES_MAX = 64 * KIB
 """Keys, tokens and match queries are small."""
 

@@ -17,7 +17,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def read_chat(body: bytes) -> Call:
-    """Raises InvalidJson, InvalidField or UnsupportedContent."""
+    """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedContent."""
     chat = parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
     fields = fields_of(body)
