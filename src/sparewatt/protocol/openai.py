@@ -150,9 +150,10 @@ def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
     """Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
     refuse_crowded(body)
     try:
-        if not body.strip():
+        if not body or body.isspace():
             raise InvalidJson("The body is empty. Send a JSON object.")
-        body.decode()  # much is passed on unread, and a model server would choke on it
+        if not body.isascii():
+            body.decode()  # much is passed on unread, and a model server would choke on it
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None

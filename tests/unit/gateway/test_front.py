@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sparewatt.core.limits import BODY_FIELDS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.routes import make_app
@@ -90,3 +91,13 @@ async def test_what_is_refused_by_its_head_is_counted_logged_and_told_to_pages(
     (line,) = [record.__dict__ for record in caplog.records if record.message == "request_finished"]
     assert services.history.tally.take(("error",))
     assert "unsupported_media_type" in str(line)
+
+
+async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
+    async with served(make_services()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head % (USER.encode(), REQUEST_BODY_BYTES_MAX) + b'{"a":[' + b'{"b":1},' * (BODY_FIELDS_MAX + 1))
+        async with asyncio.timeout(60):
+            assert await reader.readline() == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+        writer.close()

@@ -9,7 +9,7 @@ import pytest
 
 from sparewatt.core.errors import BodyTooLarge
 from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
-from sparewatt.protocol.crowding import refuse_crowded
+from sparewatt.protocol.crowding import Crowd, refuse_crowded
 from sparewatt.protocol.openai import fields_of, parse_chat
 
 
@@ -57,3 +57,22 @@ def test_fewer_may_stand_at_the_top() -> None:
     assert len(fields_of(fields(BODY_TOP_FIELDS_MAX))) == BODY_TOP_FIELDS_MAX
     with pytest.raises(BodyTooLarge, match="at its top"):
         fields_of(fields(BODY_TOP_FIELDS_MAX + 1))
+
+
+def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
+    crowd, pieces, body = Crowd(), [], fields(4 * BODY_FIELDS_MAX)
+    with pytest.raises(BodyTooLarge):
+        for at in range(0, len(body), 1000):
+            pieces.append(body[at : at + 1000])
+            crowd.refuse(pieces)
+    assert b"".join(pieces).count(b":") < BODY_FIELDS_MAX + 1000
+
+
+def test_a_long_text_in_pieces_is_looked_at_whole_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr("sparewatt.protocol.crowding.refuse_crowded", lambda body: looks.append(len(body)))
+    crowd, pieces = Crowd(), [b'"']
+    for _ in range(100):
+        pieces.append(b":" * (BODY_FIELDS_MAX // 2))
+        crowd.refuse(pieces)
+    assert len(looks) == 6
