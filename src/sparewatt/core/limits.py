@@ -128,8 +128,11 @@ LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
 LINK_SEND_S = 60.0
 """A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
-LINK_STREAM_WINDOW_BYTES = 256 * KIB
-"""What a node may send of one job before the gateway has passed it on: about 1,000 tokens."""
+LINK_STREAM_WINDOW_BYTES = 64 * KIB
+"""What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
+
+LINK_WHOLE_WINDOW_BYTES = 256 * KIB
+"""The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
 
 LINK_JOBS_MAX = 256
 """Jobs on one link at once, waiting ones included."""
@@ -208,6 +211,9 @@ LINGER_S = 1.0
 
 LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
+
+READ_PER_TURN_BYTES = 64 * KIB
+"""Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""

@@ -38,7 +38,7 @@ def refuse_crowded(body: bytes) -> None:
 class Crowd:
     """A long body while it comes in: its marks are counted piece by piece, so that it need not be here whole."""
 
-    __slots__ = ("_commas", "_commas_max", "_colons", "_colons_max")
+    __slots__ = ("_colons", "_colons_max", "_commas", "_commas_max")
 
     def __init__(self) -> None:
         self._colons = self._commas = 0

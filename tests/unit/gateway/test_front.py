@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from sparewatt.core.limits import BODY_FIELDS_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TURN_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.front.connection import Connection
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
+from tests.property.front import Door, Socket, Turns
 from tests.unit.gateway.small_gateway import USER, make_services
 
 
@@ -101,3 +104,23 @@ async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() 
         async with asyncio.timeout(60):
             assert await reader.readline() == b"HTTP/1.1 413 Request Entity Too Large\r\n"
         writer.close()
+
+
+UPLOAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def connected() -> tuple[Connection, Socket, Turns]:
+    turns, socket = Turns(), Socket()
+    connection = Connection(Door(turns), cast(asyncio.AbstractEventLoop, turns))
+    connection.connection_made(socket)
+    return connection, socket, turns
+
+
+def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
+    connection, socket, turns = connected()
+    connection.data_received(UPLOAD)
+    assert socket.is_reading()
+    connection.data_received(bytes(READ_PER_TURN_BYTES))
+    assert not socket.is_reading()
+    turns.run()
+    assert socket.is_reading()

@@ -33,6 +33,7 @@ from sparewatt.core.limits import (
     LINGER_S,
     PIPELINED_BYTES_MAX,
     PIPELINED_MAX,
+    READ_PER_TURN_BYTES,
     REQUEST_BODY_BYTES_MAX,
     STRAY_BYTES_MAX,
 )
@@ -124,6 +125,8 @@ class Connection(asyncio.Protocol):
             self._drop(data)
         elif not self._is_deaf:
             self._read(data)
+        if len(data) >= READ_PER_TURN_BYTES and self._guest is None:
+            self._rest()
 
     def eof_received(self) -> bool:
         """A client that says no more wants no more: what runs for it is stopped when the socket closes, now."""
@@ -346,6 +349,19 @@ class Connection(asyncio.Protocol):
             if self._queued_bytes > PIPELINED_BYTES_MAX:
                 self._pause_reading()
 
+    def _rest(self) -> None:
+        """One client's upload is read a piece at a time, so that nobody waits for all of what its socket holds."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        transport, is_full = self._transport, self._queued_bytes > PIPELINED_BYTES_MAX
+        if transport is None or is_full or len(self._turns) > PIPELINED_MAX:
+            return
+        if not transport.is_closing() and not transport.is_reading():
+            transport.resume_reading()
+
     def _pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
@@ -467,6 +483,8 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: SparewattError) -> None:
         """Answer what cannot be served, whatever more comes, and close. Behind others it waits until they are done."""
         first = self._turns[0] if self._turns else None
+        if self._lingers_since_s is not None:
+            return  # the last reply is out: what is wrong with the rest is nobody's business
         if first is None or (first.exchange is None and not first.is_guests):
             services, head = self._doorkeeper.services, first.head if first is not None else None
             self.write(refused_early(error, head, services) if services is not None else refusal_bytes(error))

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.said import Said
@@ -127,7 +127,7 @@ class Attempt:
             model=self._job.match.model,
             body_bytes=len(self._job.body) + len(text),
             stream=self._job.stream,
-            window_bytes=LINK_STREAM_WINDOW_BYTES,
+            window_bytes=LINK_STREAM_WINDOW_BYTES if self._job.stream else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=self._job.match.prompt_tokens,
             cached_tokens=self._candidate.cached_tokens,
