@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparewatt.core.limits import MIB
@@ -44,6 +44,11 @@ def send(target: Target, raw: bytes, *, timeout_s: float = REPLY_S) -> int:
     return reply.status if reply is not None else 0
 
 
+def send_all(target: Target, raws: Sequence[bytes], *, timeout_s: float = REPLY_S) -> Iterator[int]:
+    """One after another, for ever."""
+    return (send(target, raw, timeout_s=timeout_s) for raw in itertools.cycle(raws))
+
+
 def post(target: Target, path: str, body: bytes) -> bytes:
     start = b"POST %b HTTP/1.1" % path.encode()
     return target.head(b"Content-Length: %d" % len(body), start=start) + body
@@ -63,33 +68,28 @@ def huge_body(target: Target, n_bytes: int) -> tuple[int, int]:
 def deep_json(target: Target) -> Iterator[int]:
     chat = b'"messages": [{"role": "user", "content": "x"}]'
     values = (b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP, b"[" * MIB, b'[{"a":' * DEEP)
-    for path, value in itertools.cycle(list(itertools.product(PATHS, values))):
-        body = b'{"model": "%b", %b, "x": %b, "input": %b}' % (target.model.encode(), chat, value, value)
-        yield send(target, post(target, path, body))
+    bodies = [b'{"model": "%b", %b, "x": %b, "input": %b}' % (target.model.encode(), chat, v, v) for v in values]
+    return send_all(target, [post(target, path, body) for path in PATHS for body in bodies])
 
 
 def crowded_json(target: Target) -> Iterator[int]:
-    """A million fields or more, of 20 MiB in all: at the top, below it, and as values of a list."""
+    """A million fields or more, of 20 MiB in all: at the top, below it, and as values of a list, a route for each."""
     fields = b",".join(b'"k%d":1' % number for number in range(1_500_000))
     bodies = [
         b'{"model":"m","messages":[{}],%b}' % fields,
-        b'{"model":"m","input":"x","prompt":"x","messages":[{}],"text":{"format":{%b}}}' % fields,
-        b'{"model":"m","messages":[%b]}' % b",".join([b"{}"] * 6_000_000),
-        b'{"model":"m","input":[%b]}' % b",".join([b"1"] * 10_000_000),
+        b'{"model":"m","prompt":[%b]}' % (b"{}," * 6_000_000 + b"{}"),
+        b'{"model":"m","input":[%b]}' % (b"1," * 9_000_000 + b"1"),
+        b'{"model":"m","input":"x","text":{"format":{%b}}}' % fields,
     ]
-    for path, body in itertools.cycle(list(itertools.product(PATHS[:4], bodies))):
-        yield send(target, post(target, path, body))
+    return send_all(target, [post(target, path, body) for path, body in zip(PATHS, bodies, strict=False)])
 
 
 def head_bombs(target: Target) -> Iterator[int]:
-    raws = [case.make(target) for case in SIZES if case.name != "forwarded-for-of-8-kb"]
-    for raw in itertools.cycle(raws):
-        yield send(target, raw)
+    return send_all(target, [case.make(target) for case in SIZES if case.name != "forwarded-for-of-8-kb"])
 
 
 def corpus(target: Target) -> Iterator[int]:
-    for raw in itertools.cycle([case.make(target) for case in CASES]):
-        yield send(target, raw, timeout_s=WAITING_S)
+    return send_all(target, [case.make(target) for case in CASES], timeout_s=WAITING_S)
 
 
 def bursts(target: Target) -> Iterator[int]:

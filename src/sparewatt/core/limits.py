@@ -116,6 +116,9 @@ SSE_EVENT_BYTES_MAX = 1 * MIB
 LINK_MESSAGE_BYTES_MAX = MIB
 """One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
+LINK_BATCH_BYTES = 64 * KIB
+"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond."""
+
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
 
