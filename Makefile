@@ -13,7 +13,7 @@ TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
-.PHONY: conformance soak gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -107,6 +107,15 @@ screenshots: setup-dev web  ## Pictures of every page, from a network of its own
 
 soak: setup-dev web  ## Long counts; writes its report under docs/measurements
 	$(BIN)/python -m pytest tests/soak -q -s $(PYTEST_ARGS)
+
+soak-hostile: setup-dev  ## Hostile clients in numbers, and what others wait meanwhile (8 minutes, a quiet machine)
+	$(BIN)/python -m pytest tests/soak/test_hostile.py -q -s $(PYTEST_ARGS)
+
+soak-streams: setup-dev  ## A thousand streams for ten minutes (13 minutes)
+	$(BIN)/python -m pytest tests/soak/test_thousand_streams.py -q -s $(PYTEST_ARGS)
+
+soak-fuzz: setup-dev  ## Ten processor-minutes of fuzzing (FUZZ_CPU_S for fewer seconds)
+	$(BIN)/python -m pytest tests/soak/test_fuzz.py -q -s $(PYTEST_ARGS)
 
 gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 	$(BIN)/python -m bench.gas

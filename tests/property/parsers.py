@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
+import httptools
 import msgspec
 
 from sparewatt.core.errors import ProtocolViolation, SparewattError
@@ -21,6 +23,8 @@ from sparewatt.protocol.link import Credit, End, Fail, Head, Hello, Op, Open, Pr
 from sparewatt.protocol.link import encode_frame as frame
 from sparewatt.protocol.responses.request import parse_request
 from tests.mutation import pieces
+from tests.property.front import replies_to
+from tests.unit.gateway.small_gateway import USER
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, text_event
 from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
 from tests.unit.protocol.reports import SPECS
@@ -29,8 +33,13 @@ N_JOBS = 3
 WINDOW_BYTES = 50
 
 
+Part = Literal["http", "sse", "link"]
+PARTS: tuple[Part, ...] = ("http", "sse", "link")
+
+
 @dataclass(frozen=True, slots=True)
 class Parser:
+    part: Part
     name: str
     seeds: tuple[bytes, ...]
     read: Callable[[bytes, random.Random], None]
@@ -73,6 +82,36 @@ MESSAGES = (
     frame(Op.CREDIT, 1, b'{"n_bytes":1}') + frame(Op.CANCEL, 1),
     frame(Op.FAIL, 2, b'{"code":"refused","message":""}') + frame(Op.GOODBYE, 0, b'{"reason":"bye"}'),
 )
+
+
+HEADS = b"Host: a\r\nAuthorization: Bearer %b\r\n" % USER.encode()
+REQUESTS = (
+    b"POST /v1/chat/completions HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (HEADS, len(CHATS[0]), CHATS[0]),
+    b"POST /v1/embeddings HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" % HEADS,
+    b"GET /v1/models HTTP/1.1\r\n%b\r\nPOST /v1/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}" % HEADS,
+    b"POST /v1/chat/completions HTTP/1.1\r\n%bExpect: 100-continue\r\nContent-Length: 9\r\n\r\n" % HEADS,
+    b"GET /v1/link HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n\r\n",
+)
+BUSY = frozenset({501, 503, 505})
+"""Statuses of 500 and more that are no fault: nobody serves a model here."""
+
+
+class _Statuses:
+    """What llhttp calls for each reply."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self.parser = httptools.HttpResponseParser(self)
+
+    def on_headers_complete(self) -> None:
+        self.found.append(self.parser.get_status_code())
+
+
+def _connection(data: bytes, chance: random.Random) -> None:
+    """What comes back is HTTP, and no fault of ours, however the network cut the request."""
+    statuses = _Statuses()
+    statuses.parser.feed_data(replies_to(pieces(data, chance)) or b"HTTP/1.1 200 OK\r\n\r\n")
+    assert all(status < 500 or status in BUSY for status in statuses.found), statuses.found
 
 
 def _refusing(read: Callable[[bytes], object]) -> Callable[[bytes, random.Random], None]:
@@ -179,20 +218,21 @@ def _model(data: bytes) -> None:
 
 
 PARSERS = (
-    Parser("chat", CHATS, _refusing(read_chat)),
-    Parser("completion", COMPLETIONS, _refusing(read_completion_request)),
-    Parser("embedding", EMBEDDINGS, _refusing(read_embedding_request)),
-    Parser("response", RESPONSES, _refusing(parse_request)),
-    Parser("route line", LINES, _refusing(_words)),
-    Parser("route query", LINES, _refusing(_query)),
-    Parser("route object", OBJECTS, _refusing(_provider)),
-    Parser("model name", (b"llama:floor", b"a/b:nitro", b"llama@region=EU"), _refusing(_model)),
-    Parser("events", STREAMS, _events),
-    Parser("stream", STREAMS, _stream),
-    Parser("whole reply", (COMPLETION,), _whole),
-    Parser("frames", MESSAGES, _frames),
-    Parser("gateway's end", MESSAGES, _gateway_end),
-    Parser("node's end", MESSAGES, _node_end),
+    Parser("http", "connection", REQUESTS, _connection),
+    Parser("http", "chat", CHATS, _refusing(read_chat)),
+    Parser("http", "completion", COMPLETIONS, _refusing(read_completion_request)),
+    Parser("http", "embedding", EMBEDDINGS, _refusing(read_embedding_request)),
+    Parser("http", "response", RESPONSES, _refusing(parse_request)),
+    Parser("http", "route line", LINES, _refusing(_words)),
+    Parser("http", "route query", LINES, _refusing(_query)),
+    Parser("http", "route object", OBJECTS, _refusing(_provider)),
+    Parser("http", "model name", (b"llama:floor", b"a/b:nitro", b"llama@region=EU"), _refusing(_model)),
+    Parser("sse", "events", STREAMS, _events),
+    Parser("sse", "stream", STREAMS, _stream),
+    Parser("sse", "whole reply", (COMPLETION,), _whole),
+    Parser("link", "frames", MESSAGES, _frames),
+    Parser("link", "gateway's end", MESSAGES, _gateway_end),
+    Parser("link", "node's end", MESSAGES, _node_end),
 )
 
 

@@ -1,12 +1,16 @@
 """A thousand streams at once for ten minutes: each token says whose it is, memory stands still, nothing stays open.
 
-Run by `make soak`; writes docs/measurements/streams-1000.md. STREAMS_N and STREAMS_S change how many and how long.
+`make soak-streams`; writes docs/measurements/streams-1000.md. STREAMS_N, STREAMS_S and STREAMS_WARM_UP change how many,
+how long, and how many short questions come before. What is measured begins when all that a gateway keeps of the past is
+full (the ring of matches above all) and every client has read one stream to its end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import math
 import os
 import platform
 import time
@@ -20,17 +24,27 @@ from tests.integration.hostile.raw import address_of
 from tests.integration.hostile.target import Target
 from tests.integration.networks import Network
 from tests.processes import wait_until
-from tests.soak.hostile import SLOTS, ask_often, open_files, raise_open_files, roomy_network, rss_bytes
+from tests.soak.hostile import SLOTS, ask_often, open_files, raise_open_files, roomy_network, rss_bytes, say, tasks
 
 STREAMS = int(os.environ.get("STREAMS_N", "1000"))
 SECONDS = float(os.environ.get("STREAMS_S", "600"))
 TOKENS = 60
 DECODE_TPS = 1.5
-WARM_UP_SHARE = 0.25
+WARM_UP = int(os.environ.get("STREAMS_WARM_UP", str(MATCHES_KEPT + MATCHES_KEPT // 10)))
+WARM_UP_S_MAX = 300.0
 GROWTH_MAX = 1.05
+FIRST_SHARE = 0.1
+"""Of the time that is measured: what the rest of it is compared with."""
+
 SAMPLE_S = 2.0
+TOLD_S = 20.0
 STREAM_S_MAX = 240.0
 """After this long a stream counts as stuck."""
+
+FAULTS_MAX = 1000
+"""With more than that there is nothing left to learn."""
+
+LEFT_S_MAX = 90.0
 
 REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "streams-1000.md"
 
@@ -42,14 +56,23 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     open_now: int = 0
     open_most: int = 0
+    places_done: set[int] = field(default_factory=set)
+    """Clients that have read a stream to its end."""
+    settled_s: float | None = None
+    """When all had."""
     samples: list[tuple[float, int]] = field(default_factory=list)
-    """Seconds since the start, and the gateway's memory."""
+    """Seconds since then, and the gateway's memory."""
 
     def growth(self) -> float:
-        """The most that the last quarter took over the most that the first quarter after the warm-up did."""
-        settled = [n_bytes for at_s, n_bytes in self.samples if at_s > SECONDS * WARM_UP_SHARE]
-        quarter = max(1, len(settled) // 4)
-        return max(settled[-quarter:]) / max(settled[:quarter])
+        """The most that it ever took over the most that it took in the first tenth of the time."""
+        first = [n_bytes for at_s, n_bytes in self.samples if at_s <= SECONDS * FIRST_SHARE]
+        return max(self.memory()) / max(first) if first else math.nan
+
+    def memory(self) -> list[int]:
+        return [n_bytes for _, n_bytes in self.samples]
+
+    def is_over(self, now_s: float) -> bool:
+        return self.settled_s is not None and now_s - self.settled_s >= SECONDS
 
 
 async def read_stream(target: Target, label: str, tally: Tally) -> None:
@@ -95,29 +118,41 @@ def _tokens(event: dict[str, Any]) -> list[str]:
 
 
 async def stream_all(network: Network, target: Target) -> Tally:
-    tally, began_s = Tally(), time.monotonic()
+    tally = Tally()
 
     async def one_after_another(place: int) -> None:
         """Clients come one by one, all within the time that one stream takes, and stay apart."""
         await asyncio.sleep(TOKENS / DECODE_TPS * place / STREAMS)
-        turn = 0
-        while time.monotonic() - began_s < SECONDS:
-            turn += 1
+        for turn in itertools.count(1):
             try:
                 async with asyncio.timeout(STREAM_S_MAX):
                     await read_stream(target, f"s{place}x{turn}", tally)
             except (TimeoutError, OSError) as error:
                 tally.faults[type(error).__name__] += 1
+            tally.places_done.add(place)
+            if tally.is_over(time.monotonic()) or tally.faults.total() > FAULTS_MAX:
+                return
 
-    async def sample() -> None:
-        while True:
-            tally.samples.append((time.monotonic() - began_s, rss_bytes(network.pid)))
-            await asyncio.sleep(SAMPLE_S)
-
-    sampling = asyncio.create_task(sample())
+    watching = asyncio.create_task(watch(network, tally))
     await asyncio.gather(*(one_after_another(place) for place in range(STREAMS)))
-    sampling.cancel()
+    watching.cancel()
     return tally
+
+
+async def watch(network: Network, tally: Tally) -> None:
+    """Memory, from when all clients have read a stream to when the time is over; and a word now and then."""
+    told_s = time.monotonic()
+    while True:
+        await asyncio.sleep(SAMPLE_S)
+        now_s, taken = time.monotonic(), rss_bytes(network.pid)
+        if tally.settled_s is None and len(tally.places_done) == STREAMS:
+            tally.settled_s = now_s
+        if tally.settled_s is not None and not tally.is_over(now_s):
+            tally.samples.append((now_s - tally.settled_s, taken))
+        if now_s - told_s >= TOLD_S:
+            told_s = now_s
+            at = "warming up" if tally.settled_s is None else f"{now_s - tally.settled_s:.0f} s of {SECONDS:.0f}"
+            say(f"{at}: {tally.open_now:,} open, {tally.whole:,} whole, {taken / 1e6:.1f} MB, faults {tally.faults}")
 
 
 def test_a_thousand_streams_for_ten_minutes(tmp_path: Path) -> None:
@@ -125,26 +160,45 @@ def test_a_thousand_streams_for_ten_minutes(tmp_path: Path) -> None:
     nodes = -(-STREAMS // (SLOTS - 20))
     with roomy_network(tmp_path, nodes=nodes, decode_tps=DECODE_TPS) as network:
         target = Target(network, network.api_key.encode(), network.api_key.encode())
-        ask_often(target, MATCHES_KEPT)
-        before = open_files(network.pid)
+        asked = ask_often(target, WARM_UP, seconds_max=WARM_UP_S_MAX)
+        say(f"{asked:,} short questions answered; the ring keeps {MATCHES_KEPT:,}")
+        before = Left.of(network)
         tally = asyncio.run(stream_all(network, target))
-        REPORT.write_text(report(tally, nodes=nodes, before=before, after=open_files(network.pid)))
-        wait_until(lambda: open_files(network.pid) <= before, "the gateway has sockets left", ceiling_s=90)
-        REPORT.write_text(report(tally, nodes=nodes, before=before, after=open_files(network.pid)))
+        REPORT.write_text(report(tally, nodes=nodes, asked=asked, before=before, after=Left.of(network)))
+        wait_until(lambda: Left.of(network) <= before, "the gateway has sockets or tasks left", ceiling_s=LEFT_S_MAX)
+        REPORT.write_text(report(tally, nodes=nodes, asked=asked, before=before, after=Left.of(network)))
+    assert asked >= WARM_UP, "what is kept was not full when memory was first looked at"
     assert tally.faults == {}
     assert tally.open_most == STREAMS
     assert tally.growth() < GROWTH_MAX
 
 
-def report(tally: Tally, *, nodes: int, before: int, after: int) -> str:
-    settled = [n_bytes for at_s, n_bytes in tally.samples if at_s > SECONDS * WARM_UP_SHARE]
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a gateway has open."""
+
+    files: int
+    tasks: int
+
+    @classmethod
+    def of(cls, network: Network) -> Left:
+        return cls(open_files(network.pid), tasks(network))
+
+    def __le__(self, other: Left) -> bool:
+        return self.files <= other.files and self.tasks <= other.tasks
+
+
+def report(tally: Tally, *, nodes: int, asked: int, before: Left, after: Left) -> str:
+    memory = tally.memory() or [0]
     faults = ", ".join(f"{what}: {count}" for what, count in sorted(tally.faults.items())) or "none"
     return f"""# A thousand streams at once
 
-Made by `make soak` (tests/soak/test_thousand_streams.py) on {os.cpu_count()} cores, Python {platform.python_version()},
-load {os.getloadavg()[0]:.1f} at the end. Real processes: a gateway, {nodes} nodes on the deterministic engine at
-{DECODE_TPS} tokens a second and stream, {STREAMS:,} clients that each read one stream of {TOKENS} tokens after another
-for {SECONDS:.0f} s. Every token carries the name of its stream and its number, and is compared.
+Made by `make soak-streams` (tests/soak/test_thousand_streams.py) on {os.cpu_count()} cores,
+Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end. Real processes: a gateway, {nodes} nodes
+on the deterministic engine at {DECODE_TPS} tokens a second and stream, {STREAMS:,} clients that each read one stream
+of {TOKENS} tokens after another. Every token carries the name of its stream and its number, and is compared. First
+{asked:,} short questions fill what the gateway keeps of the past; when every client has read a stream to its end,
+{SECONDS:.0f} s are measured.
 
 | what | measured | wanted |
 | --- | --- | --- |
@@ -152,7 +206,8 @@ for {SECONDS:.0f} s. Every token carries the name of its stream and its number, 
 | streams that came whole | {tally.whole:,} | |
 | tokens, each of the right stream and in its place | {tally.tokens:,} | |
 | streams with a fault | {faults} | none |
-| gateway's memory after the warm-up, least / most | {min(settled) / 1e6:.1f} / {max(settled) / 1e6:.1f} MB | |
-| most of the last quarter over most of the first | {tally.growth():.3f} | < {GROWTH_MAX} |
-| gateway's open files before / after | {before} / {after} | not more |
+| gateway's memory, least / most | {min(memory) / 1e6:.1f} / {max(memory) / 1e6:.1f} MB | |
+| most of all the time over most of its first tenth | {tally.growth():.3f} | < {GROWTH_MAX} |
+| gateway's open files before / after | {before.files} / {after.files} | not more |
+| its event loop's tasks before / after | {before.tasks} / {after.tasks} | not more |
 """

@@ -8,6 +8,15 @@ MIB = 1024 * KIB
 REQUEST_BODY_BYTES_MAX = 20 * MIB
 """Chats with several images as data URIs fit; a bigger body is refused before it is read."""
 
+BODY_FIELDS_MAX = 50_000
+"""Fields of one body, however deep: a chat of as many messages as it may have. Each costs up to a microsecond."""
+
+BODY_VALUES_MAX = 300_000
+"""Values of one body: as many token ids as OpenAI takes at once. Read in some 30 ms, in which nobody else is served."""
+
+BODY_TOP_FIELDS_MAX = 1_000
+"""Of those fields, what stands at the top: servers know two hundred, and each is looked up."""
+
 CONTROL_BODY_BYTES_MAX = 64 * KIB
 """Keys, tokens and match queries are small."""
 
@@ -116,6 +125,9 @@ SSE_EVENT_BYTES_MAX = 1 * MIB
 LINK_MESSAGE_BYTES_MAX = MIB
 """One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
+LINK_BATCH_BYTES = 64 * KIB
+"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond."""
+
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
 
@@ -128,8 +140,11 @@ LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
 LINK_SEND_S = 60.0
 """A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
-LINK_STREAM_WINDOW_BYTES = 256 * KIB
-"""What a node may send of one job before the gateway has passed it on: about 1,000 tokens."""
+LINK_STREAM_WINDOW_BYTES = 64 * KIB
+"""What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
+
+LINK_WHOLE_WINDOW_BYTES = 256 * KIB
+"""The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
 
 LINK_JOBS_MAX = 256
 """Jobs on one link at once, waiting ones included."""
@@ -208,6 +223,9 @@ LINGER_S = 1.0
 
 LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
+
+READ_PER_TURN_BYTES = 64 * KIB
+"""Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""

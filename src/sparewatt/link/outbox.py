@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from sparewatt.core.errors import LinkLost
-from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX, LINK_SEND_S
+from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_SEND_QUEUE_BYTES_MAX, LINK_SEND_S
 from sparewatt.link.sockets import Socket
 
 _STUCK = "the other end stopped reading"
@@ -119,14 +119,14 @@ class Outbox:
         self._queued_bytes = 0
 
     def _take(self) -> bytes:
-        """As many frames as fit below the limit: aiohttp refuses a message that reaches it."""
-        if self._queued_bytes < LINK_MESSAGE_BYTES_MAX:
+        """A frame, and as many more as are still a small message: whoever reads it does so in one go."""
+        if self._queued_bytes < LINK_BATCH_BYTES:
             message = b"".join(self._frames)
             self._clear()
             return message
-        batch: list[bytes] = []
-        size = 0
-        while self._frames and size + len(self._frames[0]) < LINK_MESSAGE_BYTES_MAX:
+        batch = [self._frames.popleft()]
+        size = len(batch[0])
+        while self._frames and size + len(self._frames[0]) < LINK_BATCH_BYTES:
             size += len(self._frames[0])
             batch.append(self._frames.popleft())
         self._queued_bytes -= size

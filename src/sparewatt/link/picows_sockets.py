@@ -30,7 +30,7 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows' own api.py does: it has no stub
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
-from sparewatt.core.limits import LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
+from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
 from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, NOT_BINARY, Socket
 
 _LOG = logging.getLogger("sparewatt.picows")
@@ -97,6 +97,8 @@ class PicowsSocket(Socket, WSListener):
             self._break(ProtocolViolation(BROKEN))
         elif kind == _BINARY and frame.fin and self._parts is None:
             self._hear(frame.get_payload_as_bytes())
+            if frame.payload_size >= LINK_BATCH_BYTES // 2:
+                self._rest(transport.underlying_transport)
         elif kind == WSMsgType.PING:
             if not self.is_paused:  # a peer that pings and reads nothing must not fill our memory
                 transport.send_pong(frame.get_payload_as_bytes())
@@ -121,6 +123,12 @@ class PicowsSocket(Socket, WSListener):
         self._resume()
 
     # inside
+
+    def _rest(self, below: asyncio.Transport) -> None:
+        """Read on when all others had a turn: a socket holds megabytes, and would be read in one go."""
+        if below.is_reading():
+            below.pause_reading()
+            asyncio.get_running_loop().call_soon(_read_on, below)
 
     def _hear_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
         """picows goes on reading after what it refused, and would hand over even a message that is too long."""
@@ -150,6 +158,11 @@ class PicowsSocket(Socket, WSListener):
         if frame.fin:
             self._parts = None
             self._hear(bytes(parts))
+
+
+def _read_on(below: asyncio.Transport) -> None:
+    if not below.is_closing() and not below.is_reading():
+        below.resume_reading()
 
 
 def adopt(transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None]) -> asyncio.BaseProtocol:

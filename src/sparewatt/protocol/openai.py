@@ -8,8 +8,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sparewatt.core.errors import InvalidField, InvalidJson, SparewattError
-from sparewatt.core.limits import MESSAGES_MAX, MODEL_ID_CHARS_MAX
+from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson, SparewattError
+from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, MESSAGES_MAX, MODEL_ID_CHARS_MAX
+from sparewatt.protocol.crowding import refuse_crowded
 
 TOKENS_MAX = 1 << 24
 _Counted = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
@@ -177,25 +178,30 @@ _encoder = msgspec.json.Encoder()
 
 
 def parse_chat(body: bytes) -> ChatRequest:
-    """Read a chat request. Raises InvalidJson or InvalidField (naming the field); never anything else."""
+    """Read a chat request. Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
     return parse(_chat_decoder, body)
 
 
 def parse_plain(body: bytes) -> PlainChat | None:
-    """A chat request without anything unusual; None for all others, the wrong ones among them."""
+    """A chat request without anything unusual; None for all others, the wrong and the very long among them."""
+    if len(body) > BODY_FIELDS_MAX:
+        return None
     try:
-        body.decode()  # much is passed on unread, and a model server would choke on it
+        if not body.isascii():
+            body.decode()  # much is passed on unread, and a model server would choke on it
         return _plain_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def parse(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
-    """Raises InvalidJson or InvalidField (naming the field); never anything else."""
+    """Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
+    refuse_crowded(body)
     try:
-        if not body.strip():
+        if not body or body.isspace():
             raise InvalidJson("The body is empty. Send a JSON object.")
-        body.decode()  # much is passed on unread, and a model server would choke on it
+        if not body.isascii():
+            body.decode()  # much is passed on unread, and a model server would choke on it
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
@@ -216,8 +222,11 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
 
 
 def fields_of(body: bytes) -> dict[str, msgspec.Raw]:
-    """The top level of a body that was parsed before, values unread."""
-    return _fields_decoder.decode(body)
+    """The top level of a body that was parsed before, values unread. Raises BodyTooLarge."""
+    fields = _fields_decoder.decode(body)
+    if len(fields) > BODY_TOP_FIELDS_MAX:
+        raise BodyTooLarge(f"The body has more than {BODY_TOP_FIELDS_MAX:,} fields at its top.")
+    return fields
 
 
 def for_node(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from sparewatt.core.errors import InvalidField, InvalidJson
+from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX, PROMPTS_MAX
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import StreamOptions, parse
@@ -67,13 +67,13 @@ _embedding_decoder = msgspec.json.Decoder(EmbeddingRequest)
 
 
 def parse_completion(body: bytes) -> tuple[CompletionRequest, Pieces]:
-    """Raises InvalidJson or InvalidField."""
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
     asked = parse(_completion_decoder, body)
     return asked, pieces_of(asked.prompt, param="prompt")
 
 
 def parse_embedding(body: bytes) -> tuple[EmbeddingRequest, Pieces]:
-    """Raises InvalidJson or InvalidField."""
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
     asked = parse(_embedding_decoder, body)
     return asked, pieces_of(asked.input, param="input")
 
@@ -84,7 +84,7 @@ def prompts_in(path: JobPath, body: bytes) -> int:
         return 1
     try:
         return parse_completion(body)[1].count
-    except (InvalidField, InvalidJson):
+    except (InvalidField, InvalidJson, BodyTooLarge):
         return 1  # the server will say what is wrong with it
 
 

@@ -15,13 +15,14 @@ class ManualTimer:
     _owner: list[ManualTimer] = field(repr=False)
 
     def cancel(self) -> None:
-        """It lets go of what it would have called, as an event loop's timers do."""
+        """Lets go of the callback, as an event loop's timers do."""
+        self.callback = _nothing
         if self in self._owner:
             self._owner.remove(self)
-            self.callback = _nothing
 
 
-def _nothing() -> None: ...
+def _nothing() -> None:
+    """What a timer calls that was cancelled."""
 
 
 class ManualClock:

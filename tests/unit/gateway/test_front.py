@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TURN_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.front.connection import Connection
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
+from tests.property.front import Door, Socket, Turns
 from tests.unit.gateway.small_gateway import USER, make_services
 
 
@@ -90,3 +94,33 @@ async def test_what_is_refused_by_its_head_is_counted_logged_and_told_to_pages(
     (line,) = [record.__dict__ for record in caplog.records if record.message == "request_finished"]
     assert services.history.tally.take(("error",))
     assert "unsupported_media_type" in str(line)
+
+
+async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
+    async with served(make_services()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head % (USER.encode(), REQUEST_BODY_BYTES_MAX) + b'{"a":[' + b'{"b":1},' * (BODY_FIELDS_MAX + 1))
+        async with asyncio.timeout(60):
+            assert await reader.readline() == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+        writer.close()
+
+
+UPLOAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def connected() -> tuple[Connection, Socket, Turns]:
+    turns, socket = Turns(), Socket()
+    connection = Connection(Door(turns), cast(asyncio.AbstractEventLoop, turns))
+    connection.connection_made(socket)
+    return connection, socket, turns
+
+
+def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
+    connection, socket, turns = connected()
+    connection.data_received(UPLOAD)
+    assert socket.is_reading()
+    connection.data_received(bytes(READ_PER_TURN_BYTES))
+    assert not socket.is_reading()
+    turns.run()
+    assert socket.is_reading()

@@ -1,10 +1,11 @@
-"""Clients that leave at every stage of a request leave nothing behind: no task, no socket, no job, no reservation."""
+"""Clients that leave at every stage leave nothing behind: no task, no socket, no job, no reservation, no garbage."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,15 @@ import pytest
 
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
+from sparewatt.gateway.front.connection import Connection
+from sparewatt.gateway.front.exchange import Exchange
+from sparewatt.gateway.front.guest import Guest
+from sparewatt.gateway.openai.errand import Errand
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
+from sparewatt.inference.admission.service import Ticket
+from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.run import JobRun
 from sparewatt.testing.clock import ManualClock
 from tests.unit.gateway.small_gateway import USER, make_services
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs
@@ -23,7 +31,9 @@ from tests.waiting import until
 STREAM = BODY[:-1] + b',"stream":true}'
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
 REQUEST = HEAD % (USER.encode(), len(STREAM)) + STREAM
+MODELS = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n" % USER.encode()
 TIMES = 10
+OF_A_REQUEST = (Connection, Guest, Exchange, Errand, Ticket, JobRun, Attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,13 @@ async def behind_the_answer(place: Place) -> asyncio.StreamWriter:
     return writer
 
 
+async def behind_a_list(place: Place) -> asyncio.StreamWriter:
+    reader, writer = await place.connect()
+    writer.write(MODELS)
+    await reader.readuntil(b"}")
+    return writer
+
+
 async def within_a_pipeline(place: Place) -> asyncio.StreamWriter:
     before = len(place.node.opened)
     _, writer = await place.connect()
@@ -108,6 +125,7 @@ STAGES = (
     before_the_answer,
     within_the_answer,
     behind_the_answer,
+    behind_a_list,
     within_a_pipeline,
 )
 
@@ -137,3 +155,29 @@ async def test_who_leaves_leaves_nothing_behind(
         assert place.services.dispatcher.running == 0
         assert place.services.table.expire_reservations(older_than_s=-1, now_s=NOW_S) == 0
         assert len(place.node.opened) == (TIMES if stage in STARTED else 0)
+
+
+@contextmanager
+def without_the_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def still_there() -> list[str]:
+    return [type(found).__name__ for found in gc.get_objects() if isinstance(found, OF_A_REQUEST)]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+async def test_what_belonged_to_a_request_is_freed_with_it(
+    stage: Callable[[Place], Awaitable[asyncio.StreamWriter]],
+) -> None:
+    """Objects that hold each other wait for the collector, which looks at those that lived for long hardly ever."""
+    async with a_place() as place:
+        with without_the_collector():
+            for _ in range(TIMES):
+                (await stage(place)).close()
+            await until(lambda: not still_there())

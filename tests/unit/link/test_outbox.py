@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from sparewatt.core.errors import LinkLost
-from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX
+from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_FRAME_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX
 from sparewatt.link import outbox as outbox_module
 from sparewatt.link.outbox import Outbox
 from sparewatt.link.sockets import Socket
@@ -108,25 +108,32 @@ async def test_frames_put_before_there_is_a_socket_are_sent() -> None:
     assert await sending.far.receive() == b"early"
 
 
-async def test_order_is_kept_and_no_message_reaches_the_limit() -> None:
+async def test_order_is_kept_and_a_message_of_many_frames_is_small() -> None:
     sending = Sending().start()
     heard = Heard(sending.far)
-    frames = [bytes([i % 251]) * (LINK_FRAME_BYTES_MAX // (1 + i % 3)) for i in range(60)]
+    frames = [bytes([i % 251]) * (LINK_FRAME_BYTES_MAX // (1, 10, 20, 30)[i % 4]) for i in range(60)]
     for frame in frames:
         sending.outbox.put(frame)
     sending.finish()
     await until(lambda: heard.is_over)
     assert b"".join(heard) == b"".join(frames)
-    assert all(len(message) < LINK_MESSAGE_BYTES_MAX for message in heard)
+    assert all(len(message) <= LINK_FRAME_BYTES_MAX for message in heard)
     assert len(heard) < len(frames)
 
 
-async def test_frames_that_make_exactly_the_limit_are_two_messages() -> None:
+async def test_frames_that_make_exactly_a_batch_are_two_messages() -> None:
     sending = Sending().start()
-    for _ in range(LINK_MESSAGE_BYTES_MAX // LINK_FRAME_BYTES_MAX):
-        sending.outbox.put(BIG)
-    assert len(await sending.far.receive()) == LINK_MESSAGE_BYTES_MAX - LINK_FRAME_BYTES_MAX
-    assert len(await sending.far.receive()) == LINK_FRAME_BYTES_MAX
+    for _ in range(4):
+        sending.outbox.put(bytes(LINK_BATCH_BYTES // 4))
+    assert len(await sending.far.receive()) == LINK_BATCH_BYTES * 3 // 4
+    assert len(await sending.far.receive()) == LINK_BATCH_BYTES // 4
+
+
+async def test_a_frame_that_is_longer_than_a_batch_is_a_message_by_itself() -> None:
+    sending = Sending().start()
+    for frame in (BIG, b"small"):
+        sending.outbox.put(frame)
+    assert [len(await sending.far.receive()), await sending.far.receive()] == [len(BIG), b"small"]
 
 
 async def test_finishing_sends_what_is_queued_and_takes_no_more() -> None:

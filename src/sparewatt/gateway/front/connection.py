@@ -26,12 +26,14 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
+    BODY_FIELDS_MAX,
     HEAD_BYTES_MAX,
     HEAD_FIELDS_MAX,
     LINGER_BYTES_MAX,
     LINGER_S,
     PIPELINED_BYTES_MAX,
     PIPELINED_MAX,
+    READ_PER_TURN_BYTES,
     REQUEST_BODY_BYTES_MAX,
     STRAY_BYTES_MAX,
 )
@@ -45,6 +47,7 @@ from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.front.turn import Turn
 from sparewatt.gateway.front.writing import CONTINUE, chunk_bytes
 from sparewatt.gateway.proxies import detour_error
+from sparewatt.protocol.crowding import Crowd
 
 WRAPPING_MAX = 8
 """Bytes on the wire for each of a body's: chunks of a single byte take six."""
@@ -115,6 +118,8 @@ class Connection(asyncio.Protocol):
         self._turns.clear()
         if self._guest is not None:
             self._guest.connection_lost(exc)
+        self._guest = self._tunnel = None  # both call this connection, as does the parser: freed here, all are at once
+        del self._parser
 
     def data_received(self, data: bytes) -> None:
         known = self._known
@@ -129,6 +134,8 @@ class Connection(asyncio.Protocol):
             self._drop(data)
         elif not self._is_deaf:
             self._read(data)
+        if len(data) >= READ_PER_TURN_BYTES and self._guest is None:
+            self._rest()
 
     def eof_received(self) -> bool:
         """A client that says no more wants no more: what runs for it is stopped when the socket closes, now."""
@@ -182,29 +189,39 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def look(self, now_s: float, patience: Patience) -> None:
-        """Now and then: whether somebody has waited for too long."""
+    def look(self, now_s: float, patience: Patience) -> bool:
+        """Now and then: whether somebody has waited for too long, and was let go."""
         if self.is_paused and self._is_stuck(now_s, patience):
             self.abort()
-        elif self._lingers_since_s is not None:
-            if now_s - self._lingers_since_s > LINGER_S:
-                self.close()
-        elif self._turns:
-            self._look_at(self._turns[0], now_s, patience)
-        elif self._tunnel is None:
-            self._look_idle(now_s, patience)
+            return True
+        if self._lingers_since_s is not None:
+            return self._look_lingering(now_s)
+        if self._turns:
+            return self._look_at(self._turns[0], now_s, patience)
+        return self._tunnel is None and self._look_idle(now_s, patience)
 
-    def _look_at(self, turn: Turn, now_s: float, patience: Patience) -> None:
+    def _look_lingering(self, now_s: float) -> bool:
+        is_over = self._lingers_since_s is not None and now_s - self._lingers_since_s > LINGER_S
+        if is_over:
+            self.close()
+        return is_over
+
+    def _look_at(self, turn: Turn, now_s: float, patience: Patience) -> bool:
         if not turn.is_complete and now_s - turn.since_s > patience.body_s and self._tunnel is None:
             self._refuse(BodyTooSlow(f"The body was not here after {patience.body_s:.0f} s."))
-        elif turn.exchange is not None:
+            return True
+        if turn.exchange is not None:
             turn.exchange.look(now_s, patience)
+        return False
 
-    def _look_idle(self, now_s: float, patience: Patience) -> None:
+    def _look_idle(self, now_s: float, patience: Patience) -> bool:
         if self._is_reading_head and now_s - self._idle_since_s > patience.head_s:
             self._refuse(RequestTooSlow(f"The request's head was not here after {patience.head_s:.0f} s."))
-        elif now_s - self._idle_since_s > patience.idle_s:
+            return True
+        is_over = now_s - self._idle_since_s > patience.idle_s
+        if is_over:
             self.close()
+        return is_over
 
     def _is_stuck(self, now_s: float, patience: Patience) -> bool:
         """Takes nothing at all: a slow reader may be slow."""
@@ -326,14 +343,27 @@ class Connection(asyncio.Protocol):
         if turn.is_guests and self._guest is not None:
             self._guest.data_received(chunk_bytes(data) if turn.head.is_chunked else data)
         elif turn.size_bytes > REQUEST_BODY_BYTES_MAX:
-            turn.fault = BodyTooLarge(_TOO_LARGE)
-            self._forget_body(turn)
-            if turn is self._turns[0]:
-                self._refuse(turn.fault)
+            self._refuse_body(turn, BodyTooLarge(_TOO_LARGE))
         elif turn.fault is None:
             turn.body.append(data)
             self._doorkeeper.bodies_bytes += len(data)
             self._count_queued(turn, len(data))
+            if turn.size_bytes > BODY_FIELDS_MAX:
+                self._refuse_crowd(turn)
+
+    def _refuse_crowd(self, turn: Turn) -> None:
+        """A body of very many small values is refused before all of it is here."""
+        turn.crowd = turn.crowd or Crowd()
+        try:
+            turn.crowd.refuse(turn.body)
+        except BodyTooLarge as error:
+            self._refuse_body(turn, error)
+
+    def _refuse_body(self, turn: Turn, fault: SparewattError) -> None:
+        turn.fault = fault
+        self._forget_body(turn)
+        if turn is self._turns[0]:
+            self._refuse(fault)
 
     def on_message_complete(self) -> None:
         if self._lingers_since_s is not None or not self._turns or self._rewritten:
@@ -356,6 +386,19 @@ class Connection(asyncio.Protocol):
             self._queued_bytes += n_bytes
             if self._queued_bytes > PIPELINED_BYTES_MAX:
                 self._pause_reading()
+
+    def _rest(self) -> None:
+        """One client's upload is read a piece at a time, so that nobody waits for all of what its socket holds."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        transport, is_full = self._transport, self._queued_bytes > PIPELINED_BYTES_MAX
+        if transport is None or is_full or len(self._turns) > PIPELINED_MAX:
+            return
+        if not transport.is_closing() and not transport.is_reading():
+            transport.resume_reading()
 
     def _pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
@@ -479,6 +522,8 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: SparewattError) -> None:
         """Answer what cannot be served, whatever more comes, and close. Behind others it waits until they are done."""
         first = self._turns[0] if self._turns else None
+        if self._lingers_since_s is not None:
+            return  # the last reply is out: what is wrong with the rest is nobody's business
         if first is None or (first.exchange is None and not first.is_guests):
             services, head = self._doorkeeper.services, first.head if first is not None else None
             self.write(refused_early(error, head, services) if services is not None else refusal_bytes(error))

@@ -381,10 +381,10 @@ class Exchange:
         )
 
     def _end(self) -> None:
-        """Over, however."""
+        """Over, however. The errand holds this sink: let go of, both are freed here and not by the collector."""
         self._is_over = True
         self._settle()
-        self._errand = None  # which holds this exchange: a ring would wait for the garbage collector
+        self._errand = None
         if self._asked.services.settings.request_log:
             asyncio.get_running_loop().call_soon(self._log)  # when the job is over as well
         if self._over is not None and not self._over.done():

@@ -20,6 +20,10 @@ from sparewatt.gateway.services import SERVICES
 SHUTDOWN_S = 2.0
 HANDSHAKE_S = 10.0
 """For a client's half of the TLS handshake: a few round trips."""
+LOOK_TURN_S = 0.001
+"""How long connections are looked at before who is served has a turn: ten thousand in one go would be 10 ms."""
+LET_GO_AT_ONCE = 16
+"""Likewise, for those that had their time: each has a job to be stopped, or is told what is wrong."""
 BACKLOG = 4096
 """Connections that the kernel keeps for us while we are busy; Linux gives fewer if it is told so."""
 
@@ -61,8 +65,14 @@ async def listening(
 async def _look(doorkeeper: Doorkeeper, patience: Patience) -> None:
     while True:
         await asyncio.sleep(patience.look_s)
+        began_s, let_go = monotonic(), 0
         for connection in list(doorkeeper.connections):
-            connection.look(monotonic(), patience)
+            now_s = monotonic()
+            if connection in doorkeeper.connections:
+                let_go += connection.look(now_s, patience)
+            if let_go >= LET_GO_AT_ONCE or now_s - began_s > LOOK_TURN_S:
+                await asyncio.sleep(0)
+                began_s, let_go = monotonic(), 0
 
 
 async def _close(doorkeeper: Doorkeeper) -> None:

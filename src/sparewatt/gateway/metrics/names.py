@@ -80,6 +80,7 @@ SERVER_DURATION = Metric(
 BUILD = Metric("sparewatt_build_info", "gauge", "Always 1: which release runs.")
 READY = Metric("sparewatt_ready", "gauge", "1 while requests are taken, 0 while it stops.")
 LINKS = Metric("sparewatt_links", "gauge", "Links to nodes.")
+TASKS = Metric("sparewatt_tasks", "gauge", "Tasks of the event loop; requests for answers need none.")
 LOOP_LAG = Metric("sparewatt_event_loop_lag_seconds", "histogram", "How late a timer rings: what a request waits too.")
 CPU = Metric("process_cpu_seconds_total", "counter", "Processor time, user and system.")
 RESIDENT = Metric("process_resident_memory_bytes", "gauge", "Memory in use.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 
@@ -18,6 +19,7 @@ def collect_process(services: Services) -> Samples:
         family(names.BUILD, Sample(1, (("version", __version__),))),
         one(names.READY, float(not services.stopping)),
         one(names.LINKS, len(services.desk.links)),
+        one(names.TASKS, len(asyncio.all_tasks())),
         family(names.LOOP_LAG, *services.meters.loop_lag.samples()),
         *_usage(psutil.Process()),
         *_collections(),

@@ -17,7 +17,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def read_chat(body: bytes) -> Call:
-    """Raises InvalidJson, InvalidField or UnsupportedContent."""
+    """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedContent."""
     plain = parse_plain(body)
     chat = plain or parse_chat(body)
     messages = tuple(map(bytes, chat.messages))

@@ -19,7 +19,7 @@ PATH: JobPath = "/v1/completions"
 
 
 def read_completion_request(body: bytes) -> Call:
-    """Raises InvalidJson or InvalidField."""
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
     asked, pieces = parse_completion(body)
     fields = fields_of(body)
     limit = MAX_TOKENS_UNASKED if asked.max_tokens is None else asked.max_tokens

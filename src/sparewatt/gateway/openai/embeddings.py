@@ -16,7 +16,7 @@ PATH: JobPath = "/v1/embeddings"
 
 
 def read_embedding_request(body: bytes) -> Call:
-    """Raises InvalidJson or InvalidField."""
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
     asked, pieces = parse_embedding(body)
     fields = fields_of(body)
     return Call(

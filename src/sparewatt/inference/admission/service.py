@@ -45,6 +45,11 @@ class Ticket:
         self.since_s = 0.0
         self.timer: Timer | None = None
 
+    def settle(self, state: TicketState) -> None:
+        """Nothing more is called. Its owner holds the ticket: held in turn, both would wait for the collector."""
+        self.state = state
+        self.start = self.refuse = _nothing
+
     def cancel(self) -> None:
         """Its owner is gone. Does nothing once it has started or was refused."""
         if self.state is TicketState.WAITING:
@@ -205,7 +210,7 @@ class Admission:
     def _leave(self, ticket: Ticket) -> None:
         self._lines[ticket.job.model].line.leave(ticket)
         self._has_left(ticket)
-        ticket.state = TicketState.LEFT
+        ticket.settle(TicketState.LEFT)
 
     def _time_out(self, ticket: Ticket) -> None:
         found = self._lines[ticket.job.model]
@@ -233,26 +238,19 @@ class Admission:
 
 
 def _start(ticket: Ticket) -> None:
-    ticket.state = TicketState.STARTED
     start = ticket.start
-    _let_go(ticket)
+    ticket.settle(TicketState.STARTED)
     start()
 
 
 def _refuse(ticket: Ticket, error: SparewattError) -> None:
-    ticket.state = TicketState.REFUSED
     refuse = ticket.refuse
-    _let_go(ticket)
+    ticket.settle(TicketState.REFUSED)
     refuse(error)
 
 
-def _let_go(ticket: Ticket) -> None:
-    """Of its owner, who holds it: a ring would wait for the garbage collector."""
-    ticket.start, ticket.refuse = _nothing, _nothing
-
-
-def _nothing(_: SparewattError | None = None) -> None:
-    """What is left to be called of a ticket that has started or was refused."""
+def _nothing(*_: object) -> None:
+    """What a ticket calls that is settled."""
 
 
 def _stopping() -> ShuttingDown:

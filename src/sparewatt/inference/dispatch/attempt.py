@@ -13,7 +13,7 @@ from typing import Protocol
 from sparewatt.core.clock import Clock
 from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.said import Said
@@ -141,7 +141,7 @@ class Attempt:
             model=match.model,
             body_bytes=len(job.body) + len(text),
             stream=job.stream,
-            window_bytes=LINK_STREAM_WINDOW_BYTES,
+            window_bytes=LINK_STREAM_WINDOW_BYTES if job.stream else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=match.prompt_tokens,
             cached_tokens=self._candidate.cached_tokens,
@@ -318,6 +318,7 @@ class Attempt:
         return self._stream is not None and self._stream.window_left <= 0
 
     def _finish(self) -> None:
+        """Each of them holds the other: let go, or both stay until the collector comes by."""
         self._over = True
         self._deadlines.drop(self)
-        self._stream = None  # which holds this attempt: a ring would wait for the garbage collector
+        self._stream = None

@@ -95,7 +95,7 @@ _decoder = msgspec.json.Decoder(ResponsesRequest)
 
 
 def parse_request(body: bytes) -> Asked:
-    """Raises InvalidJson, InvalidField or UnsupportedParameter."""
+    """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedParameter."""
     request = parse(_decoder, body)
     given = fields_of(body)
     refuse_unsupported(request)

@@ -1,0 +1,140 @@
+"""The front end of a gateway for a fuzzer: a connection without a socket, whose guest answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from aiohttp import web
+
+from sparewatt.gateway.front.connection import Connection
+from sparewatt.gateway.front.doorkeeper import Doorkeeper
+from sparewatt.gateway.front.guest import Guest
+from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.routes import HOT
+from tests.unit.gateway.small_gateway import make_services
+
+GUESTS_REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Turns:
+    """What of an event loop a connection uses: callbacks, run when it is told to."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._waiting.append(callback)
+
+    def run(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class Socket(asyncio.Transport):
+    """Keeps what was written. Closing is heard of later, as of a real one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.is_open = True
+        self._is_reading = True
+
+    def write(self, data: Any) -> None:
+        if self.is_open:
+            self.written += data
+
+    def close(self) -> None:
+        self.is_open = False
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class QuickGuest:
+    """Stands for aiohttp."""
+
+    def __init__(self, turns: Turns, on_answered: Callable[[], None]) -> None:
+        self._turns = turns
+        self._on_answered = on_answered
+        self._socket: Socket | None = None
+
+    def connection_made(self, socket: Socket) -> None:
+        self._socket = socket
+
+    def ask(self, _: Head) -> None:
+        if self._socket is not None:
+            self._socket.write(GUESTS_REPLY)
+        self._turns.call_soon(self._on_answered)
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def connection_lost(self, error: Exception | None) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class Door(Doorkeeper):
+    def __init__(self, turns: Turns) -> None:
+        loop = cast(asyncio.AbstractEventLoop, turns)
+        super().__init__(cast(web.Server, None), _services, HOT, loop)
+        self._turns = turns
+
+    def adopts(self, head: Head) -> bool:
+        return False
+
+    def make_guest(self, on_answered: Callable[[], None]) -> Guest:
+        return cast(Guest, QuickGuest(self._turns, on_answered))
+
+
+class _Crashes(logging.Handler):
+    """What the front end logs as its own fault."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(self.format(record))
+
+
+_services = make_services()
+_crashes = _Crashes()
+logging.getLogger("sparewatt.gateway").addHandler(_crashes)
+
+
+def replies_to(pieces: Sequence[bytes]) -> bytes:
+    """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way."""
+    _crashes.told.clear()
+    turns, socket = Turns(), Socket()
+    door = Door(turns)
+    connection = Connection(door, cast(asyncio.AbstractEventLoop, turns))
+    connection.connection_made(socket)
+    for piece in pieces:
+        if not socket.is_open:
+            break
+        connection.data_received(piece)
+        turns.run()
+    connection.connection_lost(None)
+    turns.run()
+    assert not _crashes.told, _crashes.told
+    assert not door.connections
+    assert door.bodies_bytes == 0, "a body is counted for ever"
+    return bytes(socket.written)

@@ -1,0 +1,82 @@
+"""Bodies of very many small values are refused before they are decoded; texts may hold whatever they like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from sparewatt.core.errors import BodyTooLarge
+from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
+from sparewatt.protocol.crowding import Crowd, refuse_crowded
+from sparewatt.protocol.openai import fields_of, parse_chat
+
+
+def fields(count: int) -> bytes:
+    return b"{%b}" % b",".join(b'"k%d":1' % number for number in range(count))
+
+
+def values(count: int) -> bytes:
+    return b"[%b]" % b",".join([b"1"] * count)
+
+
+@pytest.mark.parametrize(("make", "most"), [(fields, BODY_FIELDS_MAX), (values, BODY_VALUES_MAX)])
+def test_the_limit_is_allowed_and_one_more_is_not(make: Callable[[int], bytes], most: int) -> None:
+    refuse_crowded(make(most))
+    with pytest.raises(BodyTooLarge, match=f"more than {most:,}"):
+        refuse_crowded(make(most + 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [",:" * BODY_VALUES_MAX, '","a":' * BODY_VALUES_MAX, '\\",:' * BODY_VALUES_MAX, "\\" * BODY_VALUES_MAX + '",:'],
+    ids=["marks", "quotes", "escapes", "backslashes"],
+)
+def test_what_stands_in_a_text_does_not_count(text: str) -> None:
+    refuse_crowded(json.dumps({"content": text}).encode())
+
+
+@pytest.mark.parametrize("text", ['"', '"\\', '"' * 100_000, '"' + ",:" * BODY_VALUES_MAX])
+def test_a_text_without_an_end_is_for_the_decoder_to_refuse(text: str) -> None:
+    refuse_crowded(b" " * BODY_FIELDS_MAX + text.encode())
+
+
+def test_fields_are_counted_however_deep_and_however_spaced() -> None:
+    deep = b"[%b]" % b" , ".join([b'{"a" : {"b"\n:\t1}}'] * (BODY_FIELDS_MAX // 2 + 1))
+    with pytest.raises(BodyTooLarge):
+        refuse_crowded(deep)
+
+
+def test_a_chat_is_refused_by_it() -> None:
+    with pytest.raises(BodyTooLarge):
+        parse_chat(b'{"model": "m", "messages": [{}], "x": %b}' % fields(BODY_FIELDS_MAX))
+
+
+def test_fewer_may_stand_at_the_top() -> None:
+    assert len(fields_of(fields(BODY_TOP_FIELDS_MAX))) == BODY_TOP_FIELDS_MAX
+    with pytest.raises(BodyTooLarge, match="at its top"):
+        fields_of(fields(BODY_TOP_FIELDS_MAX + 1))
+
+
+def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
+    crowd, pieces, body = Crowd(), [b""], fields(4 * BODY_FIELDS_MAX)
+
+    def receive() -> None:
+        for at in range(0, len(body), 1000):
+            pieces.append(body[at : at + 1000])
+            crowd.refuse(pieces)
+
+    with pytest.raises(BodyTooLarge):
+        receive()
+    assert b"".join(pieces).count(b":") < BODY_FIELDS_MAX + 1000
+
+
+def test_a_long_text_in_pieces_is_looked_at_whole_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr("sparewatt.protocol.crowding.refuse_crowded", lambda body: looks.append(len(body)))
+    crowd, pieces = Crowd(), [b'"']
+    for _ in range(100):
+        pieces.append(b":" * (BODY_FIELDS_MAX // 2))
+        crowd.refuse(pieces)
+    assert len(looks) == 6
