@@ -16,7 +16,7 @@ DONE = b"[DONE]"
 class EventSplitter:
     """Feed bytes, get whole events back, each with the blank line that ends it. Every byte is looked at once."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_is_plain", "_rest")
 
     def __init__(self) -> None:
         self._rest = bytearray()
