@@ -94,13 +94,14 @@ def _with_holders(
     return cached, affinity.merged(asked, entries, ranking, holders[may], tokens[may], rank=rank)
 
 
-def _left(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> tuple[Places | None, dict[str, int]]:
+def _left(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> tuple[Places | None, Mapping[str, int]]:
     """The places that policy and payer leave (None: all), in order, and how many were ruled out by what."""
-    barred = dict(at.allowed.dropped) if at.allowed is not None else {}
     places = _seats(at.allowed, job, table, entries) if at.allowed is not None else None
-    own = _places_of(at.own, job, table)
+    ruled_out = at.allowed.dropped if at.allowed is not None else {}
+    own = _places_of(at.own, job, table) if at.own else NOBODY
     if not own.size:
-        return places, barred
+        return places, ruled_out
+    barred = dict(ruled_out)
     keep = np.ones(len(entries), bool)
     keep[own] = False
     before = np.arange(len(entries)) if places is None else places
