@@ -281,8 +281,8 @@ def test_a_tool_call_starts_over_if_nothing_of_it_was_sent() -> None:
 def test_an_answer_too_long_to_keep_ends_in_an_error_object() -> None:
     stage = able()
     run = begin(stage)
-    for _ in range(SAID_BYTES_MAX // 200_000 + 2):
-        stage.turn(run).data(text_event("x" * 200_000))
+    for _ in range(SAID_BYTES_MAX // 50_000 + 2):
+        stage.turn(run).data(text_event("x" * 50_000))
         run.consumed(len(stage.sink.pieces[-1]))
     stage.turn(run).lost()
     assert "more than text" in error(stage)

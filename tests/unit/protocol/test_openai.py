@@ -112,7 +112,7 @@ def test_a_body_that_is_no_json_is_refused_as_such(body: bytes) -> None:
         parse_chat(body)
 
 
-@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
+@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"a":' * 40_000, b"[" * 100_000 + b"]" * 100_000])
 def test_a_body_nested_too_deeply_is_refused(value: bytes) -> None:
     with pytest.raises(InvalidJson):
         parse_chat(body_of().replace(b'"hi"', value))
