@@ -10,6 +10,8 @@ export PIP_PROGRESS_BAR ?= off
 unexport PYTHONDONTWRITEBYTECODE
 # Halves of the tests in their order, so that what a module's tests share is made once, and the ends by whoever is free.
 TWO := -n 2 --dist worksteal -q
+# File by file, in their order.
+FILES := -n 2 --dist loadfile --no-loadscope-reorder -q
 
 .PHONY: web web-check e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
@@ -94,7 +96,7 @@ contract: setup-dev
 	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
 
 integration: setup-dev
-	$(BIN)/python -m pytest tests/integration -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/integration $(FILES) $(PYTEST_ARGS)
 
 conformance: setup-dev  ## Suites that others wrote, against a fresh network; writes docs/measurements/conformance.md
 	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
