@@ -107,7 +107,7 @@ evm-experimental: setup-dev  ## The contract tests with Vyper's experimental cod
 	EVM_ARTIFACTS=$(CURDIR)/.venv/evm-experimental $(BIN)/python -m pytest tests/evm $(TWO) $(PYTEST_ARGS)
 
 contract: setup-dev
-	$(BIN)/python -m pytest tests/contract -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/contract $(FILES) $(PYTEST_ARGS)
 
 integration: setup-dev
 	$(BIN)/python -m pytest tests/integration $(FILES) $(PYTEST_ARGS)
