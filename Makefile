@@ -10,7 +10,7 @@ export PIP_PROGRESS_BAR ?= off
 unexport PYTHONDONTWRITEBYTECODE
 # Halves of the tests in their order, so that what a module's tests share is made once, and the ends by whoever is free.
 TWO := -n 2 --dist worksteal -q
-# File by file, in their order.
+# Whole files in their order: what a file's tests start is dear. They wait more than they work.
 FILES := -n 2 --dist loadfile --no-loadscope-reorder -q
 
 .PHONY: web web-check e2e screenshots
@@ -116,7 +116,7 @@ conformance: setup-dev  ## Suites that others wrote, against a fresh network; wr
 	$(BIN)/python -m tests.conformance --report docs/measurements/conformance.md $(ARGS)
 
 e2e: setup-dev web  ## The dashboard in a real browser, over a real network
-	$(BIN)/python -m pytest tests/e2e -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/e2e $(FILES) $(PYTEST_ARGS)
 
 screenshots: setup-dev web  ## Pictures of every page, from a network of its own, into docs/pictures
 	PYTHONPATH=. $(BIN)/python docs/pictures/make_screenshots.py
