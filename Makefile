@@ -12,7 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check e2e screenshots
-.PHONY: help setup setup-chain setup-dev up test lint contracts contracts-check unit evm evm-experimental contract integration
+.PHONY: help setup setup-chain setup-dev up test static lint types style collect contracts contracts-check
+.PHONY: unit evm evm-experimental contract integration
 .PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
@@ -64,13 +65,26 @@ web-check: .venv/.node
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev web lint contracts-check unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests
+test: setup-dev web static unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests
 
-lint: setup-dev web-check
+# At the same time: mypy needs one core for about as long as all others together need the other.
+static: setup-dev web
+	@$(MAKE) --no-print-directory -j 2 --output-sync types style web-check contracts-check collect
+
+lint: types style web-check
+
+types: setup-dev
+	$(BIN)/mypy
+
+style: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Leaves the tests as pytest compiles them: else each of two workers does that for itself. What is wrong with them is said
+# when they are run.
+collect: setup-dev
+	@$(BIN)/python -m pytest tests/unit tests/property --collect-only -q >/dev/null 2>&1 || true
 
 contracts: setup-dev  ## Compile the contracts into the package
 	$(BIN)/python contracts/build.py

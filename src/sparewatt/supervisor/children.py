@@ -24,7 +24,7 @@ from sparewatt.core.limits import DRAIN_S
 from sparewatt.core.rng import Rng
 from sparewatt.supervisor.lifeline import KILL, PARENT_PID_ENV
 from sparewatt.supervisor.logs import read_tail
-from sparewatt.supervisor.spawn import end, kill_group, spawn
+from sparewatt.supervisor.spawn import KILLED_WITHIN_S, end, exits_within, kill_group, spawn
 from sparewatt.supervisor.timing import Backoff, pause
 
 READY_POLL_S = 0.05
@@ -181,9 +181,10 @@ class _Keeper:
                 await self._unless_stopped(process.wait())
             await end(process, steps=((signal.SIGTERM, self.child.drain_s),))
         finally:
+            self.pid = None
             if process.returncode is None:  # this task was cancelled; later the pid may be a stranger's
                 kill_group(process)
-            self.pid = None
+                await exits_within(process, KILLED_WITHIN_S)
 
     async def _becomes_ready(self, process: Process) -> bool:
         deadline_s = self._clock.now_s() + self.child.ready_timeout_s
