@@ -127,6 +127,11 @@ class Eligibility:
         knows_prices = usual is None or (dearest is not None and dearest.said == said)
         return knows_prices and (not needs.can or (able is not None and able.said == said))
 
+    def has_heard_all(self, terms: Terms) -> bool:
+        """Whether the list for these terms was made of all that nodes have said by now."""
+        judged, entries = self._judged.get(terms), self._table.entries(terms.model)
+        return judged is not None and entries is not None and judged.knows_all(entries)
+
     def said(self, model: ModelId) -> int:
         """How often a node came to a model, left it, or said something new."""
         entries = self._table.entries(model)
@@ -243,27 +248,31 @@ class Gate:
     usual: Prices | None = None
     needs: Needs = NO_NEEDS
 
-    _open_until_s: float = 0.0
-    """Until when everybody may serve it, by what was known when it was last looked at."""
-    _open_said: int = _NEVER
+    _known: Sequence[Allowed | None] = _EVERYBODY
+    """Whom it leaves, by what was known when it was last looked at; until then, unless a node says something."""
+    _known_until_s: float = 0.0
+    _known_said: int = _NEVER
     _is_sure: bool = False
-    """Whether that took in everything that nodes had said: then nobody can be refused until one says more."""
+    """Whether that took in everything that nodes had said: then nobody of those can be refused until one says more."""
 
     def stages(self) -> Sequence[Allowed | None]:
         """Whoever is then chosen is judged once more (`admits`): so what was seen a moment ago is good enough."""
         now_s, said = self.eligibility.now_s(), self.eligibility.said(self.model)
-        if now_s < self._open_until_s and said == self._open_said:
-            return _EVERYBODY
+        if now_s < self._known_until_s and said == self._known_said:
+            return self._known
         terms = self._terms()
-        if not self._asks_nothing(terms):
-            self._close()
-            return self.eligibility.stages(terms)
-        self._open_until_s, self._open_said = now_s + FRESH_S, said
-        self._is_sure = self.eligibility.is_sure(said, usual=self.usual, needs=self.needs, model=self.model)
-        return _EVERYBODY
+        asks_nothing = self._asks_nothing(terms)
+        self._known = _EVERYBODY if asks_nothing else self.eligibility.stages(terms)
+        if terms.is_live:
+            self._forget()
+            return self._known
+        self._known_until_s, self._known_said = now_s + FRESH_S, said
+        is_sure = self.eligibility.is_sure(said, usual=self.usual, needs=self.needs, model=self.model)
+        self._is_sure = is_sure and (asks_nothing or (self.checks is None and self.eligibility.has_heard_all(terms)))
+        return self._known
 
-    def _close(self) -> None:
-        self._open_until_s, self._open_said, self._is_sure = 0.0, _NEVER, False
+    def _forget(self) -> None:
+        self._known_until_s, self._known_said, self._is_sure = 0.0, _NEVER, False
 
     def _terms(self) -> Terms:
         """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""
@@ -282,18 +291,24 @@ class Gate:
     def admits(self, node_id: NodeId) -> bool:
         """Judged anew: a list that is half a second old must not let anybody through.
 
-        Only where everybody may serve, and nobody has said anything since that was found out, is it known already.
+        Only where the policy itself asks nothing, and nobody has said anything since, is it known already.
         """
         if node_id in self.own_nodes():
             return False
-        is_known = self._is_sure and self._open_said == self.eligibility.said(self.model)
-        if is_known and self.eligibility.was_asked(node_id, self.model):
+        is_known = self._is_sure and self._known_said == self.eligibility.said(self.model)
+        if is_known and self._leaves(node_id) and self.eligibility.was_asked(node_id, self.model):
             return True
         terms = Terms(self.policy, self.usual, self.model, self.needs)
         is_refused = self.eligibility.refuses(node_id, terms, self.checks)
         if is_refused:
-            self._close()
+            self._forget()
         return not is_refused
+
+    def _leaves(self, node_id: NodeId) -> bool:
+        for allowed in self._known:
+            if allowed is None or node_id in allowed.nodes:
+                return True
+        return False
 
     def relaxations(self) -> list[str]:
         terms = self._terms()

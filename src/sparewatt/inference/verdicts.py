@@ -116,6 +116,11 @@ class Judged:
             return True
         return now_s - self.made_at_s >= FRESH_S and (is_live or entries.reports != self.reports)
 
+    def knows_all(self, entries: Entries) -> bool:
+        """Whether nobody has come, gone or reported since."""
+        is_same = entries is self.entries and entries.changes == self.changes and entries.reports == self.reports
+        return is_same and self.made_at_s is not None
+
     def judge(self, facts: Sequence[NodeFacts], entries: Entries, order: Sequence[str], *, now_s: float) -> None:
         before = self.verdicts
         self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}

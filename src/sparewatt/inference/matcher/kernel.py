@@ -38,6 +38,8 @@ class Kernel:
         self._counted = self._counts.data
         self._picks, self._stopped = np.empty(REJECTIONS_KEPT, np.int64), np.empty(REJECTIONS_KEPT * STOPPED_WIDTH)
         self._told_of_stopped = self._stopped.data.cast("B")
+        self._named = self._names = NOBODY
+        self._names_at = 0
         self._make_room(FIRST_PLACES, CANDIDATES_KEPT)
 
     def _make_room(self, n_places: int, k: int) -> None:
@@ -55,8 +57,11 @@ class Kernel:
         numbers, columns, capacity, hashes, ids = entries.memory
         n_named, n_tried, names, trials = 0, 0, 0, 0
         if named.size:
-            named, n_named = np.ascontiguousarray(named, np.int64), named.size
-            names, capacity = named.ctypes.data, capacity if n_named * FEW_SHARE >= n else 0
+            if named is not self._named:  # most are named again and again
+                self._named, self._names = named, np.ascontiguousarray(named, np.int64)
+                self._names_at = self._names.ctypes.data
+            n_named, names = named.size, self._names_at
+            capacity = capacity if n_named * FEW_SHARE >= n else 0
         if tried.size:
             tried, n_tried = np.ascontiguousarray(tried, np.int64), tried.size
             trials = tried.ctypes.data
