@@ -5,13 +5,14 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask
-from tests.integration.hostile.raw import RawReply, Wire, address_of, wire_to
+from tests.integration.hostile.raw import NotHttp, RawReply, Wire, address_of, wire_to
 from tests.integration.hostile.target import Target
 from tests.processes import wait_until
 
@@ -84,7 +85,8 @@ def test_a_client_that_says_no_more_has_left(target: Target, wire: Wire, *, stre
     """An end of file is how a client that is gone looks: what runs for it is stopped, so nobody pays for nothing."""
     wire.send(target.chat("half", stream=stream, max_tokens=4_000))
     wire.send_no_more()
-    assert all(b"[DONE]" not in reply.body for reply in wire.replies())
+    with suppress(NotHttp):  # a stream that had begun breaks off
+        assert all(b"[DONE]" not in reply.body for reply in wire.replies())
 
 
 def test_a_body_is_asked_for_only_if_it_will_be_read(target: Target, wire: Wire) -> None:
