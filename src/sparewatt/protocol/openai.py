@@ -286,9 +286,16 @@ def as_stream(body: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def _refuse_odd_bytes(data: bytes) -> None:
+    """What is not looked into is not checked either, and may be looked into later. Raises UnicodeDecodeError."""
+    if not data.isascii():
+        data.decode()
+
+
 def read_chunk(data: bytes) -> Chunk | None:
     """One event's data, or None if it is no chunk at all."""
     try:
+        _refuse_odd_bytes(data)
         return _chunk_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
@@ -322,6 +329,7 @@ def _raw(number: float) -> msgspec.Raw:
 
 def read_completion(body: bytes) -> Completion | None:
     try:
+        _refuse_odd_bytes(body)
         return _completion_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -227,3 +227,15 @@ def test_counts_of_several_answers_become_one_at_the_end() -> None:
 def test_one_count_passes_as_it_is() -> None:
     reply = a_reply(wants_usage=True)
     assert usage_event(3, 4) in reply.feed(ROLE + text_event("a") + usage_event(3, 4) + DONE).data
+
+
+def test_counts_with_bytes_that_are_no_text_break_the_stream_and_nothing_else() -> None:
+    """Found by a fuzzer: the names of fields that nobody looks into are looked into when a cost is put beside them."""
+    odd = b'data: {"choices":[],"usage":{"prompt_tokens":5,"compl\xdf":2}}\n\n'
+    reply = StreamReply(wants_usage=True, price=lambda _: 0.5)
+    passed = reply.feed(ROLE + text_event("Hel") + odd + DONE)
+    assert passed.broken is not None
+    whole = WholeReply(price=lambda _: 0.5)
+    whole.feed(COMPLETION.replace(b'"usage":{', b'"usage":{"\xdf":1,'))
+    with pytest.raises(ReplyBroken):
+        whole.end()
