@@ -224,9 +224,6 @@ LINGER_S = 1.0
 LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
 
-DEPARTURES_TOGETHER_MAX = 64
-"""Requests that set out together; the next ones do when all others had a turn."""
-
 READ_PER_TURN_BYTES = 64 * KIB
 """Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 

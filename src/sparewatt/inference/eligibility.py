@@ -305,7 +305,10 @@ class Gate:
         return not is_refused
 
     def _leaves(self, node_id: NodeId) -> bool:
-        return any(allowed is None or node_id in allowed.nodes for allowed in self._known)
+        for allowed in self._known:
+            if allowed is None or node_id in allowed.nodes:
+                return True
+        return False
 
     def relaxations(self) -> list[str]:
         terms = self._terms()

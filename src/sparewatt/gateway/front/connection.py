@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         exchange = turn.exchange = Exchange(services, self, known.head, known.endpoint, known.caller)
         exchange.enter()
         known.caller = exchange.caller or known.caller  # another, if the key has changed
-        self._doorkeeper.departures.add(exchange, body)
+        exchange.go(body)
 
     def _remember(self, data: bytes) -> None:
         """The head of a request that is all of the data, and whose answer is under way."""
@@ -462,12 +462,12 @@ class Connection(asyncio.Protocol):
             elif head.is_expecting and is_welcome:
                 self.write(CONTINUE)
             elif head.is_expecting:
-                self._doorkeeper.departures.add(exchange, b"")
+                exchange.go(b"")
 
     def _go(self, turn: Turn, exchange: Exchange) -> None:
         body = turn.body[0] if len(turn.body) == 1 else b"".join(turn.body)
         self._forget_body(turn)
-        self._doorkeeper.departures.add(exchange, body)
+        exchange.go(body)
 
     def _forget_body(self, turn: Turn) -> None:
         if turn.body:

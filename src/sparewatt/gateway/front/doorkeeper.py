@@ -9,7 +9,6 @@ from typing import Protocol
 from aiohttp import web
 
 from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
-from sparewatt.gateway.front.departures import Departures
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.patience import Patience
@@ -51,7 +50,6 @@ class Doorkeeper:
         self.bodies_bytes = 0
         """Of requests that are being read, or wait for their turn."""
         self.is_closing = False
-        self.departures = Departures(loop)
 
     def lets_in(self, connection: Visitor) -> bool:
         """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""

@@ -1,9 +1,8 @@
 """One request that models answer, and its reply: callbacks from the head to the last byte.
 
-1 `enter`: who asks, from the head alone → 2 `prepare`: the body is here; routed and held for → 3 `depart`: sent off →
-4 the sink's calls: written to the client as they come → 5 over: what was charged is settled, and the connection is
-told. A task is made only where something must be waited for: a browser's session, an answer that is kept, credits that
-are not at hand.
+1 `enter`: who asks, from the head alone → 2 `go`: the body is here; routed, held for, sent off → 3 the sink's calls:
+written to the client as they come → 4 over: what was charged is settled, and the connection is told. A task is made
+only where something must be waited for: a browser's session, an answer that is kept, credits that are not at hand.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.gateway.proxies import detour_error
 from sparewatt.gateway.request_log import CLIENT_LEFT, Request, log_finished
 from sparewatt.gateway.services import Services
+from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import error_body
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -71,7 +71,7 @@ class Exchange:
 
     __slots__ = (
         "_asked", "_body", "_charge", "_code", "_echo", "_errand", "_failure", "_has_head", "_head", "_headers",
-        "_is_beginning", "_is_chunked", "_is_over", "_is_ready", "_match_id", "_over", "_reshape", "_silent_since_s",
+        "_is_beginning", "_is_chunked", "_is_over", "_match_id", "_over", "_reshape", "_silent_since_s",
         "_status", "_streams", "_task", "_untaken_bytes", "_wire", "caller", "endpoint",
     )  # fmt: skip
 
@@ -108,8 +108,6 @@ class Exchange:
         self._has_head = False
         self._status = 0
         self._code: str | None = None
-        self._is_ready = False
-        """Whether only the setting out is left to do."""
         self._is_beginning = False
         self._is_over = False
         self._untaken_bytes = 0
@@ -134,33 +132,15 @@ class Exchange:
             self._failure = error
         return self._failure is None
 
-    def prepare(self, body: bytes) -> None:
-        """All of the request is here: routed, charged and held for."""
-        if self._is_over:
-            return
+    def go(self, body: bytes) -> None:
+        """All of the request is here."""
         self._silent_since_s = monotonic()
         if self._failure is not None:
             self.refuse(self._failure)
         elif self.caller is None or "idempotency-key" in self._head.headers:
             self._spawn(self._go_slowly(body))
         else:
-            self._plan(self.caller, body)
-
-    def depart(self) -> None:
-        """Started, or in line. The sink may hear of the reply, or of its failure, before this returns."""
-        errand = self._errand
-        if errand is None or not self._is_ready:
-            return  # refused, gone, or waiting for something else
-        self._is_ready = False
-        self._is_beginning = True
-        try:
-            errand.begin()
-        except Exception as error:  # noqa: BLE001 (a process boundary)
-            self.refuse(error)
-            return
-        self._is_beginning = False
-        if isinstance(self._failure, SparewattError):
-            self.fail(self._failure, self._headers)
+            self._serve(self.caller, body)
 
     def leave(self) -> None:
         """The client is gone."""
@@ -245,7 +225,7 @@ class Exchange:
             if error is not None:
                 raise error
 
-    def _plan(self, caller: Caller, body: bytes) -> None:
+    def _serve(self, caller: Caller, body: bytes) -> None:
         """Whatever is wrong is told to the client."""
         try:
             call = self.endpoint.read(body)
@@ -257,10 +237,18 @@ class Exchange:
             if tab is None and plan.price is not None:
                 self._spawn(self._wait_for_credits(plan))
             else:
-                self._errand = plan.errand(tab, self)
-                self._is_ready = True
+                self._send_off(plan, tab)
         except Exception as error:  # noqa: BLE001 (a process boundary)
             self.refuse(error)
+
+    def _send_off(self, plan: Plan, tab: RunningTab | None) -> None:
+        """The sink may hear of the reply, or of its failure, before this returns."""
+        errand = self._errand = plan.errand(tab, self)
+        self._is_beginning = True
+        errand.begin()
+        self._is_beginning = False
+        if self._failure is not None and isinstance(self._failure, SparewattError):
+            self.fail(self._failure, self._headers)
 
     async def _wait_for_credits(self, plan: Plan) -> None:
         tab = await plan.open_tab()
@@ -268,23 +256,19 @@ class Exchange:
             if tab is not None:
                 tab.drop()
         else:
-            self._errand = plan.errand(tab, self)
-            self._is_ready = True
-            self.depart()
+            self._send_off(plan, tab)
 
     async def _go_slowly(self, body: bytes) -> None:
         caller = self.caller or await enter(self._asked)
         name = key_of(self._head.headers)
         if name is None:
-            self._plan(caller, body)
-            self.depart()
+            self._serve(caller, body)
             return
         answers, repeats = self._asked.services.answers, Repeats(self._asked, caller, name, body)
 
         async def produce() -> Made:
             self._over = asyncio.get_running_loop().create_future()
-            self._plan(caller, body)
-            self.depart()
+            self._serve(caller, body)
             await self._over
             return self._made()
 
