@@ -305,10 +305,7 @@ class Gate:
         return not is_refused
 
     def _leaves(self, node_id: NodeId) -> bool:
-        for allowed in self._known:
-            if allowed is None or node_id in allowed.nodes:
-                return True
-        return False
+        return any(allowed is None or node_id in allowed.nodes for allowed in self._known)
 
     def relaxations(self) -> list[str]:
         terms = self._terms()
