@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import { useEarnings, useMe, useStanding } from "@/api/queries";
 import type { EarningSum } from "@/api/types";
 import { useChosen } from "@/lib/address";
-import { count, percent, usd } from "@/lib/format";
+import { count, percent, plural, usd } from "@/lib/format";
 import { DataTable, type Column } from "@/parts/DataTable";
 import { Empty, ErrorNote } from "@/parts/Note";
 import { Page, Section } from "@/parts/Page";
@@ -49,7 +49,7 @@ export default function Earnings() {
         <Stat name="Projected, 30 days" hint="The mean of the last 7 days, or of those there are, times 30">
           {usd(sums.projected)}
         </Stat>
-        <Stat name="Net of electricity, 30 days" hint={`${usd(costPerDay)} a day for ${count(nodes.length)} node(s)`}>
+        <Stat name="Net of electricity, 30 days" hint={`${usd(costPerDay)} a day for ${plural(nodes.length, "node")}`}>
           {usd(sums.projected - 30 * costPerDay)}
         </Stat>
         <Stat name="Fee">{percent((standing.data?.data.fee_bps ?? 0) / 10_000)}</Stat>

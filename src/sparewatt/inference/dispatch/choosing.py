@@ -13,6 +13,7 @@ from sparewatt.core.errors import (
     NoEligibleNode,
     SparewattError,
 )
+from sparewatt.core.words import counted
 from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Outcome
 from sparewatt.inference.matcher.explain import nearest_models
@@ -77,7 +78,7 @@ def wrong_suffix(model: str, known: Collection[str]) -> str:
 def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
     """Nobody who was tried brought anything."""
     story = "; ".join(f"{attempt.node_id[:10]}… {attempt.reason}" for attempt in attempts)
-    message = f"No node could answer after {len(attempts)} attempt(s): {story}."
+    message = f"No node could answer after {counted(len(attempts), 'attempt')}: {story}."
     if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
         return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
     if all(attempt.outcome is Outcome.TIMED_OUT for attempt in attempts):
