@@ -221,6 +221,9 @@ PIPELINED_BYTES_MAX = 256 * KIB
 LINGER_S = 1.0
 """How long a client that was refused may go on sending, so that it hears why."""
 
+KNOWN_HEADS_MAX = 1024
+"""Heads that are kept to be known again, for all connections. Beyond that they are forgotten, and learned anew."""
+
 LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
 

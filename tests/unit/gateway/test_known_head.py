@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.principal import Principal, by_key
 from sparewatt.core.ids import AccountId
 from sparewatt.gateway.front.exchange import Endpoint
 from sparewatt.gateway.front.head import Head
-from sparewatt.gateway.front.known import KnownHead, known_head
+from sparewatt.gateway.front.known import KnownHead, KnownHeads, known_head
 from sparewatt.gateway.openai.chat import PATH, read_chat
 from sparewatt.gateway.openai.serving import Caller
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.matcher.policies import POLICIES
+from tests.unit.gateway.small_gateway import key_row
 
 START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: "
 REST = b"\r\nAuthorization: Bearer k\r\n\r\n"
@@ -74,3 +75,24 @@ def test_a_length_in_another_field_is_not_taken_for_the_length() -> None:
 
 def test_a_request_without_a_length_is_not_remembered() -> None:
     assert known(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n") is None
+
+
+def test_connections_that_say_the_same_share_what_is_known() -> None:
+    heads, first, second = KnownHeads(), known(), known()
+    assert first is not None
+    assert second is not None
+    assert heads.shared(first) is first
+    assert heads.shared(second) is first
+    other = known(START + b"4" + REST.replace(b"Bearer k", b"Bearer l") + b"body")
+    assert other is not None
+    assert heads.shared(other) is other
+
+
+def test_a_key_that_has_changed_is_not_taken_for_what_it_was() -> None:
+    heads, first, second = KnownHeads(), known(), known()
+    assert first is not None
+    assert second is not None
+    heads.shared(first)
+    row = key_row("app", "sk-sw-1", "inference")
+    second.caller = Caller(by_key(row), POLICIES["balanced"], Priority.NORMAL)
+    assert heads.shared(second) is second

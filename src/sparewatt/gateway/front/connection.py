@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import deque
 from time import monotonic
 from typing import cast
 
@@ -70,9 +69,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
         self._doorkeeper = doorkeeper
         self._loop = loop
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = None
+        """While there is something to parse: a thousand streams that are written need none, and each is a kilobyte."""
         self._transport: asyncio.Transport | None = None
-        self._turns: deque[Turn] = deque()
+        self._turns: list[Turn] = []
         self._queued_bytes = 0
         self._guest: Guest | None = None
         self._tunnel: Guest | None = None
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         if self._guest is not None:
             self._guest.connection_lost(exc)
         self._guest = self._tunnel = None  # both call this connection, as does the parser: freed here, all are at once
-        del self._parser
+        self._parser = None
 
     def data_received(self, data: bytes) -> None:
         known = self._known
@@ -258,14 +258,21 @@ class Connection(asyncio.Protocol):
         """The head of a request that is all of the data, and whose answer is under way."""
         turn = self._turns[0]
         exchange = turn.exchange
-        if turn.is_complete and exchange is not None and exchange.caller is not None:
-            self._known = known_head(data, turn.head, exchange.endpoint, exchange.caller)
+        if not turn.is_complete or exchange is None or exchange.caller is None:
+            return
+        known = known_head(data, turn.head, exchange.endpoint, exchange.caller)
+        if known is not None:
+            self._known = known = self._doorkeeper.known.shared(known)
+            exchange.caller = known.caller
+            self._parser = None
 
     def _read(self, data: bytes) -> None:
         was_between = self._is_between()
         if self._is_reading_head:
             self._head_bytes += len(data)
         self._fed_bytes += len(data)
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -314,6 +321,8 @@ class Connection(asyncio.Protocol):
         if self._lingers_since_s is not None:
             return
         parser, (headers, twice) = self._parser, joined(self._raw)
+        if parser is None:
+            return
         head = Head(
             parser.get_method(),
             self._target,
@@ -500,7 +509,7 @@ class Connection(asyncio.Protocol):
             self._linger()
 
     def _next(self) -> None:
-        turn = self._turns.popleft()
+        turn = self._turns.pop(0)
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -11,6 +11,7 @@ from aiohttp import web
 from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.known import KnownHeads
 from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.proxies import is_trusted
@@ -50,6 +51,7 @@ class Doorkeeper:
         self.bodies_bytes = 0
         """Of requests that are being read, or wait for their turn."""
         self.is_closing = False
+        self.known = KnownHeads()
 
     def lets_in(self, connection: Visitor) -> bool:
         """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from sparewatt.core.limits import KNOWN_HEADS_MAX
 from sparewatt.gateway.front.exchange import Endpoint
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.openai.serving import Caller
@@ -22,11 +23,11 @@ _UNUSUAL = frozenset({"transfer-encoding", "expect", "upgrade", "idempotency-key
 class KnownHead:
     """One that was let in, in pieces: the bytes before the length of the body, and those after it."""
 
-    __slots__ = ("_after", "before", "caller", "endpoint", "head")
+    __slots__ = ("after", "before", "caller", "endpoint", "head")
 
     def __init__(self, before: bytes, after: bytes, head: Head, endpoint: Endpoint, caller: Caller) -> None:
         self.before = before
-        self._after = after
+        self.after = after
         self.head = head
         self.endpoint = endpoint
         self.caller = caller
@@ -36,10 +37,27 @@ class KnownHead:
         start = len(self.before)
         end = data.find(b"\r", start, start + _DIGITS_MAX + 1)
         digits = data[start:end]
-        if end < 0 or not digits.isdigit() or not data.startswith(self._after, end):
+        if end < 0 or not digits.isdigit() or not data.startswith(self.after, end):
             return None
-        at = end + len(self._after)
+        at = end + len(self.after)
         return data[at:] if len(data) - at == int(digits) else None
+
+
+class KnownHeads:
+    """One of each for all connections: clients of one kind, with one key, all say the same."""
+
+    def __init__(self) -> None:
+        self._by_words: dict[tuple[bytes, bytes], KnownHead] = {}
+
+    def shared(self, found: KnownHead) -> KnownHead:
+        """The one that is kept already, unless its key has changed since."""
+        words = found.before, found.after
+        kept = self._by_words.get(words)
+        if kept is None or kept.caller.who.key is not found.caller.who.key:
+            if len(self._by_words) >= KNOWN_HEADS_MAX:
+                self._by_words.clear()
+            kept = self._by_words[words] = found
+        return kept
 
 
 def known_head(data: bytes, head: Head, endpoint: Endpoint, caller: Caller) -> KnownHead | None:
