@@ -13,6 +13,7 @@ from sparewatt.gateway.cookies import cookie_name
 from sparewatt.gateway.cors import cors_headers
 from sparewatt.gateway.proxies import client_address
 from sparewatt.gateway.services import Services
+from sparewatt.store.database import KeyRow
 
 SERVER = "sparewatt"
 """What serves, and not which releases of what it is made of."""
@@ -59,13 +60,18 @@ def identify_here(asked: Asked) -> Principal | None:
     if not authorization and _session_token(asked) is not None:
         return None
     key = services.ring.authenticate(authorization, unix_s=services.clock.unix_s())
-    asked.meter = services.limits.key_meter(
+    meter_by_key(asked, key)
+    return by_key(key)
+
+
+def meter_by_key(asked: Asked, key: KeyRow) -> None:
+    """From here on the request uses this key's limits."""
+    asked.meter = asked.services.limits.key_meter(
         key.id,
         now_s=asked.began_s,
         requests_per_min=key.requests_per_min,
         tokens_per_min=key.tokens_per_min,
     )
-    return by_key(key)
 
 
 async def identify(asked: Asked) -> Principal:

@@ -23,7 +23,7 @@ from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.core.errors import BodyTooLarge, InvalidField, ShuttingDown, UnsupportedParameter
 from sparewatt.core.ids import MatchId, ModelId, new_id
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
-from sparewatt.gateway.asking import Asked, admit_rate, identify, identify_here
+from sparewatt.gateway.asking import Asked, admit_rate, identify, identify_here, meter_by_key
 from sparewatt.gateway.kept_answers import Kept, Made, digest_of, kept, key_of, once
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.openai.errand import Errand, S
@@ -79,12 +79,7 @@ def enter_again(asked: Asked, caller: Caller) -> Caller | None:
     services, key = asked.services, caller.who.key
     if key is None or services.stopping or not services.ring.knows(key):
         return enter_here(asked)
-    asked.meter = services.limits.key_meter(
-        key.id,
-        now_s=asked.began_s,
-        requests_per_min=key.requests_per_min,
-        tokens_per_min=key.tokens_per_min,
-    )
+    meter_by_key(asked, key)
     return caller
 
 
