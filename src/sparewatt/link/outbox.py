@@ -35,6 +35,7 @@ class Outbox:
     def attach(self, socket: Socket, *, on_stuck: Callable[[LinkLost], None]) -> None:
         """From here on, what is put leaves at the end of the turn."""
         self._socket = socket
+        self._call_soon = asyncio.get_running_loop().call_soon  # looked up once: that takes a system call
         self._on_stuck = on_stuck
         if self._has_overflowed:
             asyncio.get_running_loop().call_soon(self._give_up)
@@ -76,7 +77,7 @@ class Outbox:
     def _schedule(self) -> None:
         if self._socket is not None and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_due = False

@@ -187,10 +187,11 @@ class NodeTable:
             self.room.note(row)
         elif load.foreign != before.foreign:
             self.room.note_jobs(row, load.foreign - before.foreign)
-        if row.is_unwritten:
-            return
-        for seat in row.seats.values():
-            seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
+        if row.own_jobs:
+            self._mark(row)  # most reports of a node at work come with the end of a job, which changes it once more
+        elif not row.is_unwritten:
+            for seat in row.seats.values():
+                seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
