@@ -56,7 +56,8 @@ def at_port(url: str, port: int) -> str:
     """The same address with another port."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}"
+    user, is_named, _ = parts.netloc.rpartition("@")
+    return f"{parts.scheme}://{user}{is_named}{host}:{port}"
 
 
 def in_words(error: Exception) -> str:

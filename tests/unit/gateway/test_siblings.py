@@ -33,7 +33,15 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.gateway.siblings.answering import ANSWERS, answering
 from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
 from sparewatt.gateway.siblings.place import ALONE, Place, new_places, read_sheet, write_sheet
-from sparewatt.gateway.siblings.questions import MATCH, READY, MatchAsked, ReadyAsked, ReadyTold
+from sparewatt.gateway.siblings.questions import (
+    MATCH,
+    READY,
+    ClaimAsked,
+    MatchAsked,
+    ReadyAsked,
+    ReadyTold,
+    SettleAsked,
+)
 from sparewatt.gateway.siblings.siblings import SILENT_S
 from sparewatt.gateway.siblings.taking_part import share, taking_part, until_it_may_open
 from sparewatt.inference.dispatch.model import Job
@@ -394,6 +402,27 @@ async def test_a_request_that_failed_may_be_sent_again(pair: Pair) -> None:
     with pytest.raises(StoreUnavailable):
         await send(pair.first, which, fail)
     assert body_of(await send(pair.second, which)) == b"answer"
+
+
+async def test_a_claim_that_was_taken_back_before_it_came_holds_nothing(pair: Pair) -> None:
+    """Two messages of one process may overtake each other."""
+    keeper, which = pair.second, name_kept_by(pair.second)
+    asked = ClaimAsked(pair.first.place.number, "claim_1", *which, b"same")
+    assert not keeper.shared_answers.settle(SettleAsked("claim_1", *which, answer=None, keep=False))
+    assert (await keeper.shared_answers.claim(asked)).state == "conflict"
+    assert body_of(await send(keeper, which)) == b"answer"
+
+
+async def test_a_claim_that_was_taken_back_while_it_waited_holds_nothing(pair: Pair) -> None:
+    keeper, which = pair.second, name_kept_by(pair.second)
+    first, second = (ClaimAsked(pair.first.place.number, token, *which, b"same") for token in ("claim_1", "claim_2"))
+    assert (await keeper.shared_answers.claim(first)).state == "new"
+    waiting = asyncio.create_task(keeper.shared_answers.claim(second))
+    await asyncio.sleep(0)
+    for asked in (second, first):
+        keeper.shared_answers.settle(SettleAsked(asked.token, *which, answer=None, keep=False))
+    assert (await waiting).state == "conflict"
+    assert body_of(await send(keeper, which)) == b"answer"
 
 
 async def test_the_claims_of_a_process_that_died_are_let_go(pair: Pair) -> None:

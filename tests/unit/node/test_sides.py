@@ -55,6 +55,7 @@ def last_load(process: Gateway) -> NodeLoad:
         ("https://gateway.example", "https://gateway.example:9001"),
         ("http://127.0.0.1:8484", "http://127.0.0.1:9001"),
         ("https://[::1]:443/", "https://[::1]:9001"),
+        ("https://ann:secret@gateway.example", "https://ann:secret@gateway.example:9001"),
     ],
 )
 def test_another_port_is_on_the_same_host(url: str, same: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +23,8 @@ from sparewatt.gateway.siblings.asking import Asker
 from sparewatt.gateway.siblings.questions import CLAIM, SETTLE, ClaimAsked, ClaimTold, KeptAnswer, SettleAsked
 
 AWAY_RETRY_S = 1.0
+WITHDRAWN_MAX = 1000
+"""Claims that somebody took back while they waited or were under way, remembered for when they come."""
 _T = TypeVar("_T")
 
 
@@ -42,6 +45,8 @@ class SharedAnswers:
         self._clock = clock
         self._rng = rng
         self._claims: dict[Which, Claim] = {}
+        self._withdrawn: OrderedDict[str, None] = OrderedDict()
+        """Tokens of claims that were settled before they came: messages may overtake each other."""
 
     # what comes in here
 
@@ -111,7 +116,7 @@ class SharedAnswers:
 
     async def claim(self, asked: ClaimAsked) -> ClaimTold:
         which = (asked.key, asked.name)
-        while True:
+        while asked.token not in self._withdrawn:
             try:
                 entry, is_new = self._kept.begin(which, asked.digest, now_s=self._clock.now_s())
             except IdempotencyMismatch:
@@ -125,12 +130,16 @@ class SharedAnswers:
             if self._kept.has(which, entry):
                 return ClaimTold("conflict")
             await asyncio.sleep(0)
+        return ClaimTold("conflict")  # nobody waits for it any more
 
     def settle(self, asked: SettleAsked) -> bool:
         """False if there is no such claim."""
         which = (asked.key, asked.name)
         claim = self._claims.get(which)
         if claim is None or claim.token != asked.token:
+            self._withdrawn[asked.token] = None
+            if len(self._withdrawn) > WITHDRAWN_MAX:
+                self._withdrawn.popitem(last=False)
             return False
         del self._claims[which]
         answer = Kept(asked.answer.body, asked.answer.headers) if asked.answer is not None else None
