@@ -477,16 +477,23 @@ class JobRun:
             self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
         for node_id in self._said_before or ():  # the job could be done: the error was theirs
             self._table.note_failure(node_id, now_s=self._clock.now_s())
-        self._end(Outcome.DONE)  # first, so that the reply finds what it says of its costs worked out
+        self._bill(Outcome.DONE)  # first: the reply says what was used
         self._sink.finish()
+        self._leave()
 
     def _end(self, outcome: Outcome) -> None:
-        self._over = True
-        if self._looking is not None:
-            self._looking.cancel()
+        self._bill(outcome)
+        self._leave()
+
+    def _bill(self, outcome: Outcome) -> None:
         self.record.outcome = outcome
         if self.job.tab is not None:
             self.job.tab.close(outcome, self.record.attempts)
+
+    def _leave(self) -> None:
+        self._over = True
+        if self._looking is not None:
+            self._looking.cancel()
         self._desk.on_over(self)
 
     def _elapsed_ms(self) -> float:
