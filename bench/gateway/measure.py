@@ -45,7 +45,8 @@ class Stand:
         return [pids for target in self.targets for pids in (target.pids, target.helpers)]
 
     def needed_for(self, target: Target) -> list[int]:
-        return [*target.pids, *target.helpers, self.backend.pid]
+        """Its database too: a request that waits for it would wait until nobody else wants the core."""
+        return [*target.pids, *target.helpers, *target.database, self.backend.pid]
 
     def check(self) -> None:
         """A process that has ended measures nothing."""

@@ -60,12 +60,11 @@ def may_be_realtime() -> bool:
 @contextmanager
 def realtime(roots: Sequence[int]) -> Iterator[None]:
     """All threads of these processes first in, first out, before whatever else the machine does."""
-    pids = tree(roots)
-    _schedule(pids, os.SCHED_FIFO, REALTIME_PRIORITY)
+    _schedule(tree(roots), os.SCHED_FIFO, REALTIME_PRIORITY)
     try:
         yield
     finally:
-        _schedule(pids, os.SCHED_OTHER, 0)
+        _schedule(tree(roots), os.SCHED_OTHER, 0)  # also those that were started meanwhile
 
 
 def _schedule(pids: Iterable[int], policy: int, priority: int) -> None:

@@ -33,6 +33,8 @@ NEW = "."
 POST_S = 0.5
 PROGRESS_S = 0.25
 PURSES_S = 1.0
+FILL_S = 0.01
+"""Between two times that purses are filled which run low; those of the same moment are filled one after another."""
 RECEIPTS_S = 1.0
 Chore = tuple[float, Callable[[], Awaitable[None]], str]
 KEY_FILE = "gateway.key"
@@ -65,6 +67,7 @@ def chores(accounting: Accounting | None) -> list[Chore]:
     return [
         (POST_S, accounting.ledger.flush, "books_post"),
         (PROGRESS_S, accounting.metering.note_progress, "books_progress"),
+        (FILL_S, accounting.ledger.fill_low_purses, "purses_fill"),
         (PURSES_S, accounting.ledger.tend_purses, "purses"),
         (RECEIPTS_S, accounting.metering.receipts.settle, "receipts"),
     ]

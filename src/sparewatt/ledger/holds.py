@@ -15,16 +15,21 @@ from sparewatt.ledger.model import NOTHING, Amount
 
 SLICE_NANO = NANO_PER_USD // 4
 """What a gateway reserves at a time: enough for some hundred usual answers, little enough to leave for others."""
+SLICE_NANO_MAX = 16 * NANO_PER_USD
 SLICE_HOLDS = 4
 """A large hold brings a slice for a few like it."""
+SLICE_S = 2.0
+"""A slice of which half is gone sooner than this is too small for its account: the next one is twice as large."""
+SLICE_S_MAX = 10.0
+"""One that lasts longer than this is too large by now: it keeps from other gateways what is not needed here."""
 
 
 class Purse:
     """One account's money at this gateway, in plain numbers of nano-USD: it is counted for every request."""
 
     __slots__ = (
-        *("account", "free_paid", "free_promo", "held_paid", "held_promo"),
-        *("holds", "spent_paid", "spent_promo", "thirsty_nano", "used_at_s"),
+        *("account", "awaited_nano", "filled_at_s", "free_paid", "free_promo", "held_paid", "held_promo"),
+        *("holds", "low_nano", "slice_nano", "spent_paid", "spent_promo", "thirsty_nano", "used_at_s"),
     )
 
     def __init__(self, account: AccountId, reserved: Amount = NOTHING) -> None:
@@ -38,6 +43,13 @@ class Purse:
         self.holds = 0
         self.thirsty_nano = 0
         """What the last holds would like to see reserved, if that is more than there is."""
+        self.awaited_nano = 0
+        """What requests would hold that wait until more is reserved."""
+        self.slice_nano = SLICE_NANO
+        """What is reserved at a time: an account that spends fast needs more of it."""
+        self.low_nano = 0
+        """With less than this free it is thirsty. 0 while it is filled, and if the account had no more to give."""
+        self.filled_at_s = -SLICE_S
 
     @property
     def free(self) -> Amount:
@@ -58,14 +70,14 @@ class Purse:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.holds or self.spent_promo or self.spent_paid)
+        return not (self.holds or self.awaited_nano or self.spent_promo or self.spent_paid)
 
     def hold(self, nano: int, *, now_s: float) -> Hold | None:
         """Set `nano` aside, free credits first. None if there is not that much here."""
         free_promo = self.free_promo
         total = free_promo + self.free_paid
         self.used_at_s = now_s
-        if total < 2 * nano:
+        if total < 2 * nano or total - nano < self.low_nano:
             self.thirsty_nano = slice_for(nano)
         if total < nano:
             return None
@@ -78,15 +90,31 @@ class Purse:
         self.holds += 1
         return Hold(self, Amount(Nano(promo), Nano(paid)))
 
+    def begin_filling(self, *, now_s: float) -> None:
+        """From here on nobody need ask for more. How much it is depends on how fast the last slice went."""
+        lasted_s = now_s - self.filled_at_s
+        if self.low_nano and lasted_s < SLICE_S:
+            self.slice_nano = min(2 * self.slice_nano, SLICE_NANO_MAX)
+        elif lasted_s > SLICE_S_MAX:
+            self.slice_nano = max(self.slice_nano // 2, SLICE_NANO)
+        self.thirsty_nano = self.low_nano = 0
+
     def reserve(self, more: Amount) -> None:
         """A slice has been reserved in Postgres."""
         self.free_promo += more.promo
         self.free_paid += more.paid
 
+    def end_filling(self, *, is_full: bool, now_s: float) -> None:
+        """`is_full`: all that was wanted. An account that had less is asked again when it has next to nothing here."""
+        self.thirsty_nano = 0
+        self.filled_at_s = now_s
+        self.low_nano = self.slice_nano // 2 if is_full else 0
+
     def give_back(self) -> Amount:
         """All that is free, to be returned to Postgres."""
         free = self.free
-        self.free_promo = self.free_paid = 0
+        self.free_promo = self.free_paid = self.low_nano = self.thirsty_nano = 0
+        self.slice_nano = SLICE_NANO
         return free
 
     def posted(self, amount: Amount) -> None:

@@ -2,7 +2,7 @@
 
 1 a hold is taken from the account's purse → 2 the job is journalled, and may then be sent → 3 it closes: billed, its
 hold settled, journalled → 4 within a second it is posted, once. Steps 1 to 3 never wait for the database; only an
-account that is new here, or that has run through its slice, does.
+account that is new here does, or one that runs through its slice before the next is there, which is asked for in time.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Ledger:
         self._clock = clock
         self._purses: dict[AccountId, Purse] = {}
         self._filling = tuple(asyncio.Lock() for _ in range(FILLING_LOCKS))
+        self._running_low: dict[AccountId, Purse] = {}
+        self._has_low = asyncio.Event()
         self._open: dict[MatchId, OpenedJob] = {}
         self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
         self._closed: deque[Settled] = deque()
@@ -86,33 +88,63 @@ class Ledger:
     def hold_here(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside that is reserved here already. None if there is not that much."""
         purse = self._purses.get(account) or self._purse(account)
-        return purse.hold(nano, now_s=self._clock.now_s())
+        held = purse.hold(nano, now_s=self._clock.now_s())
+        if purse.thirsty_nano and purse.low_nano:
+            self._running_low[account] = purse
+            self._has_low.set()
+        return held
 
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
-        held = self.hold_here(account, nano)
-        if held is None:
-            await self.reserve(account, slice_for(nano))
-            held = self.hold_here(account, nano)  # not from the old purse: it may be put away
+        held = self.hold_here(account, nano) or await self._hold_in_line(account, nano)
         if held is None and await self.call_in(account):
-            await self.reserve(account, slice_for(nano))
-            held = self.hold_here(account, nano)
+            held = await self._hold_in_line(account, nano)
         return held
+
+    async def _hold_in_line(self, account: AccountId, nano: Nano) -> Hold | None:
+        """Whoever is first has the purse filled for all that wait; or each would wait for the database, in turn."""
+        purse = self._purse(account)
+        purse.awaited_nano += nano  # from here on it is not put away
+        try:
+            async with self._filling_of(account):
+                held = self.hold_here(account, nano)
+                if held is None:
+                    await self._fill(purse, max(slice_for(nano), purse.awaited_nano))
+                    held = self.hold_here(account, nano)
+                return held
+        finally:
+            purse.awaited_nano -= nano
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
         """Have at least `wanted_nano` free here, if the account has it. Tells what is free now."""
         async with self._filling_of(account):
             purse = self._purse(account)
-            purse.thirsty_nano = 0
-            missing = wanted_nano - purse.free.total
-            if missing > 0:
-                promo = await self._take(chart.promo_of(account), missing, have=purse.reserved.promo)
-                purse.reserve(Amount(promo=promo))
-                missing -= promo
-            if missing > 0:
-                paid = await self._take(chart.credits_of(account), missing, have=purse.reserved.paid)
-                purse.reserve(Amount(paid=paid))
+            await self._fill(purse, wanted_nano)
             return purse.free.total
+
+    async def _fill(self, purse: Purse, wanted_nano: int) -> None:
+        """Up to what is wanted, or the slice that its account needs by now."""
+        account, now_s = purse.account, self._clock.now_s
+        purse.begin_filling(now_s=now_s())
+        missing = max(wanted_nano, purse.slice_nano) - purse.free.total
+        if missing > 0:
+            promo = await self._take(chart.promo_of(account), missing, have=purse.reserved.promo)
+            purse.reserve(Amount(promo=promo))
+            missing -= promo
+        if missing > 0:
+            paid = await self._take(chart.credits_of(account), missing, have=purse.reserved.paid)
+            purse.reserve(Amount(paid=paid))
+            missing -= paid
+        purse.end_filling(is_full=missing <= 0, now_s=now_s())
+
+    async def fill_low_purses(self) -> None:
+        """Wait until half of somebody's slice is gone, and reserve the next before a request has to wait for it."""
+        await self._has_low.wait()
+        self._has_low.clear()
+        low, self._running_low = self._running_low, {}
+        for account, purse in low.items():
+            if purse.thirsty_nano:
+                await self.reserve(account, purse.thirsty_nano)
 
     async def give_back(self, account: AccountId) -> bool:
         """Return what is free of an account's money here: another process lacks it. Tells whether there was any."""
@@ -120,7 +152,6 @@ class Ledger:
             purse = self._purses.get(account)
             if purse is None or not purse.give_back().total:
                 return False
-            purse.thirsty_nano = 0
             await self._take(chart.promo_of(account), 0, have=purse.reserved.promo)
             await self._take(chart.credits_of(account), 0, have=purse.reserved.paid)
             return True

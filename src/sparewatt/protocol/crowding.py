@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from sparewatt.core.errors import BodyTooLarge
-from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_VALUES_MAX
+from sparewatt.core.limits import BODY_CROWDED_BYTES_MIN, BODY_FIELDS_MAX, BODY_VALUES_MAX
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 
@@ -27,7 +27,7 @@ _VALUES = _more_than(BODY_VALUES_MAX - 1, b",")
 
 def refuse_crowded(body: bytes) -> None:
     """Raises BodyTooLarge. Costs nothing where a body is too short to hold so much."""
-    if len(body) <= BODY_FIELDS_MAX:
+    if len(body) < BODY_CROWDED_BYTES_MIN:
         return
     if body.count(b":") > BODY_FIELDS_MAX and _FIELDS.match(body):
         raise BodyTooLarge(f"The body has more than {BODY_FIELDS_MAX:,} fields.")
@@ -38,19 +38,21 @@ def refuse_crowded(body: bytes) -> None:
 class Crowd:
     """A long body while it comes in: its marks are counted piece by piece, so that it need not be here whole."""
 
-    __slots__ = ("_colons", "_colons_max", "_commas", "_commas_max")
+    __slots__ = ("_colons", "_colons_max", "_commas", "_commas_max", "_counted")
 
     def __init__(self) -> None:
-        self._colons = self._commas = 0
+        self._colons = self._commas = self._counted = 0
         self._colons_max, self._commas_max = BODY_FIELDS_MAX, BODY_VALUES_MAX
 
     def refuse(self, pieces: Sequence[bytes]) -> None:
-        """The last of the pieces is new. Raises BodyTooLarge.
+        """All pieces so far, of which those that are new are counted. Raises BodyTooLarge.
 
         Marks in texts are left out only when there are many, and then again when there are twice as many.
         """
-        self._colons += pieces[-1].count(b":")
-        self._commas += pieces[-1].count(b",")
+        for piece in pieces[self._counted :]:
+            self._colons += piece.count(b":")
+            self._commas += piece.count(b",")
+        self._counted = len(pieces)
         if self._colons > self._colons_max or self._commas > self._commas_max:
             refuse_crowded(b"".join(pieces))
             self._colons_max, self._commas_max = 2 * self._colons_max, 2 * self._commas_max

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson, SparewattError
-from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, MESSAGES_MAX, MODEL_ID_CHARS_MAX
+from sparewatt.core.limits import BODY_TOP_FIELDS_MAX, LONG_BODY_BYTES_MIN, MESSAGES_MAX, MODEL_ID_CHARS_MAX
 from sparewatt.protocol.crowding import refuse_crowded
 
 TOKENS_MAX = 1 << 24
@@ -183,9 +183,8 @@ def parse_chat(body: bytes) -> ChatRequest:
 
 
 def parse_plain(body: bytes) -> PlainChat | None:
-    """A chat request without anything unusual; None for all others, the wrong and the very long among them."""
-    if len(body) > BODY_FIELDS_MAX:
-        return None
+    """A chat request without anything unusual; None for all others, the wrong among them. Raises BodyTooLarge."""
+    refuse_crowded(body)
     try:
         if not body.isascii():
             body.decode()  # much is passed on unread, and a model server would choke on it
@@ -261,14 +260,23 @@ def for_node(
 
 
 def _spliced(body: bytes, *, stream: bool, output_limit: int | None) -> bytes | None:
-    """The request with what it lacks put at its end. None if one of those names stands anywhere in it already."""
+    """The request with what it lacks put at its end. None if one of those names stands in it already.
+
+    A short one is searched for them, a long one is read.
+    """
     more = b""
     if stream:
         more = b',"stream_options":{"include_usage":true}'
     if output_limit is not None:
         more += b',"max_tokens":%d' % output_limit
-    is_said = (stream and b'"stream_options"' in body) or (output_limit is not None and b'"max_tokens"' in body)
-    if is_said or b'"max_completion_tokens"' in body:
+    if len(body) >= LONG_BODY_BYTES_MIN:
+        said = _fields_decoder.decode(body)
+        is_said = (stream and "stream_options" in said) or (output_limit is not None and "max_tokens" in said)
+        is_said = is_said or "max_completion_tokens" in said
+    else:
+        is_said = (stream and b'"stream_options"' in body) or (output_limit is not None and b'"max_tokens"' in body)
+        is_said = is_said or b'"max_completion_tokens"' in body
+    if is_said:
         return None
     end = body.rindex(b"}")
     return body[:end] + more + body[end:]

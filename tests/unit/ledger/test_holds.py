@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.money import Nano
-from sparewatt.ledger.holds import SLICE_HOLDS, SLICE_NANO, Hold, Purse, slice_for
+from sparewatt.ledger.holds import SLICE_HOLDS, SLICE_NANO, SLICE_NANO_MAX, SLICE_S, SLICE_S_MAX, Hold, Purse, slice_for
 from sparewatt.ledger.model import NOTHING
 from tests.unit.ledger.samples import PAYER, amount
 
@@ -95,3 +95,45 @@ def test_a_purse_that_runs_low_asks_for_more(purse: Purse) -> None:
 def test_a_slice_is_for_a_few_holds_like_the_last() -> None:
     assert slice_for(1) == SLICE_NANO
     assert slice_for(SLICE_NANO) == SLICE_HOLDS * SLICE_NANO
+
+
+def filled(purse: Purse, *, at_s: float, is_full: bool = True) -> None:
+    purse.begin_filling(now_s=at_s)
+    purse.end_filling(is_full=is_full, now_s=at_s)
+
+
+def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
+    purse = Purse(PAYER, amount(paid=SLICE_NANO))
+    filled(purse, at_s=0.0)
+    held(purse, SLICE_NANO // 2)
+    assert purse.thirsty_nano == 0
+    held(purse, 1)
+    assert purse.thirsty_nano == SLICE_NANO
+
+
+def test_a_purse_asks_for_no_more_than_its_account_had() -> None:
+    purse = Purse(PAYER, amount(paid=SLICE_NANO // 4))
+    filled(purse, at_s=0.0, is_full=False)
+    held(purse, 1)
+    assert purse.thirsty_nano == 0
+
+
+def test_slices_grow_while_they_go_fast_and_shrink_when_they_last() -> None:
+    purse = Purse(PAYER)
+    filled(purse, at_s=0.0)
+    assert purse.slice_nano == SLICE_NANO
+    filled(purse, at_s=SLICE_S - 1)
+    filled(purse, at_s=2 * (SLICE_S - 1))
+    assert purse.slice_nano == 4 * SLICE_NANO
+    filled(purse, at_s=2 * SLICE_S + SLICE_S_MAX)
+    assert purse.slice_nano == 2 * SLICE_NANO
+    for step in range(100):
+        filled(purse, at_s=100 + 0.1 * step)
+    assert purse.slice_nano == SLICE_NANO_MAX
+
+
+def test_slices_of_an_account_that_has_no_more_do_not_grow() -> None:
+    purse = Purse(PAYER)
+    for step in range(10):
+        filled(purse, at_s=0.1 * step, is_full=False)
+    assert purse.slice_nano == SLICE_NANO

@@ -188,6 +188,75 @@ async def test_many_that_find_the_purse_empty_at_once_reserve_no_more_than_there
     assert books.slices[CREDITS, "a"] == 4 * SLICE_NANO
 
 
+class CountedBooks(MemoryBooks):
+    """Counts how often it was asked for a slice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
+        self.asked.append(account)
+        return await super().take_slice(account, instance=instance, have=have, wanted=wanted)
+
+
+@pytest.fixture
+async def counted(journal: Journal, clock: ManualClock) -> tuple[CountedBooks, Ledger]:
+    books = CountedBooks()
+    await books.post_transfer(deposit("d", 100 * SLICE_NANO))
+    return books, Ledger(books, journal, instance="a", clock=clock)
+
+
+async def test_many_that_wait_for_one_purse_have_it_filled_together(counted: tuple[CountedBooks, Ledger]) -> None:
+    books, ledger = counted
+    found = await asyncio.gather(*(ledger.hold(PAYER, Nano(SLICE_NANO // 3)) for _ in range(30)))
+    assert all(found)
+    assert books.asked.count(CREDITS) == 2  # the first to come knows of nobody else
+
+
+async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple[CountedBooks, Ledger]) -> None:
+    books, ledger = counted
+    assert await ledger.hold(PAYER, Nano(1)) is not None
+    filling = asyncio.create_task(ledger.fill_low_purses())
+    await asyncio.sleep(0)
+    assert not filling.done()
+    for _ in range(2):
+        assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 4)) is not None
+    await asyncio.wait_for(filling, 5)
+    assert ledger.free_here(PAYER) == 2 * SLICE_NANO  # it went within a moment, so the next is larger
+    assert books.asked.count(CREDITS) == 2
+
+
+async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_waits(
+    counted: tuple[CountedBooks, Ledger],
+) -> None:
+    books, ledger = counted
+    assert await ledger.hold(PAYER, Nano(SLICE_NANO // 8)) is not None
+    assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 2)) is not None
+    books.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await ledger.fill_low_purses()
+    assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 8)) is not None
+    again = asyncio.create_task(ledger.fill_low_purses())
+    await asyncio.sleep(0)
+    assert not again.done()  # it is not asked over and over
+    again.cancel()
+    books.is_away = False
+    assert await ledger.hold(PAYER, Nano(SLICE_NANO)) is not None
+
+
+async def test_a_purse_is_not_put_away_while_somebody_waits_for_it(
+    ledger: Ledger, books: MemoryBooks, clock: ManualClock
+) -> None:
+    (await start(ledger))[1].release()
+    clock.advance(PURSE_IDLE_S + 1)
+    waiting = asyncio.create_task(ledger.hold(PAYER, Nano(2 * SLICE_NANO)))
+    await asyncio.sleep(0)
+    await ledger.tend_purses()
+    assert await waiting is not None
+    assert books.slices[CREDITS, "a"] == 4 * SLICE_NANO
+
+
 async def test_a_request_that_is_cancelled_while_it_waits_holds_nothing(ledger: Ledger, books: MemoryBooks) -> None:
     waiting = asyncio.create_task(ledger.hold(PAYER, Nano(5)))
     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ import pytest
 from sparewatt.core.errors import BodyTooLarge
 from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
 from sparewatt.protocol.crowding import Crowd, refuse_crowded
-from sparewatt.protocol.openai import fields_of, parse_chat
+from sparewatt.protocol.openai import fields_of, parse_chat, parse_plain
 
 
 def fields(count: int) -> bytes:
@@ -46,6 +46,21 @@ def test_fields_are_counted_however_deep_and_however_spaced() -> None:
     deep = b"[%b]" % b" , ".join([b'{"a" : {"b"\n:\t1}}'] * (BODY_FIELDS_MAX // 2 + 1))
     with pytest.raises(BodyTooLarge):
         refuse_crowded(deep)
+
+
+def test_the_shortest_fields_are_counted_too() -> None:
+    shortest = b"{%b}" % b",".join([b'"":0'] * (BODY_FIELDS_MAX + 1))
+    with pytest.raises(BodyTooLarge):
+        refuse_crowded(shortest)
+    with pytest.raises(BodyTooLarge):
+        parse_plain(b'{"model": "m", "messages": [%b]}' % shortest)
+
+
+def test_pieces_that_came_before_it_was_asked_count_too() -> None:
+    body = fields(BODY_FIELDS_MAX + 1)
+    pieces = [body[at : at + 65_536] for at in range(0, len(body), 65_536)]
+    with pytest.raises(BodyTooLarge):
+        Crowd().refuse(pieces)
 
 
 def test_a_chat_is_refused_by_it() -> None:

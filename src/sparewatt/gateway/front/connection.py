@@ -25,7 +25,7 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
-    BODY_FIELDS_MAX,
+    BODY_CROWDED_BYTES_MIN,
     HEAD_BYTES_MAX,
     HEAD_FIELDS_MAX,
     LINGER_BYTES_MAX,
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
             turn.body.append(data)
             self._doorkeeper.bodies_bytes += len(data)
             self._count_queued(turn, len(data))
-            if turn.size_bytes > BODY_FIELDS_MAX:
+            if turn.size_bytes >= BODY_CROWDED_BYTES_MIN:
                 self._refuse_crowd(turn)
 
     def _refuse_crowd(self, turn: Turn) -> None:

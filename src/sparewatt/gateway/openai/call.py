@@ -22,6 +22,8 @@ class Call(msgspec.Struct, frozen=True):
     size: PromptSize
     prompt: tuple[bytes, ...] = ()
     """Pieces of it as raw JSON, first to last, by which a beginning that was read before is known again."""
+    is_text: bool = False
+    """Whether they surely hold nothing else."""
     provider: bytes = b""
     """Who may serve it, in the words of `policy/`. Empty if nothing was said."""
     stream: bool = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from sparewatt.core.limits import LONG_BODY_BYTES_MIN
 from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.openai.reading import needs_of
+from sparewatt.gateway.openai.reading import is_text_alone, needs_of
 from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import fields_of, parse_chat, parse_plain
@@ -21,7 +22,11 @@ def read_chat(body: bytes) -> Call:
     plain = parse_plain(body)
     chat = plain or parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
-    has_developer = _DEVELOPER in body
+    odd = [body]
+    """What may hold anything else than texts."""
+    if len(body) >= LONG_BODY_BYTES_MIN:
+        odd = [message for message in messages if not is_text_alone(message)]
+    has_developer = any(_DEVELOPER in part for part in odd)
     is_unlimited = chat.max_tokens == 0 or chat.max_completion_tokens == 0
     fields = fields_of(body) if plain is None or is_unlimited or has_developer else {}
     if is_unlimited:
@@ -31,13 +36,14 @@ def read_chat(body: bytes) -> Call:
         messages = tuple(map(_as_system, messages))
         fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
         body = msgspec.json.encode(fields)
-    holds_media = has_media(body)
+    holds_media = any(map(has_media, odd))
     return Call(
         path=PATH,
         model=chat.model,
         body=body,
         size=size_of(messages, is_text=not holds_media),
         prompt=messages,
+        is_text=not holds_media,
         provider=bytes(chat.provider),
         stream=bool(chat.stream),
         wants_usage=chat.wants_usage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -26,8 +27,33 @@ class _Message(msgspec.Struct, frozen=True):
     content: list[_Part] | str | None = None
 
 
+class _TextMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One whose content is a text, or nothing. It is skipped, not decoded."""
+
+    role: Literal["user", "assistant", "system", "tool"]
+    content: msgspec.Raw = NULL
+    name: msgspec.Raw = NULL
+    tool_calls: msgspec.Raw = NULL
+    tool_call_id: msgspec.Raw = NULL
+
+
 class _Format(msgspec.Struct, frozen=True):
     type: str = ""
+
+
+_text_decoder = msgspec.json.Decoder(_TextMessage)
+
+
+def is_text_alone(message: bytes) -> bool:
+    """Whether a raw message is surely of a role that every server knows, and holds nothing else than a text.
+
+    For long ones: to have their text skipped takes a tenth of the time that it takes to search it for what it may hold.
+    """
+    try:
+        content = bytes(_text_decoder.decode(message).content)
+    except msgspec.DecodeError:
+        return False  # it is looked at more closely
+    return content.startswith((b'"', b"null"))
 
 
 def needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capability]:

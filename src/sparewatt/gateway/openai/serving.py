@@ -293,7 +293,7 @@ def make_job(plan: Plan, tab: RunningTab | None, gate: Gate | None) -> Job:
     prefix: tuple[int, ...] = ()
     if plan.services.table.keeps_prefixes(match.model):  # nobody else's prompts are worth hashing
         account, secret = str(who.account_id), plan.services.prefix_secret
-        prefix = chain_of(call.prompt, model=match.model, account=account, secret=secret)
+        prefix = chain_of(call.prompt, model=match.model, account=account, secret=secret, is_text=call.is_text)
     return Job(
         match=match,
         key_id=plan.caller.payer.key,
