@@ -176,18 +176,17 @@ class NodeLink:
                 first = at
                 while at < n_frames and frames[at][0] == _DATA and frames[at][1] == number:
                     at += 1
-                more = frames[first:at]
-                self._receive_data(stream, b"".join([payload, *[each[2] for each in more]]) if more else payload)
+                if at > first:
+                    payload = b"".join([payload, *[each[2] for each in frames[first:at]]])
+                length = len(payload)
+                if length > stream.window_left or not stream.has_head:
+                    raise ProtocolViolation("DATA came before HEAD or beyond the window")
+                stream.window_left -= length
+                stream.on_data(payload)
             elif number:
                 self._receive_job_frame(op, number, payload)
             else:
                 self._receive_link_frame(op, payload)
-
-    def _receive_data(self, stream: Stream, data: bytes) -> None:
-        stream.window_left -= len(data)
-        if stream.window_left < 0 or not stream.has_head:
-            raise ProtocolViolation("DATA came before HEAD or beyond the window")
-        stream.on_data(data)
 
     def lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""
