@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from sparewatt import __version__
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
@@ -11,6 +13,8 @@ from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Model, Scen
 MODEL = "m"
 SERVED = "8b-int4"
 """What is behind that name: it fits on every card of the table."""
+SHARED, SHARED_NODES = "m-shared", 16
+"""What only a few large nodes have as well, so that many streams of it run on each."""
 SEED = 1
 CONTEXT_TOKENS = 4_096
 """What a slot is reckoned with."""
@@ -23,7 +27,12 @@ def fleet(count: int) -> list[NodeSpecs]:
     """The same every time."""
     scenario = make_scenario(count, seed=SEED)
     served = next(model for model in scenario.models if model.name == SERVED)
-    return [_specs(scenario, site, served) for site in scenario.sites]
+    specs = [_specs(scenario, site, served) for site in scenario.sites]
+    large = sorted(range(len(specs)), key=lambda at: -specs[at].slots)[:SHARED_NODES]
+    for at in large:
+        shared = structs.replace(specs[at].models[0], id=SHARED)
+        specs[at] = structs.replace(specs[at], models=(*specs[at].models, shared))
+    return specs
 
 
 def _specs(scenario: Scenario, site: Site, model: Model) -> NodeSpecs:

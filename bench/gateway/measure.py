@@ -21,7 +21,7 @@ from bench.gateway.scenarios import HELD_STREAMS, MEMORY, Scenario, write_body
 from bench.gateway.targets import DIRECT, LITE, NGINX, OURS, OURS_TWICE, Backend, Target
 from bench.gateway.tools import CannotMeasure, Tools, load_argv, run_load
 
-TOO_SLOW_FOR = {LITE: ("S2", "S3", "burst", "memory")}
+TOO_SLOW_FOR = {LITE: ("S2", "S3", "S3-shared", "burst", "memory")}
 """What a target collapses under; to wait for it would spoil the others' turns."""
 TWO_PROCESSES = "N64"
 TRIES = 3
@@ -74,7 +74,7 @@ def _measure_once(stand: Stand, scenario: Scenario, target: Target, number: int)
         stand.tools,
         port=target.port,
         key=target.key,
-        body=write_body(scenario, stand.folder),
+        body=write_body(scenario, stand.folder, is_ours=bool(target.helpers)),
         flags=scenario.flags,
     )
     before = _spent(target)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.gateway.answers import TOKENS
-from bench.gateway.fleet import MODEL
+from bench.gateway.fleet import MODEL, SHARED, SHARED_NODES
 
 SMALL_BYTES, LARGE_BYTES = 2_000, 100_000
 STREAM_PACE_MS = 20
@@ -27,6 +27,8 @@ class Scenario:
     body_bytes: int = SMALL_BYTES
     pace_ms: int | None = None
     """Between two tokens of a streamed answer; None asks for a whole one."""
+    our_model: str = MODEL
+    """What our nodes are asked for; all others have one model server, and one model."""
 
     @property
     def is_stream(self) -> bool:
@@ -46,21 +48,30 @@ SCENARIOS = (
     Scenario("S1", "25 streams/s of 64 tokens 20 ms apart", 2.6, rate=25, pace_ms=STREAM_PACE_MS),
     Scenario("S2", "150 such streams/s", 3.0, rate=150, pace_ms=STREAM_PACE_MS),
     Scenario("S3", "300 such streams/s", 3.0, rate=300, pace_ms=STREAM_PACE_MS),
+    Scenario(
+        "S3-shared",
+        f"as S3; ours for a model that {SHARED_NODES} large nodes have, so that some 24 streams share a link",
+        3.0,
+        rate=300,
+        pace_ms=STREAM_PACE_MS,
+        our_model=SHARED,
+    ),
     Scenario("burst", "streams of 64 tokens at once, 16 connections in a closed loop", 2.0, connections=16, pace_ms=0),
 )
 MEMORY = Scenario("memory", f"{HELD_STREAMS:,} open streams", 0.0, rate=400, pace_ms=HELD_PACE_MS)
 
 
-def write_body(scenario: Scenario, folder: Path) -> Path:
-    path = folder / f"{scenario.name}.json"
-    path.write_bytes(body_of(scenario))
+def write_body(scenario: Scenario, folder: Path, *, is_ours: bool = False) -> Path:
+    model = scenario.our_model if is_ours else MODEL
+    path = folder / f"{scenario.name}-{model}.json"
+    path.write_bytes(body_of(scenario, model))
     return path
 
 
-def body_of(scenario: Scenario) -> bytes:
+def body_of(scenario: Scenario, model: str = MODEL) -> bytes:
     """With a place for the request's number at the beginning of the prompt: no two prompts begin alike."""
     body = {
-        "model": MODEL,
+        "model": model,
         "messages": [{"role": "user", "content": ""}],
         "temperature": 0.7,
         "max_tokens": TOKENS + (scenario.pace_ms or 0),

@@ -21,7 +21,7 @@ from sparewatt.gateway.names import Names
 from sparewatt.gateway.pinging import Pinger
 from sparewatt.gateway.power import PowerBoard
 from sparewatt.gateway.siblings.place import ALONE, Place
-from sparewatt.inference.matcher.health import is_offline
+from sparewatt.inference.matcher.health import silent_of
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
@@ -90,6 +90,8 @@ class LinkDesk:
         self._knocking = 0
         self._visits: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._silent_from_s = 0.0
+        """Before this, no link can have been silent for too long: nobody need look."""
         self.links: dict[NodeId, NodeLink] = {}
         self.version = 0
         """Another one whenever `links` has changed."""
@@ -235,10 +237,12 @@ class LinkDesk:
     def drop_silent(self) -> None:
         """Give up on links whose heartbeats stopped: the socket may never say so."""
         now_s = self._clock.now_s()
-        for node_id in list(self._held):
-            row = self._table.get(node_id)
-            if row is not None and is_offline(row, now_s=now_s, rules=self._health):
-                self._end(node_id, "its heartbeats stopped")
+        if now_s < self._silent_from_s:
+            return
+        rows = [row for node_id in self._held if (row := self._table.get(node_id)) is not None]
+        silent, self._silent_from_s = silent_of(rows, now_s=now_s, rules=self._health)
+        for row in silent:
+            self._end(row.id, "its heartbeats stopped")
 
     def drop(self, node_ids: Iterable[NodeId], *, why: str) -> None:
         """End these nodes' links, where there are any."""

@@ -68,12 +68,14 @@ class LinkObserver(Protocol):
 class Stream:
     """One job on one link, seen from the gateway."""
 
-    __slots__ = ("_link", "has_head", "listener", "number", "owed_bytes", "step_bytes", "window_left")
+    __slots__ = ("_link", "has_head", "listener", "number", "on_data", "owed_bytes", "step_bytes", "window_left")
 
     def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
         self._link = link
         self.number = number
         self.listener = listener
+        self.on_data = listener.on_data
+        """Who gets what comes: the listener may put something shorter in its place."""
         self.window_left = window_bytes
         """What the node may still send, by what it was told."""
         self.owed_bytes = 0
@@ -160,7 +162,7 @@ class NodeLink:
                 stream = self._streams.get(number)
                 if stream is not None and stream.has_head and stream.window_left >= length:
                     stream.window_left -= length  # one piece of one answer, as nearly all messages are
-                    stream.listener.on_data(message[FRAME_HEADER_BYTES:])
+                    stream.on_data(message[FRAME_HEADER_BYTES:])
                     return
         self._receive_frames(split_frames(message))
 
@@ -174,18 +176,17 @@ class NodeLink:
                 first = at
                 while at < n_frames and frames[at][0] == _DATA and frames[at][1] == number:
                     at += 1
-                more = frames[first:at]
-                self._receive_data(stream, b"".join([payload, *[each[2] for each in more]]) if more else payload)
+                if at > first:
+                    payload = b"".join([payload, *[each[2] for each in frames[first:at]]])
+                length = len(payload)
+                if length > stream.window_left or not stream.has_head:
+                    raise ProtocolViolation("DATA came before HEAD or beyond the window")
+                stream.window_left -= length
+                stream.on_data(payload)
             elif number:
                 self._receive_job_frame(op, number, payload)
             else:
                 self._receive_link_frame(op, payload)
-
-    def _receive_data(self, stream: Stream, data: bytes) -> None:
-        stream.window_left -= len(data)
-        if stream.window_left < 0 or not stream.has_head:
-            raise ProtocolViolation("DATA came before HEAD or beyond the window")
-        stream.listener.on_data(data)
 
     def lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""

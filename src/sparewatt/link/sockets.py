@@ -120,12 +120,16 @@ class Socket(abc.ABC):
             return
         try:
             self._receive(message)
-        except ProtocolViolation as error:
-            self._break(error)
         except Exception as error:  # noqa: BLE001 (called by a transport: here is where an error of ours is told)
-            self._break(LinkLost("something broke at this end"), code=1011)
-            context = {"message": "an error in what a link received", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
+            self._not_stood(error)
+
+    def _not_stood(self, error: Exception) -> None:
+        if isinstance(error, ProtocolViolation):
+            self._break(error)
+            return
+        self._break(LinkLost("something broke at this end"), code=1011)
+        context = {"message": "an error in what a link received", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     def _break(self, error: LinkError, *, code: int = 1002) -> None:
         """End it from here, because of what the peer did."""

@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 import pytest
 from bench.gateway.answers import TOKENS, Wish, read_wish
-from bench.gateway.fleet import MODEL, fleet
+from bench.gateway.fleet import MODEL, SHARED, SHARED_NODES, fleet
 from bench.gateway.nodes import Node, Ticks
 from bench.gateway.scenarios import SCENARIOS, body_of
 from bench.gateway.websocket import Wire, frame_of
@@ -171,6 +171,12 @@ def test_the_fleet_is_unequal_eligible_and_within_the_protocols_bounds() -> None
     assert len({one.gpu for one in specs}) > 5
     assert all(one.models[0].id == MODEL and one.models[0].measured is not None for one in specs)
     assert len({one.models[0].completion_price_nano for one in specs}) > 90
+
+
+def test_a_few_large_nodes_have_the_shared_model_as_well() -> None:
+    having = [one for one in fleet(100) if SHARED in [model.id for model in one.models]]
+    assert len(having) == SHARED_NODES
+    assert min(one.slots for one in having) >= max(one.slots for one in fleet(100) if one not in having)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: cast(str, scenario.name))

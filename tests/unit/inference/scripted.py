@@ -15,6 +15,7 @@ from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules, Job
 from sparewatt.inference.dispatch.run import JobRun
+from sparewatt.inference.dispatch.straight import Departures, Straight
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.policies import BALANCED, Policy
 from sparewatt.inference.matcher.table import NodeTable
@@ -185,6 +186,7 @@ class RecordingSink:
         self.headers: Mapping[str, str] = {}
         self.pieces: list[bytes] = []
         self.error: SparewattError | None = None
+        self.went_straight = 0
 
     @property
     def body(self) -> bytes:
@@ -202,6 +204,17 @@ class RecordingSink:
     def data(self, data: bytes) -> None:
         assert self.calls == ["start"]
         self.pieces.append(data)
+
+    def straight(self) -> Straight:
+        """What goes that way waits for the client as well, until the test says that it was taken."""
+        assert self.calls == ["start"]
+        return Straight(self._write_straight, b"%x %b", Departures(lambda leave: leave()), is_open=False)
+
+    def _write_straight(self, written: bytes) -> None:
+        length, _, data = written.partition(b" ")
+        assert int(length, 16) == len(data)
+        self.went_straight += 1
+        self.data(data)
 
     def finish(self) -> None:
         assert self.calls == ["start"]

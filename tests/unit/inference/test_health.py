@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.inference.matcher.formula import PARTS, SUSPECT_S
-from sparewatt.inference.matcher.health import is_offline, is_suspect, state_of
+from sparewatt.inference.matcher.health import is_offline, is_suspect, silent_of, state_of
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import HealthRules, NodeState, Rejection
 from sparewatt.inference.matcher.policies import BALANCED
@@ -88,3 +88,16 @@ def test_draining_shows_before_suspect_and_busy_and_offline_before_all() -> None
 @pytest.mark.parametrize(("jobs", "state"), [(3, NodeState.ONLINE), (4, NodeState.BUSY)])
 def test_a_node_is_busy_when_every_slot_is_taken(jobs: int, state: NodeState) -> None:
     assert state_of(a_row(own_jobs=jobs), now_s=NOW_S, rules=RULES) is state
+
+
+@given(st.lists(st.tuples(st.floats(0, 60), st.booleans()), max_size=12), st.floats(0, 60))
+def test_who_is_silent_is_said_of_all_as_of_each_and_the_others_are_not_before_their_time(
+    heard: list[tuple[float, bool]], later_s: float
+) -> None:
+    rows = [a_row(number, last_heard_s=NOW_S - ago, connected=there) for number, (ago, there) in enumerate(heard, 1)]
+    silent, from_s = silent_of(rows, now_s=NOW_S, rules=RULES)
+    ids = {row.id for row in silent}
+    assert ids == {row.id for row in rows if is_offline(row, now_s=NOW_S, rules=RULES)}
+    if NOW_S + later_s < from_s - 1e-6:
+        others = [row for row in rows if row.id not in ids]
+        assert not any(is_offline(row, now_s=NOW_S + later_s, rules=RULES) for row in others)

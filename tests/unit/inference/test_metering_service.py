@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sparewatt.core.rng import seeded
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
 from sparewatt.inference.metering.receipts import ReceiptDesk
 from sparewatt.inference.metering.rules import prompt_bound
-from sparewatt.inference.metering.service import Metering, Order, Payer
+from sparewatt.inference.metering.service import TABS_AT_ONCE, Metering, Order, Payer
 from sparewatt.ledger.budgets import Budgets, KeyBudget
 from sparewatt.ledger.journal import Journal, left_over, read_journal
 from sparewatt.ledger.model import TokenPrice
@@ -208,3 +209,20 @@ async def test_a_crash_settles_an_answer_at_what_was_last_noted(till: Till, tmp_
     running[0].seen.chunks = 9
     (cut,) = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
     assert [part.completion_tokens for part in cut.deliveries] == [3]
+
+
+async def test_the_progress_of_many_answers_is_noted_and_others_get_their_turn_in_between(
+    till: Till, tmp_path: Path
+) -> None:
+    count = 2 * TABS_AT_ONCE + 1
+    for number in range(count):
+        tab = await till.metering.open(Payer(PAYER, KEY), order(str(number), output_limit=1))
+        tab.start()
+        tab.watch([attempt(1, Outcome.RUNNING)])
+    noting, turns = asyncio.ensure_future(till.metering.note_progress()), 0
+    while not noting.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 3
+    cut = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
+    assert [job.deliveries[0].completion_tokens for job in cut] == [1] * count

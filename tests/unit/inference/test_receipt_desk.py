@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import RECEIPT_WAIT_S
 from sparewatt.core.rng import seeded
 from sparewatt.inference.metering import receipts as desk_module
-from sparewatt.inference.metering.receipts import ReceiptDesk
+from sparewatt.inference.metering.receipts import SIGNED_AT_ONCE, ReceiptDesk
 from sparewatt.protocol.receipts import (
     Countersigned,
     Receipt,
@@ -280,3 +282,41 @@ async def test_a_receipt_that_is_in_order_needs_no_proof(desk: Desk) -> None:
     desk.desk.on_receipt(NODE, sheet("1"))
     await desk.desk.settle()
     assert [row.proof for row in desk.books.receipts.values()] == [None]
+
+
+def hand_in(desk: Desk, keys: list[SigningKey]) -> None:
+    for number, key in enumerate(keys):
+        node = NodeId(key.address)
+        desk.close(f"many-{number}", node_id=node)
+        desk.desk.on_receipt(node, signed(f"many-{number}", key=key, node=node))
+
+
+async def test_others_get_their_turn_between_the_countersignatures_of_many_nodes(desk: Desk) -> None:
+    keys = [SigningKey.generate(rng=seeded(100 + number)) for number in range(3 * SIGNED_AT_ONCE)]
+    hand_in(desk, keys)
+    settling = asyncio.ensure_future(desk.desk.settle())
+    told, seen = [0], [0]
+    while not settling.done():
+        await asyncio.sleep(0)
+        told.append(len(desk.told) - seen[-1])
+        seen.append(len(desk.told))
+    assert max(told) == SIGNED_AT_ONCE
+    assert {node for node, _ in desk.told} == {key.address for key in keys}
+
+
+async def test_a_desk_that_was_stopped_half_way_tells_the_others_the_next_time(desk: Desk) -> None:
+    keys = [SigningKey.generate(rng=seeded(200 + number)) for number in range(2 * SIGNED_AT_ONCE)]
+    hand_in(desk, keys)
+    settling = asyncio.ensure_future(desk.desk.settle())
+
+    def stop(node_id: NodeId, message: Countersigned) -> None:
+        desk.hear(node_id, message)
+        settling.cancel()
+
+    desk.desk.send = stop
+    with suppress(asyncio.CancelledError):
+        await settling
+    assert len(desk.told) == SIGNED_AT_ONCE
+    desk.desk.send = desk.hear
+    await desk.desk.settle()
+    assert sorted(node for node, _ in desk.told) == sorted(key.address for key in keys), "each once"

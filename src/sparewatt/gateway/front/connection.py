@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
@@ -63,11 +64,12 @@ class Connection(asyncio.Protocol):
         "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf",
         "_is_reading_head", "_known", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
         "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes",
-        "is_paused", "peer",
+        "departures", "is_paused", "peer",
     )  # fmt: skip
 
     def __init__(self, doorkeeper: Doorkeeper, loop: asyncio.AbstractEventLoop) -> None:
         self._doorkeeper = doorkeeper
+        self.departures = doorkeeper.departures
         self._loop = loop
         self._parser: httptools.HttpRequestParser | None = None
         """While there is something to parse: a thousand streams that are written need none, and each is a kilobyte."""
@@ -146,6 +148,8 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes = self._buffered()
         if self._guest is not None:
             self._guest.pause_writing()
+        if self._turns and self._turns[0].exchange is not None:
+            self._turns[0].exchange.held_up()
 
     def resume_writing(self) -> None:
         self.is_paused = False
@@ -159,6 +163,9 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
+
+    def writer(self) -> Callable[[bytes], None] | None:
+        return self._transport.write if self._transport is not None else None
 
     def answered(self, *, closes: bool) -> None:
         """The reply of the first turn is written."""

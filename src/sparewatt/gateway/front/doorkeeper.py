@@ -16,6 +16,7 @@ from sparewatt.gateway.front.patience import Patience
 from sparewatt.gateway.openai.call import Call
 from sparewatt.gateway.proxies import is_trusted
 from sparewatt.gateway.services import Services
+from sparewatt.inference.dispatch.straight import Departures
 
 Read = Callable[[bytes], Call]
 
@@ -52,6 +53,7 @@ class Doorkeeper:
         """Of requests that are being read, or wait for their turn."""
         self.is_closing = False
         self.known = KnownHeads()
+        self.departures = Departures(loop.call_soon)
 
     def lets_in(self, connection: Visitor) -> bool:
         """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""

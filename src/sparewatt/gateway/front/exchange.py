@@ -23,7 +23,7 @@ from sparewatt.gateway.asking import SERVER, Asked, own_lines
 from sparewatt.gateway.cors import cors_headers
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.patience import Patience
-from sparewatt.gateway.front.writing import LAST_CHUNK, Dates, chunk_bytes, head_bytes, header_lines
+from sparewatt.gateway.front.writing import CHUNK, LAST_CHUNK, Dates, chunk_bytes, head_bytes, header_lines
 from sparewatt.gateway.http import error_headers
 from sparewatt.gateway.kept_answers import Kept, Made, kept, key_of, once
 from sparewatt.gateway.openai.answer import refusal_of, reply_headers
@@ -35,6 +35,7 @@ from sparewatt.gateway.openai.sink import KEEP_ALIVE
 from sparewatt.gateway.proxies import detour_error
 from sparewatt.gateway.request_log import CLIENT_LEFT, Request, log_finished
 from sparewatt.gateway.services import Services
+from sparewatt.inference.dispatch.straight import Departures, Straight
 from sparewatt.inference.metering.service import RunningTab
 from sparewatt.protocol.openai import error_body
 
@@ -60,8 +61,13 @@ class Wire(Protocol):
     peer: str
     is_paused: bool
     """Whether the client does not take what it is sent."""
+    departures: Departures
 
     def write(self, data: bytes) -> None: ...
+
+    def writer(self) -> Callable[[bytes], None] | None:
+        """What `write` calls, as long as the client is there."""
+        ...
 
     def answered(self, *, closes: bool) -> None: ...
 
@@ -72,7 +78,7 @@ class Exchange:
     __slots__ = (
         "_asked", "_body", "_charge", "_code", "_echo", "_errand", "_failure", "_has_head", "_head", "_headers",
         "_is_beginning", "_is_chunked", "_is_over", "_match_id", "_over", "_reshape", "_silent_since_s",
-        "_status", "_streams", "_task", "_untaken_bytes", "_wire", "caller", "endpoint",
+        "_status", "_straight", "_straight_at_s", "_streams", "_task", "_untaken_bytes", "_wire", "caller", "endpoint",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +118,9 @@ class Exchange:
         self._is_over = False
         self._untaken_bytes = 0
         self._silent_since_s = 0.0
+        self._straight: Straight | None = None
+        self._straight_at_s = 0.0
+        """When somebody last wrote there, as of the last look."""
         self._task: asyncio.Task[None] | None = None
         self._over: asyncio.Future[None] | None = None
 
@@ -151,9 +160,19 @@ class Exchange:
         if self._task is not None:
             self._task.cancel()
 
+    def held_up(self) -> None:
+        """The client does not take what is written, until `taken`."""
+        if self._straight is not None:
+            self._straight.is_open = False
+
     def taken(self) -> None:
         """The client has taken what was written."""
         n_bytes, self._untaken_bytes = self._untaken_bytes, 0
+        straight = self._straight
+        if straight is not None:
+            n_bytes += straight.untaken_bytes
+            straight.untaken_bytes = 0
+            straight.is_open = True
         if n_bytes and self._errand is not None:
             self._errand.consumed(n_bytes)
 
@@ -161,6 +180,9 @@ class Exchange:
         """A silence that is too long is broken: first by the head, so that the client knows it is being served."""
         if self._match_id is None or not self._streams or self._is_over or self._wire.is_paused:
             return
+        straight = self._straight
+        if straight is not None and straight.at_s != self._straight_at_s:
+            self._straight_at_s, self._silent_since_s = straight.at_s, now_s
         if now_s - self._silent_since_s >= patience.keep_alive_s:
             self._silent_since_s = now_s
             if not self._has_head:
@@ -192,13 +214,21 @@ class Exchange:
         wire, errand = self._wire, self._errand
         if self._echo is None and self._is_chunked:
             self._silent_since_s = monotonic()
-            wire.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._write(CHUNK % (len(data), data))
         else:
             self._write_chunk(data if self._echo is None else self._echo.feed(data))
         if wire.is_paused or errand is None:
             self._untaken_bytes += len(data)
         elif errand.run is not None:
             errand.run.consumed(len(data))
+
+    def straight(self) -> Straight | None:
+        """For a stream in chunks, whose pieces are written as they are."""
+        if self._straight is None and self._has_head and self._is_chunked and self._streams and self._echo is None:
+            write = self._wire.writer()
+            if write is not None and self._errand is not None:
+                self._straight = Straight(write, CHUNK, self._wire.departures, is_open=not self._wire.is_paused)
+        return self._straight
 
     def finish(self) -> None:
         if self._streams:
@@ -312,7 +342,13 @@ class Exchange:
     def _write_chunk(self, data: bytes) -> None:
         if data:
             self._silent_since_s = monotonic()
-            self._wire.write(chunk_bytes(data) if self._is_chunked else data)
+            self._write(chunk_bytes(data) if self._is_chunked else data)
+
+    def _write(self, data: bytes) -> None:
+        """After what went straight."""
+        if self._straight is not None:
+            data = self._straight.recall() + data
+        self._wire.write(data)
 
     def _close_stream(self) -> None:
         if not self._has_head:
@@ -320,7 +356,7 @@ class Exchange:
         if self._echo is not None:
             self._write_chunk(self._echo.rest())
         if self._is_chunked:
-            self._wire.write(LAST_CHUNK)
+            self._write(LAST_CHUNK)
         self._end()
         self._wire.answered(closes=not self._head.keep_alive or not self._is_chunked)
 
@@ -385,6 +421,9 @@ class Exchange:
         self._is_over = True
         self._settle()
         self._errand = None
+        if self._straight is not None:
+            self._straight.recall()  # for nobody: the client is gone
+            self._straight = None
         if self._asked.services.settings.request_log:
             asyncio.get_running_loop().call_soon(self._log)  # when the job is over as well
         if self._over is not None and not self._over.done():

@@ -9,6 +9,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CHUNK = b"%x\r\n%b\r\n"
+"""A chunk's length, and itself."""
 LAST_CHUNK = b"0\r\n\r\n"
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -42,4 +44,4 @@ def header_lines(headers: Mapping[str, str]) -> str:
 
 
 def chunk_bytes(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+    return CHUNK % (len(data), data)

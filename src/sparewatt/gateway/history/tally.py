@@ -90,12 +90,15 @@ class Tally:
             if not is_there and unix_s - (row.last_seen_unix_s or 0.0) > GONE_S:
                 continue
             known.update(row.models)
-            node = self._counted.setdefault(("node", row.id), Figures())
+            key: tuple[Kind, str] = ("node", row.id)
+            node = self._counted.get(key)
+            if node is None:
+                node = self._counted[key] = Figures()
             node.known_s += passed_s
             if is_there:
                 node.up_s += passed_s
                 _count_in(network, row)
-                warm.update(model.id for model in row.models.values() if model.state == "warm")
+                warm.update([model.id for model in row.models.values() if model.state == "warm"])
         self._note_up(network, passed_s=passed_s, is_up=bool(warm))
         for model in known:
             self._note_up(self._at("model", model), passed_s=passed_s, is_up=model in warm)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from sparewatt.core.errors import SparewattError
+from sparewatt.inference.dispatch.straight import Straight
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which every reader of server-sent events skips."""
@@ -32,6 +33,9 @@ class BufferedSink:
     def data(self, data: bytes) -> None:
         self._pieces.append(data)
         self._news.set()
+
+    def straight(self) -> Straight | None:
+        return None  # somebody has to be woken
 
     def finish(self) -> None:
         self._finished = True

@@ -18,6 +18,8 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.said import Said
 from sparewatt.inference.dispatch.seam import Seam
+from sparewatt.inference.dispatch.shape import needs_reading
+from sparewatt.inference.dispatch.straight import Straight
 from sparewatt.inference.dispatch.vectors import whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import NodeLink, Stream
@@ -34,10 +36,22 @@ _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
 
 
+Lane = tuple[Stream, Straight, dict[Straight, bytes], bytes, bytes, int, int, Seen, bytearray | None]
+"""All that a piece needs that goes straight: from where and to where, between what its text stands, who counts it."""
+
+
 class AttemptOwner(Protocol):
     """The job's run."""
 
     def on_output(self, data: bytes) -> None: ...
+
+    def straight(self) -> Straight | None:
+        """A shorter way than `on_output`, once something went that way; it lasts until the attempt is over."""
+        ...
+
+    def on_untaken(self, n_bytes: int) -> None:
+        """So much went straight, and the client has not taken it yet."""
+        ...
 
     def on_done(self, data: bytes) -> None: ...
 
@@ -64,9 +78,9 @@ class Attempt:
     """Implements StreamListener and Alarmed."""
 
     __slots__ = (
-        "_candidate", "_clock", "_deadlines", "_heard_at_s", "_job", "_longest_pause_s", "_over", "_owner", "_passing",
-        "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam", "_status", "_stream", "complete", "had_to_wait",
-        "record", "was_too_soon",
+        "_candidate", "_clock", "_deadlines", "_heard_at_s", "_is_long", "_job", "_lane", "_longest_pause_s", "_over",
+        "_owner", "_passing", "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam", "_status", "_stream",
+        "complete", "had_to_wait", "record", "was_too_soon",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +114,9 @@ class Attempt:
             self._passing = reply if seam is None else None
         else:
             self._reply = whole_reply(job.path, price=price)
+        self._lane: Lane | None = None
+        self._is_long = False
+        """Whether its sink has no shorter way."""
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
@@ -187,7 +204,11 @@ class Attempt:
         passing = self._passing
         if passing is not None and passing.passes(data):
             self._owner.on_output(data)
+            if self._lane is None and not self._is_long:
+                self._go_straight(passing, stream)
             return
+        if self._lane is not None:
+            self._go_the_long_way(stream)
         try:
             self._read(data)
         except ReplyBroken as error:
@@ -211,6 +232,56 @@ class Attempt:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
         self.was_too_soon = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self._fail(outcome, f"{fail.code}: {fail.message}")
+
+    # the short way
+
+    def _go_straight(self, reply: StreamReply, stream: Stream) -> None:
+        """Chunks are alike, and one was passed on: from now on each takes one call from its link to its client."""
+        alike, straight = reply.alike(), self._owner.straight()
+        if straight is None or alike is None:
+            self._is_long = straight is None
+            return
+        before, after, seen, kept = alike
+        pieces = straight.departures.pieces
+        self._lane = (stream, straight, pieces, before, after, len(before), -len(after), seen, kept)
+        stream.on_data = self._pass_straight
+
+    def _go_the_long_way(self, stream: Stream) -> None:
+        """Until chunks are alike again."""
+        self._lane = None
+        stream.on_data = self.on_data
+
+    def _pass_straight(self, data: bytes) -> None:
+        """All that `on_data` does with one more chunk like those before, and all that it calls. The rest is for it."""
+        stream, straight, pieces, before, after, n_before, n_after, seen, kept = self._lane  # type: ignore[misc]
+        if data.startswith(before) and data.endswith(after) and stream.window_left > 0:
+            text = data[n_before:n_after]
+            if text and needs_reading(text) is None:
+                now_s = self._clock.now_s()
+                pause_s = now_s - self._heard_at_s
+                if pause_s > self._longest_pause_s:  # noqa: PLR1730 (a call less)
+                    self._longest_pause_s = pause_s
+                self._heard_at_s = straight.at_s = now_s
+                seen.chunks += 1
+                seen.text_bytes += len(text)
+                if kept is not None:
+                    kept += text
+                n_bytes = len(data)
+                if straight in pieces:
+                    pieces[straight] += straight.form % (n_bytes, data)
+                else:
+                    pieces[straight] = straight.form % (n_bytes, data)
+                    if len(pieces) == 1:
+                        straight.departures.set_off()
+                if straight.is_open:
+                    stream.owed_bytes += n_bytes
+                    if stream.owed_bytes >= stream.step_bytes:
+                        self._give_credit(stream)
+                else:
+                    straight.untaken_bytes += n_bytes
+                    self._owner.on_untaken(n_bytes)
+                return
+        self.on_data(data)
 
     # inside
 
@@ -263,6 +334,8 @@ class Attempt:
     def _give_credit(self, stream: Stream) -> None:
         if stream.window_left <= 0:
             self._heard_at_s = self._clock.now_s()  # it has waited for this
+        if self._lane is not None:
+            self._go_the_long_way(stream)  # for once: there, what is kept of an answer has a limit
         stream.tell_credit()
 
     def _end_refused(self, message: str) -> None:
@@ -321,4 +394,4 @@ class Attempt:
         """Each of them holds the other: let go, or both stay until the collector comes by."""
         self._over = True
         self._deadlines.drop(self)
-        self._stream = None
+        self._stream = self._lane = None

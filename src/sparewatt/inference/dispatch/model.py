@@ -13,6 +13,7 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
+from sparewatt.inference.dispatch.straight import Straight
 from sparewatt.inference.matcher.model import Allowed, Candidate, Decision, MatchJob
 from sparewatt.protocol.link import JobPath
 
@@ -23,6 +24,10 @@ class Sink(Protocol):
     def start(self, headers: Mapping[str, str]) -> None: ...
 
     def data(self, data: bytes) -> None: ...
+
+    def straight(self) -> Straight | None:
+        """A shorter way than `data` for what comes next, if there is one; it lasts until `finish`."""
+        ...
 
     def finish(self) -> None: ...
 

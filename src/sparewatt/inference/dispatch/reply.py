@@ -29,6 +29,10 @@ NOTHING = b"null"
 """What llama.cpp streams now and then beside several texts."""
 
 
+Alike = tuple[bytes, bytes, Seen, bytearray | None]
+"""What stands before the text of every chunk and after it, where chunks are counted, and where their text is kept."""
+
+
 class ReplyBroken(Exception):
     """The model server sent something that is no reply."""
 
@@ -93,6 +97,13 @@ class StreamReply:
         seen.text_bytes += len(text)
         self.said.note_text(text)
         return True
+
+    def alike(self) -> Alike | None:
+        """What to go by where chunks are passed on without asking `passes`: as long as nothing else is fed."""
+        shape, said = self._shape, self.said
+        if shape is None or self._has_rest:
+            return None
+        return shape.before, shape.after, self.seen, said.kept()
 
     @property
     def tokens(self) -> int:

@@ -34,6 +34,7 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job
 from sparewatt.inference.dispatch.prefixes import PrefixMemory
 from sparewatt.inference.dispatch.resume import Able, Resume
 from sparewatt.inference.dispatch.seam import Seam, ending
+from sparewatt.inference.dispatch.straight import Straight
 from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
 from sparewatt.inference.matcher.policies import Policy
 from sparewatt.inference.matcher.table import NodeTable, Reservation
@@ -174,6 +175,12 @@ class JobRun:
             self._speak("text/event-stream")
         self._passed_bytes += len(data)
         self._sink.data(data)
+
+    def straight(self) -> Straight | None:
+        return self._sink.straight() if self._speaks and not self._stale_bytes else None
+
+    def on_untaken(self, n_bytes: int) -> None:
+        self._passed_bytes += n_bytes
 
     def can_move(self) -> bool:
         if not self._replying or self._attempt is None or not self._resume.can_move(self._attempt.said):

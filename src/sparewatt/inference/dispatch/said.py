@@ -47,6 +47,10 @@ class Said:
         elif not self.is_more_than_text:
             self._raw += inside
 
+    def kept(self) -> bytearray | None:
+        """Where `note_text` puts text, for whoever adds a little without asking; None if nothing is kept any more."""
+        return None if self.is_more_than_text else self._raw
+
     def _note_field(self, name: str, part: bytes) -> None:
         if part in _NOTHING or name == "role":
             return

@@ -9,20 +9,22 @@ from sparewatt.protocol.openai import Chunk
 _CONTENT = b'"content"'
 _is_plain = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+').fullmatch
 """Whether this stands in JSON as the inside of a string. Characters by number (`\\u0041`) are for whoever reads it."""
+needs_reading = re.compile(rb'["\\\x00-\x1f]').search
+"""Whether it may not: what holds none of these is plain, which is sooner said."""
 
 
 class Shape:
     """What comes before and after the text in every chunk of an answer, as bytes."""
 
-    __slots__ = ("_after", "_before", "_n_after", "_n_before")
+    __slots__ = ("_n_after", "_n_before", "after", "before")
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        self._before, self._after = before, after
+        self.before, self.after = before, after
         self._n_before, self._n_after = len(before), len(after)
 
     def text_of(self, event: bytes) -> bytes | None:
         """The text of an event that has this shape, as it stands in JSON; None if it must be read."""
-        if event.startswith(self._before) and event.endswith(self._after):
+        if event.startswith(self.before) and event.endswith(self.after):
             text = event[self._n_before : -self._n_after]
             if text and _is_plain(text):
                 return text
@@ -30,8 +32,8 @@ class Shape:
 
     def texts_of(self, events: bytes) -> list[bytes] | None:
         """The texts of several events that all have this shape; None if they must be read."""
-        n_before, before = self._n_before, self._before
-        parts = events.split(self._after)  # which no event has but at its end: there is a line's end in it
+        n_before, before = self._n_before, self.before
+        parts = events.split(self.after)  # which no event has but at its end: there is a line's end in it
         texts = [part[n_before:] for part in parts if part.startswith(before)]
         if parts.pop() or len(texts) < len(parts) or not all(texts):
             return None

@@ -25,6 +25,8 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, ReceiptRow
 
 _log = Log("sparewatt.receipts")
+SIGNED_AT_ONCE = 8
+"""Countersignatures between two turns of the event loop: half a millisecond."""
 Which = tuple[MatchId, NodeId]
 _T = TypeVar("_T")
 
@@ -79,6 +81,8 @@ class ReceiptDesk:
         self._again: dict[NodeId, set[bytes]] = {}
         self._ready: list[tuple[Line, Expected]] = []
         self._checked: list[Checked] = []
+        self._untold: dict[NodeId, list[bytes]] = {}
+        """What is kept, and the node has not been told of: a signature for each node."""
         self._settling = asyncio.Lock()
         self.refused = 0
         """Receipts that belong to no delivery, or say something else than an earlier one, or are not signed right."""
@@ -140,8 +144,10 @@ class ReceiptDesk:
             again, self._again = self._again, {}
             for node_id, digests in again.items():
                 self._tell(node_id, sorted(digests))
+            await self._tell_untold()
             while self._checked or self._ready:
                 await self._keep_some()
+                await self._tell_untold()
 
     async def _keep_some(self) -> None:
         if not self._checked:
@@ -149,7 +155,7 @@ class ReceiptDesk:
         if self._checked:
             await self._books.save_receipts([checked.row for checked in self._checked])
             kept, self._checked = self._checked, []
-            self._tell_all(kept)
+            self._note_kept(kept)
 
     def _forget_early(self) -> None:
         """Those whose job does not close: there is no such job, or it brought nothing."""
@@ -171,14 +177,18 @@ class ReceiptDesk:
             else:
                 self._checked.append(checked)
 
-    def _tell_all(self, kept: Iterable[Checked]) -> None:
-        by_node: dict[NodeId, list[bytes]] = {}
+    def _note_kept(self, kept: Iterable[Checked]) -> None:
         for each in kept:
             row = each.row
             _keep(self._known, (row.job_id, row.node_id), Known(each.receipt, each.digest))
-            by_node.setdefault(row.node_id, []).append(each.digest)
-        for node_id, digests in by_node.items():
-            self._tell(node_id, digests)
+            self._untold.setdefault(row.node_id, []).append(each.digest)
+
+    async def _tell_untold(self) -> None:
+        """A few signatures at a time: those of hundreds of nodes would hold up every stream for 20 ms."""
+        while self._untold:
+            for node_id in list(self._untold)[:SIGNED_AT_ONCE]:
+                self._tell(node_id, self._untold.pop(node_id))
+            await asyncio.sleep(0)
 
     def _tell(self, node_id: NodeId, digests: Sequence[bytes]) -> None:
         for at in range(0, len(digests), BATCH_MAX):
