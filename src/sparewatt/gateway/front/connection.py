@@ -358,13 +358,14 @@ class Connection(asyncio.Protocol):
             self._doorkeeper.bodies_bytes += len(data)
             self._count_queued(turn, len(data))
             if turn.size_bytes > BODY_FIELDS_MAX:
-                self._refuse_crowd(turn)
+                self._refuse_crowd(turn, data)
 
-    def _refuse_crowd(self, turn: Turn) -> None:
+    def _refuse_crowd(self, turn: Turn, data: bytes) -> None:
         """A body of very many small values is refused before all of it is here."""
-        turn.crowd = turn.crowd or Crowd()
+        if turn.crowd is None:
+            turn.crowd, data = Crowd(), b"".join(turn.body)
         try:
-            turn.crowd.refuse(turn.body)
+            turn.crowd.refuse(data)
         except BodyTooLarge as error:
             self._refuse_body(turn, error)
 
