@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, cast
 
 from aiohttp import web
@@ -25,12 +26,22 @@ class Turns:
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
+        self.late_s = 0.0
+        """How long this turn has gone on."""
+
+    def time(self) -> float:
+        return monotonic() - self.late_s
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._waiting.append(callback)
 
     def run(self) -> None:
         while self._waiting:
+            self._waiting.popleft()()
+
+    def run_one(self) -> None:
+        """A single turn: whatever is asked for in it waits for the next."""
+        for _ in range(len(self._waiting)):
             self._waiting.popleft()()
 
 
@@ -120,10 +131,14 @@ _crashes = _Crashes()
 logging.getLogger("sparewatt.gateway").addHandler(_crashes)
 
 
-def replies_to(pieces: Sequence[bytes]) -> bytes:
-    """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way."""
+def replies_to(pieces: Sequence[bytes], *, late_s: float = 0.0) -> bytes:
+    """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way.
+
+    `late_s`: how long the turns of the loop have gone on in which they come.
+    """
     _crashes.told.clear()
     turns, socket = Turns(), Socket()
+    turns.late_s = late_s
     door = Door(turns)
     connection = Connection(door, cast(asyncio.AbstractEventLoop, turns))
     connection.connection_made(socket)
