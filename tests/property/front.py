@@ -82,6 +82,8 @@ class Socket(asyncio.Transport):
 class QuickGuest:
     """Stands for aiohttp."""
 
+    is_full = False
+
     def __init__(self, turns: Turns, on_answered: Callable[[], None]) -> None:
         self._turns = turns
         self._on_answered = on_answered

@@ -137,15 +137,13 @@ def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
 
 def test_what_was_read_at_once_is_looked_at_piece_by_piece() -> None:
     connection, socket, turns = connected()
-    connection.data_received(UPLOAD)
-    connection.data_received(bytes(3 * READ_PER_TURN_BYTES))
+    connection.data_received((UPLOAD + bytes(3 * READ_PER_TURN_BYTES))[: 3 * READ_PER_TURN_BYTES])
     looked_at = []
     while not socket.is_reading():
-        looked_at.append(connection._turns[0].size_bytes)
-        connection.data_received(b"")
+        looked_at.append(len(UPLOAD) + connection._turns[0].size_bytes)
         turns.run_one()
     assert looked_at == [READ_PER_TURN_BYTES, 2 * READ_PER_TURN_BYTES]
-    assert connection._turns[0].size_bytes == 3 * READ_PER_TURN_BYTES
+    assert len(UPLOAD) + connection._turns[0].size_bytes == 3 * READ_PER_TURN_BYTES
     connection.connection_lost(None)
     assert connection._doorkeeper.bodies_bytes == 0
 
@@ -232,8 +230,9 @@ def test_a_request_in_line_whose_client_leaves_is_not_begun() -> None:
         [NOWHERE + BROKEN],
         [UPLOAD + bytes(300_000), bytes(700_000) + NOWHERE, KEYLESS],
         [UPLOAD, b"{}" * 500_000 + KEYLESS, KEYLESS],
+        [UPLOAD.replace(b"chat", b"guests") + bytes(1_000_000) + KEYLESS + NOWHERE],
     ],
-    ids=["guest", "two", "pipelined", "cut", "broken", "long", "long-and-pipelined"],
+    ids=["guest", "two", "pipelined", "cut", "broken", "long", "long-and-pipelined", "long-for-a-guest"],
 )
 def test_what_is_answered_does_not_depend_on_when_it_came(sent: list[bytes]) -> None:
     def lines(replies: bytes) -> list[bytes]:

@@ -263,8 +263,7 @@ class Connection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         """What is no request that came before."""
-        turn = self._turns[-1] if self._turns else None
-        if len(data) > READ_PER_TURN_BYTES and turn is not None and turn.exchange is not None:
+        if len(data) > READ_PER_TURN_BYTES and self._tunnel is None:
             self._hold(data[READ_PER_TURN_BYTES:])
             data = data[:READ_PER_TURN_BYTES]
         if self._tunnel is not None:
@@ -456,9 +455,11 @@ class Connection(asyncio.Protocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Unless it is full, or stands in line again."""
+        """Unless it stands in line again, or somebody has enough."""
         transport, is_full = self._transport, self._queued_bytes > PIPELINED_BYTES_MAX
         if transport is None or is_full or len(self._turns) > PIPELINED_MAX or self._held:
+            return
+        if self._guest is not None and self._guest.is_full:
             return
         if not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
