@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Any, cast
 
 from aiohttp import web
 
+from sparewatt.core.limits import TURN_S
+from sparewatt.core.line import Line
 from sparewatt.gateway.front.connection import Connection
 from sparewatt.gateway.front.doorkeeper import Doorkeeper
 from sparewatt.gateway.front.guest import Guest
@@ -26,11 +27,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
-        self.late_s = 0.0
-        """How long this turn has gone on."""
-
-    def time(self) -> float:
-        return monotonic() - self.late_s
+        self.now_s = 0.0
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._waiting.append(callback)
@@ -108,13 +105,19 @@ class Door(Doorkeeper):
     def __init__(self, turns: Turns) -> None:
         loop = cast(asyncio.AbstractEventLoop, turns)
         super().__init__(cast(web.Server, None), _services, HOT, loop)
-        self._turns = turns
+        self.turns = turns
+        self.requests = Line(turns.call_soon, clock=lambda: turns.now_s)
+
+    def be_late(self) -> None:
+        """Others were begun in this turn, and took long."""
+        self.requests.must_wait()
+        self.turns.now_s += 2 * TURN_S
 
     def adopts(self, head: Head) -> bool:
         return False
 
     def make_guest(self, on_answered: Callable[[], None]) -> Guest:
-        return cast(Guest, QuickGuest(self._turns, on_answered))
+        return cast(Guest, QuickGuest(self.turns, on_answered))
 
 
 class _Crashes(logging.Handler):
@@ -133,20 +136,21 @@ _crashes = _Crashes()
 logging.getLogger("sparewatt.gateway").addHandler(_crashes)
 
 
-def replies_to(pieces: Sequence[bytes], *, late_s: float = 0.0) -> bytes:
+def replies_to(pieces: Sequence[bytes], *, is_late: bool = False) -> bytes:
     """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way.
 
-    `late_s`: how long the turns of the loop have gone on in which they come.
+    `is_late`: whether each comes when a turn of the loop has gone on for long.
     """
     _crashes.told.clear()
     turns, socket = Turns(), Socket()
-    turns.late_s = late_s
     door = Door(turns)
     connection = Connection(door, cast(asyncio.AbstractEventLoop, turns))
     connection.connection_made(socket)
     for piece in pieces:
         if not socket.is_open:
             break
+        if is_late:
+            door.be_late()
         connection.data_received(piece)
         turns.run()
     connection.connection_lost(None)

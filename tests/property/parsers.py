@@ -110,7 +110,7 @@ class _Statuses:
 def _connection(data: bytes, chance: random.Random) -> None:
     """What comes back is HTTP, and no fault of ours, however the network cut the request."""
     statuses = _Statuses()
-    replies = replies_to(pieces(data, chance), late_s=chance.choice((0.0, 1.0)))
+    replies = replies_to(pieces(data, chance), is_late=chance.choice((False, True)))
     statuses.parser.feed_data(replies or b"HTTP/1.1 200 OK\r\n\r\n")
     assert all(status < 500 or status in BUSY for status in statuses.found), statuses.found
 

@@ -240,7 +240,7 @@ LET_GO_AT_ONCE = 16
 """
 
 TURN_S = 0.002
-"""How long a turn has gone on when what comes must stand in line. A loop's clock is a millisecond off."""
+"""How long requests are begun in one turn; those that come after that stand in line."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from time import monotonic
 
-from sparewatt.core.limits import LINE_TURN_S
+from sparewatt.core.limits import LINE_TURN_S, TURN_S
 
 
 class Line:
@@ -30,6 +30,16 @@ class Line:
         self._clock = clock
         self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
         self.is_empty = True
+        self._began_s: float | None = None
+        """When the first came in this turn."""
+
+    def must_wait(self) -> bool:
+        """Whether who comes now stands in line: others do already, or this turn has gone on for long."""
+        if self._began_s is None:
+            self._began_s = self._clock()
+            self._call_soon(self._end_turn)
+            return not self.is_empty
+        return not self.is_empty or self._clock() - self._began_s > TURN_S
 
     def wait(self, whose: Hashable, go: Callable[[], None]) -> None:
         """`go` is called in a later turn."""
@@ -41,13 +51,18 @@ class Line:
     def _turn(self) -> None:
         until_s, called = self._clock() + LINE_TURN_S, 0
         try:
-            while self._waiting and called != self._at_once and self._clock() < until_s:
+            while self._waiting:
                 called += 1
                 self._next()()
+                if called == self._at_once or self._clock() >= until_s:
+                    break
         finally:
             self.is_empty = not self._waiting
             if self._waiting:
                 self._call_soon(self._turn)
+
+    def _end_turn(self) -> None:
+        self._began_s = None
 
     def _next(self) -> Callable[[], None]:
         whose, ahead = self._waiting.popitem(last=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.core.limits import LINE_TURN_S
+from sparewatt.core.limits import LINE_TURN_S, TURN_S
 from sparewatt.core.line import Line
 
 
@@ -75,6 +75,27 @@ def test_those_of_one_go_in_the_order_they_came() -> None:
     loop = Loop()
     loop.wait("a1", "b1", "a2", "c1", "a3", "b2")
     assert loop.turn() == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+def test_who_comes_late_in_a_turn_must_wait_and_early_in_the_next_not() -> None:
+    loop = Loop()
+    assert not loop.line.must_wait()
+    loop.now_s += TURN_S
+    assert not loop.line.must_wait()
+    loop.now_s += TURN_S
+    assert loop.line.must_wait()
+    loop.turn()
+    assert not loop.line.must_wait()
+
+
+def test_who_comes_when_others_wait_must_wait() -> None:
+    loop = Loop(at_once=1)
+    loop.wait("a1", "a2")
+    waits = [loop.line.must_wait()]
+    for _ in range(2):
+        loop.turn()
+        waits.append(loop.line.must_wait())
+    assert waits == [True, True, False]
 
 
 def test_one_that_breaks_holds_nobody_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sparewatt.core.limits import BODY_FIELDS_MAX, LET_GO_AT_ONCE, READ_PER_TURN
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.front.connection import Connection
-from sparewatt.gateway.front.exchange import Endpoint
+from sparewatt.gateway.front.exchange import Endpoint, Exchange
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.known import known_head
 from sparewatt.gateway.openai.chat import read_chat
@@ -118,11 +119,18 @@ async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() 
 UPLOAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
 
-def connected() -> tuple[Connection, Socket, Turns]:
-    turns, socket = Turns(), Socket()
-    connection = Connection(Door(turns), cast(asyncio.AbstractEventLoop, turns))
+def connected(door: Door | None = None) -> tuple[Connection, Socket, Turns]:
+    turns, socket = door.turns if door is not None else Turns(), Socket()
+    connection = Connection(door or Door(turns), cast(asyncio.AbstractEventLoop, turns))
     connection.connection_made(socket)
     return connection, socket, turns
+
+
+def connected_late() -> tuple[Connection, Socket, Turns, Door]:
+    """When a turn of the loop has gone on for long."""
+    door = Door(Turns())
+    door.be_late()
+    return *connected(door), door
 
 
 def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
@@ -154,9 +162,10 @@ KEYLESS = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r
 
 
 def test_a_request_that_comes_late_in_a_turn_is_begun_in_another() -> None:
-    connection, socket, turns = connected()
-    turns.late_s = 1.0
-    connection.data_received(KEYLESS)
+    connection, socket, turns, _ = connected_late()
+    connection.data_received(KEYLESS[:-1])
+    assert socket.is_reading()
+    connection.data_received(KEYLESS[-1:])
     assert not socket.is_reading()
     assert connection.is_busy
     assert not socket.written
@@ -183,7 +192,7 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
         connection.connection_made(Noting(name))
         return connection
 
-    turns.late_s = 1.0
+    door.be_late()
     for name in ("first", "second", "third"):
         late(name).data_received(KEYLESS)
     customer = late("customer")
@@ -198,12 +207,10 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
 
 
 def test_who_comes_while_others_stand_in_line_stands_in_it_too() -> None:
-    first, socket, turns = connected()
-    second, other = Connection(first._doorkeeper, cast(asyncio.AbstractEventLoop, turns)), Socket()
-    second.connection_made(other)
-    turns.late_s = 1.0
+    first, socket, turns, door = connected_late()
     first.data_received(KEYLESS)
-    turns.late_s = 0.0
+    door.requests._end_turn()
+    second, other, _ = connected(door)
     second.data_received(KEYLESS)
     assert not other.written
     turns.run()
@@ -211,13 +218,12 @@ def test_who_comes_while_others_stand_in_line_stands_in_it_too() -> None:
 
 
 def test_a_request_in_line_whose_client_leaves_is_not_begun() -> None:
-    connection, socket, turns = connected()
-    turns.late_s = 1.0
+    connection, socket, turns, door = connected_late()
     connection.data_received(KEYLESS)
     connection.connection_lost(None)
     turns.run()
     assert not socket.written
-    assert connection._doorkeeper.bodies_bytes == 0
+    assert door.bodies_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ def test_what_is_answered_does_not_depend_on_when_it_came(sent: list[bytes]) -> 
 
     in_time = lines(replies_to(sent))
     assert in_time[0].startswith(b"HTTP/1.1 ")
-    assert lines(replies_to(sent, late_s=1.0)) == in_time
+    assert lines(replies_to(sent, is_late=True)) == in_time
 
 
 def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
@@ -255,3 +261,15 @@ def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
         turns.run_one()
         left.append(sum(socket.is_closing() for socket in sockets))
     assert left == [LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE + 1]
+
+
+def test_nothing_of_a_refused_request_is_left_to_the_collector() -> None:
+    connection, socket, _ = connected()
+    gc.collect()
+    gc.disable()
+    try:
+        connection.data_received(KEYLESS)
+        assert socket.written.startswith(b"HTTP/1.1 401 ")
+        assert [found for found in gc.get_objects() if isinstance(found, Exchange)] == []
+    finally:
+        gc.enable()

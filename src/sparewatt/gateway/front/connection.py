@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._turns: list[Turn] = []
         self._queued_bytes = 0
         self._held = b""
-        """What was read and not looked at yet: this connection stands in line, and is not read."""
+        """What was read and not looked at yet: this connection stands in line."""
         self._guest: Guest | None = None
         self._tunnel: Guest | None = None
         """Who gets every byte from now on: the connection speaks something else than HTTP."""
@@ -128,13 +128,17 @@ class Connection(asyncio.Protocol):
         known = self._known
         if known is not None and data.startswith(known.before) and self._is_between():
             body = known.body_of(data)
-            if body is not None and not self._doorkeeper.is_late():
-                self._ask_again(known, body)
+            if body is not None:
+                if self._doorkeeper.requests.must_wait():
+                    self._wait_in_line(data, known.caller.who.account_id)
+                else:
+                    self._ask_again(known, body)
                 return
         if self._held:
             self._hold(data)
-        elif self._is_between() and self._doorkeeper.is_late():
-            self._wait_in_line(data)
+            self._pause_reading()
+        elif self._is_between() and self._doorkeeper.requests.must_wait():
+            self._wait_in_line(data, self.peer)
         else:
             self._receive(data)
 
@@ -420,13 +424,9 @@ class Connection(asyncio.Protocol):
 
     # standing in line
 
-    def _wait_in_line(self, data: bytes) -> None:
+    def _wait_in_line(self, data: bytes, whose: str) -> None:
         """A request that came late in a turn. A customer's share is its own; who is not known yet shares an address."""
-        known = self._known
-        is_known = known is not None and data.startswith(known.before)
         self._hold(data)
-        self._pause_reading()
-        whose = known.caller.who.account_id if known is not None and is_known else self.peer
         self._doorkeeper.requests.wait(whose, self._begin_late)
 
     def _begin_late(self) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from time import monotonic
 from typing import Protocol
 
 from aiohttp import web
 
-from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, LET_GO_AT_ONCE, TURN_S
+from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, LET_GO_AT_ONCE
 from sparewatt.core.line import Line
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head
@@ -59,10 +58,6 @@ class Doorkeeper:
         self.uploads = Line(loop.call_soon, at_once=1)
         """Bodies of which a piece was read, and more is to come."""
         self.leavers = Line(loop.call_soon, at_once=LET_GO_AT_ONCE)
-
-    def is_late(self) -> bool:
-        """Whether what comes now must wait for a later turn. uvloop's clock stands still during a turn."""
-        return not self.requests.is_empty or monotonic() - self._loop.time() > TURN_S
 
     def lets_in(self, connection: Visitor) -> bool:
         """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""
