@@ -10,6 +10,8 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from sparewatt.core.limits import TURN_S
+from sparewatt.core.line import Line
 from sparewatt.gateway.front.connection import Connection
 from sparewatt.gateway.front.doorkeeper import Doorkeeper
 from sparewatt.gateway.front.guest import Guest
@@ -25,12 +27,18 @@ class Turns:
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
+        self.now_s = 0.0
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._waiting.append(callback)
 
     def run(self) -> None:
         while self._waiting:
+            self._waiting.popleft()()
+
+    def run_one(self) -> None:
+        """A single turn: whatever is asked for in it waits for the next."""
+        for _ in range(len(self._waiting)):
             self._waiting.popleft()()
 
 
@@ -71,6 +79,8 @@ class Socket(asyncio.Transport):
 class QuickGuest:
     """Stands for aiohttp."""
 
+    is_full = False
+
     def __init__(self, turns: Turns, on_answered: Callable[[], None]) -> None:
         self._turns = turns
         self._on_answered = on_answered
@@ -95,13 +105,19 @@ class Door(Doorkeeper):
     def __init__(self, turns: Turns) -> None:
         loop = cast(asyncio.AbstractEventLoop, turns)
         super().__init__(cast(web.Server, None), _services, HOT, loop)
-        self._turns = turns
+        self.turns = turns
+        self.requests = Line(turns.call_soon, clock=lambda: turns.now_s)
+
+    def be_late(self) -> None:
+        """Others were begun in this turn, and took long."""
+        self.requests.must_wait()
+        self.turns.now_s += 2 * TURN_S
 
     def adopts(self, head: Head) -> bool:
         return False
 
     def make_guest(self, on_answered: Callable[[], None]) -> Guest:
-        return cast(Guest, QuickGuest(self._turns, on_answered))
+        return cast(Guest, QuickGuest(self.turns, on_answered))
 
 
 class _Crashes(logging.Handler):
@@ -120,8 +136,11 @@ _crashes = _Crashes()
 logging.getLogger("sparewatt.gateway").addHandler(_crashes)
 
 
-def replies_to(pieces: Sequence[bytes]) -> bytes:
-    """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way."""
+def replies_to(pieces: Sequence[bytes], *, is_late: bool = False) -> bytes:
+    """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way.
+
+    `is_late`: whether each comes when a turn of the loop has gone on for long.
+    """
     _crashes.told.clear()
     turns, socket = Turns(), Socket()
     door = Door(turns)
@@ -130,6 +149,8 @@ def replies_to(pieces: Sequence[bytes]) -> bytes:
     for piece in pieces:
         if not socket.is_open:
             break
+        if is_late:
+            door.be_late()
         connection.data_received(piece)
         turns.run()
     connection.connection_lost(None)

@@ -110,7 +110,8 @@ class _Statuses:
 def _connection(data: bytes, chance: random.Random) -> None:
     """What comes back is HTTP, and no fault of ours, however the network cut the request."""
     statuses = _Statuses()
-    statuses.parser.feed_data(replies_to(pieces(data, chance)) or b"HTTP/1.1 200 OK\r\n\r\n")
+    replies = replies_to(pieces(data, chance), is_late=chance.choice((False, True)))
+    statuses.parser.feed_data(replies or b"HTTP/1.1 200 OK\r\n\r\n")
     assert all(status < 500 or status in BUSY for status in statuses.found), statuses.found
 
 

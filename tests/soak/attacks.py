@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from sparewatt.core.limits import MIB
@@ -101,6 +102,19 @@ def bursts(target: Target) -> Iterator[int]:
         yield 0
 
 
+def crowds(target: Target) -> Iterator[int]:
+    """Requests that come all at once over connections that stand open, with a key that nobody has."""
+    raw = target.chat("let us in", key=b"sw_nobody")
+    with ExitStack() as stack:
+        wires = [stack.enter_context(wire_to(target.network, timeout_s=REPLY_S)) for _ in range(BURST)]
+        while True:
+            for wire in wires:
+                wire.send(raw)
+            for wire in wires:
+                reply = wire.reply()
+                yield reply.status if reply is not None else 0
+
+
 REFUSED = frozenset({0, *range(400, 500)})
 ANYTHING = frozenset({0, *range(200, 500), 501, 505})
 
@@ -110,4 +124,5 @@ ATTACKS = (
     Attack("heads of up to a megabyte, 10,000 fields", head_bombs, REFUSED),
     Attack(f"the corpus of {len(CASES)} broken and smuggling requests", corpus, ANYTHING),
     Attack(f"bursts of {BURST:,} connections", bursts, frozenset({0})),
+    Attack(f"crowds of {BURST:,} requests", crowds, REFUSED),
 )

@@ -21,7 +21,7 @@ from subprocess import Popen
 from tests.integration.hostile.raw import Wire, address_of
 from tests.integration.hostile.target import Target
 from tests.processes import end_process, start_process, tail, wait_until
-from tests.soak.cores import OTHERS, running_on
+from tests.soak.cores import OTHERS, go_first, running_on
 
 PAUSE_S = 0.01
 """Between two questions."""
@@ -83,6 +83,7 @@ def bystander(target: Target, folder: Path) -> Iterator[Bystander]:
     with running_on(OTHERS):
         argv = [sys.executable, "-m", "tests.soak.bystander", host, str(port), str(question), str(notes)]
         process = start_process(argv, output=log)
+        go_first([process.pid])
     found = Bystander(process, notes, log)
     try:
         wait_until(lambda: found.count() > 50, "nobody is served", ceiling_s=REPLY_S)

@@ -20,7 +20,7 @@ from tests.integration.hostile.target import Target
 from tests.integration.networks import Network
 from tests.integration.operated import bare_environment, is_serving, joining_node, operated_gateway
 from tests.processes import descendants_of, wait_until
-from tests.soak.cores import ALL, MEASURED, OTHERS, give_way, running_on
+from tests.soak.cores import ALL, MEASURED, OTHERS, give_way, go_first, running_on
 from tests.unit.gateway.metrics.scraped import Scraped, read
 
 SLOTS = 250
@@ -55,6 +55,8 @@ def roomy_network(folder: Path, *, nodes: int, decode_tps: float, is_split: bool
                 calm = {**env, "SPAREWATT_ENGINE_MODELS": CALM}
                 stack.enter_context(joining_node(gateway, folder, CALM, decode_tps=0, env=calm))
             before = descendants_of(os.getpid())
+            if is_split:
+                go_first(pid for pid, _ in before)
             for name in names:
                 stack.enter_context(joining_node(gateway, folder, name, decode_tps=decode_tps, env=env))
             if is_split:

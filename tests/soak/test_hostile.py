@@ -1,7 +1,8 @@
 """Hostile clients in numbers: who else is being served waits no longer than before, and nothing of it stays.
 
 `make soak-hostile`; writes docs/measurements/hostile.md. HOSTILE_STALLED, HOSTILE_HALF_OPEN, HOSTILE_BODY_BYTES and
-HOSTILE_ACT_S change the numbers.
+HOSTILE_ACT_S change the numbers; HOSTILE_ONLY="stalled bursts" plays the attacks whose names have one of these words,
+and writes no report. HOSTILE_REALTIME=1, as root, for a machine that does other work meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,7 @@ HALF_OPEN = int(os.environ.get("HOSTILE_HALF_OPEN", "10000"))
 BODY_BYTES = int(os.environ.get("HOSTILE_BODY_BYTES", str(1 << 30)))
 ACT_S = float(os.environ.get("HOSTILE_ACT_S", "20"))
 """How long an attack goes on at least, and how long it is quiet before it."""
+ONLY = tuple(os.environ.get("HOSTILE_ONLY", "").split())
 
 FREED_S_MAX = 25.0
 CEILING_S = 120.0
@@ -194,7 +197,13 @@ def told(statuses: Counter[int]) -> str:
     return ", ".join(f"{count:,} x {status or 'closed'}" for status, count in sorted(statuses.items()))
 
 
-ACTS: tuple[Callable[[Stage], None], ...] = (nothing, stalled_readers, half_open_connections, huge_bodies)
+ACTS: tuple[tuple[str, Callable[[Stage], None]], ...] = (
+    ("nothing", nothing),
+    ("stalled readers", stalled_readers),
+    ("half-open connections", half_open_connections),
+    ("huge bodies", huge_bodies),
+    *((attack.name, partial(attacked, attack=attack)) for attack in ATTACKS),
+)
 
 
 def test_others_are_served_whatever_some_do(tmp_path: Path) -> None:
@@ -215,19 +224,23 @@ def test_others_are_served_whatever_some_do(tmp_path: Path) -> None:
         log = network.output.read_text()
         findings.note("tracebacks in its log", str(log.count("Traceback")), "0", holds="Traceback" not in log)
         assert ask(network, "GET", "/readyz").status == 200
-    REPORT.write_text(report(findings, nodes=nodes))
+    write_report(findings, nodes=nodes)
     if findings.wrong:
         pytest.fail("\n".join(findings.wrong))
 
 
 def play(stage: Stage, *, nodes: int) -> None:
     """The report is there after every act."""
-    for act in ACTS:
-        act(stage)
-        REPORT.write_text(report(stage.findings, nodes=nodes))
-    for attack in ATTACKS:
-        attacked(stage, attack)
-        REPORT.write_text(report(stage.findings, nodes=nodes))
+    for name, act in ACTS:
+        if not ONLY or any(word in name for word in ONLY):
+            act(stage)
+            write_report(stage.findings, nodes=nodes)
+
+
+def write_report(findings: Findings, *, nodes: int) -> None:
+    """Some attacks alone make none: it says what all of them do."""
+    if not ONLY:
+        REPORT.write_text(report(findings, nodes=nodes))
 
 
 def report(findings: Findings, *, nodes: int) -> str:

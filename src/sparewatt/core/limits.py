@@ -131,8 +131,10 @@ SSE_EVENT_BYTES_MAX = 1 * MIB
 LINK_MESSAGE_BYTES_MAX = MIB
 """One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
-LINK_BATCH_BYTES = 64 * KIB
-"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond."""
+LINK_BATCH_BYTES = 16 * KIB
+"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond, also
+of tokens that each name twenty others.
+"""
 
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
@@ -235,6 +237,16 @@ LINGER_BYTES_MAX = 8 * MIB
 
 READ_PER_TURN_BYTES = 64 * KIB
 """Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
+
+LINE_TURN_S = 0.001
+"""What one turn of the event loop does for those who stand in line: all others wait for so long."""
+
+LET_GO_AT_ONCE = 16
+"""Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
+"""
+
+TURN_S = 0.002
+"""How long requests are begun in one turn; those that come after that stand in line."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""

@@ -26,13 +26,14 @@ from sparewatt.core.errors import (
     Unprocessable,
 )
 from sparewatt.core.ids import new_id
-from sparewatt.core.limits import CLIENT_BODY_S, RETRY_AFTER_S_MAX
+from sparewatt.core.limits import CLIENT_BODY_S, READ_PER_TURN_BYTES, RETRY_AFTER_S_MAX
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway import asking
 from sparewatt.gateway.asking import Asked
 from sparewatt.gateway.cors import is_open, is_preflight, preflight
 from sparewatt.gateway.services import services_of
+from sparewatt.protocol.crowding import Crowd
 from sparewatt.protocol.openai import error_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -166,20 +167,24 @@ def address_of(request: web.Request) -> str:
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:
-    """The whole body, refused as soon as it is known to be too large."""
+    """The whole body, refused as soon as it is known to be too large, or to hold too much for a decoder."""
     too_large = BodyTooLarge(f"The body is larger than {limit // (1 << 20)} MiB." if limit >= 1 << 20 else "Too large.")
     if request.content_length is not None and request.content_length > limit:
         raise too_large
-    body = bytearray()
+    body, size, crowd = [], 0, Crowd()
     try:
         async with asyncio.timeout(CLIENT_BODY_S):
-            async for piece in request.content.iter_any():
-                body += piece
-                if len(body) > limit:
+            async for piece in request.content.iter_chunked(READ_PER_TURN_BYTES):
+                body.append(piece)
+                size += len(piece)
+                if size > limit:
                     raise too_large
+                crowd.refuse(piece)
+                if len(piece) == READ_PER_TURN_BYTES:
+                    await asyncio.sleep(0)  # there is more: others have a turn
     except TimeoutError:
         raise BodyTooSlow(f"The body was not here after {CLIENT_BODY_S:.0f} s.") from None
-    return bytes(body)
+    return b"".join(body)
 
 
 async def read_json(request: web.Request, shape: type[_T], *, limit: int) -> _T:

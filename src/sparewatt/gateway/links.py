@@ -15,6 +15,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX, LINK_UNAUTHENTICATED_MAX
+from sparewatt.core.line import Line
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
 from sparewatt.gateway.names import Names
@@ -92,6 +93,8 @@ class LinkDesk:
         self._is_closed = False
         self._silent_from_s = 0.0
         """Before this, no link can have been silent for too long: nobody need look."""
+        self._line: Line | None = None
+        """Where nodes that have much to say wait to be read on."""
         self.links: dict[NodeId, NodeLink] = {}
         self.version = 0
         """Another one whenever `links` has changed."""
@@ -133,7 +136,8 @@ class LinkDesk:
         """
         from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
 
-        return adopt(transport, head, self._on_socket)
+        self._line = self._line or Line(asyncio.get_running_loop().call_soon, at_once=1)
+        return adopt(transport, head, self._on_socket, line=self._line)
 
     def _on_socket(self, socket: Socket) -> None:
         visit = asyncio.create_task(self.serve(socket))

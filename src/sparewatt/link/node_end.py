@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
 from sparewatt.link.outbox import Outbox
 from sparewatt.protocol.link import (
     Credit,
@@ -63,7 +63,7 @@ class IncomingJob:
             while self._credit <= 0:
                 self._more_credit.clear()
                 await self._more_credit.wait()
-            piece = data[at : at + min(self._credit, LINK_FRAME_BYTES_MAX)]
+            piece = data[at : at + min(self._credit, LINK_BATCH_BYTES)]
             self._credit -= len(piece)
             at += len(piece)
             self._link.send(encode_frame(Op.DATA, self.number, piece))

@@ -13,6 +13,7 @@ import socket as sockets
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohappyeyeballs
@@ -31,6 +32,7 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows'
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
 from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
+from sparewatt.core.line import Line
 from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, NOT_BINARY, Socket
 
 _LOG = logging.getLogger("sparewatt.picows")
@@ -48,9 +50,13 @@ _WS_SCHEMES = {"http": "ws", "https": "wss"}
 class PicowsSocket(Socket, WSListener):
     """Either end of a picows WebSocket."""
 
-    def __init__(self, on_open: Callable[[Socket], None] | None = None) -> None:
+    def __init__(self, on_open: Callable[[Socket], None] | None = None, line: Line | None = None) -> None:
+        """`line`: where it waits with others before it is read on."""
         Socket.__init__(self)
         self._on_open = on_open
+        self._line = line
+        self._heard_bytes = 0
+        """Since it rested."""
         self._transport: WSTransport | None = None
         self._parts: bytearray | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -103,7 +109,8 @@ class PicowsSocket(Socket, WSListener):
                 self._receive(frame.get_payload_as_bytes())
             except Exception as error:  # noqa: BLE001 (as in `_hear`)
                 self._not_stood(error)
-            if frame.payload_size >= _REST_AFTER_BYTES:
+            self._heard_bytes += frame.payload_size
+            if self._heard_bytes >= _REST_AFTER_BYTES:
                 self._rest(transport.underlying_transport)
         else:
             self._hear_other(transport, frame)
@@ -143,9 +150,14 @@ class PicowsSocket(Socket, WSListener):
 
     def _rest(self, below: asyncio.Transport) -> None:
         """Read on when all others had a turn: a socket holds megabytes, and would be read in one go."""
-        if below.is_reading():
-            below.pause_reading()
+        self._heard_bytes = 0
+        if not below.is_reading():
+            return
+        below.pause_reading()
+        if self._line is None:
             asyncio.get_running_loop().call_soon(_read_on, below)
+        else:
+            self._line.wait(self, partial(_read_on, below))
 
     def _hear_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
         """picows goes on reading after what it refused, and would hand over even a message that is too long."""
@@ -182,14 +194,17 @@ def _read_on(below: asyncio.Transport) -> None:
         below.resume_reading()
 
 
-def adopt(transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None]) -> asyncio.BaseProtocol:
+def adopt(
+    transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None], *, line: Line | None = None
+) -> asyncio.BaseProtocol:
     """Make a WebSocket of a connection to our own server, from inside its `data_received`.
 
     `head` is everything that was read of it so far: a whole request, and what came after. A good one is answered with
     101 and `on_socket` is called before this returns; a bad one with 400, and the connection ends. The protocol that
-    was there hears nothing more of it, not even `connection_lost`.
+    was there hears nothing more of it, not even `connection_lost`. In `line` sockets that have much to say wait to be
+    read on.
     """
-    protocol = _server_protocol(on_socket)
+    protocol = _server_protocol(on_socket, line)
     transport.pause_reading()  # uvloop chooses how it reads when it begins to
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
@@ -214,12 +229,22 @@ def _feed(protocol: asyncio.BufferedProtocol, head: bytes) -> None:
         head = head[taken:]
 
 
-def _server_protocol(on_socket: Callable[[Socket], None]) -> asyncio.BufferedProtocol:
-    protocol: asyncio.BufferedProtocol = WSProtocol(
+class _Sips(WSProtocol):  # type: ignore[misc]
+    """Takes little at a time. picows doubles its buffer whenever a read fills it, and hands over all that is in it
+    even to who has asked for a rest: of a busy link that was a megabyte in one go.
+    """
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        buffer: memoryview = super().get_buffer(size_hint)
+        return buffer[:LINK_BATCH_BYTES]
+
+
+def _server_protocol(on_socket: Callable[[Socket], None], line: Line | None) -> asyncio.BufferedProtocol:
+    protocol: asyncio.BufferedProtocol = _Sips(
         None,  # host
         None,  # path
         False,  # is_client_side
-        lambda _request: PicowsSocket(on_socket),
+        lambda _request: PicowsSocket(on_socket, line),
         _LOG,
         True,  # disconnect_on_exception
         LINK_HANDSHAKE_S,

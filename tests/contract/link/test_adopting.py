@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from sparewatt.core.limits import LINK_BATCH_BYTES
+from sparewatt.core.line import Line
 from sparewatt.link.picows_sockets import adopt
+from sparewatt.link.sockets import Socket
 from tests.contract.link.raw_peer import BINARY, RawPeer
 from tests.contract.link.servers import Server, picows_server
 from tests.contract.link.users import User
@@ -70,3 +74,30 @@ async def test_a_head_that_asks_for_no_websocket_gets_400_and_the_end(head: byte
             assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         assert server.arrived.empty()
         writer.close()
+
+
+async def test_a_link_that_says_much_at_once_is_heard_a_little_in_each_turn() -> None:
+    """However much its socket holds, and all that were given one line take turns."""
+    turns: list[Callable[[], None]] = []
+    line = Line(turns.append, at_once=1)
+    async with picows_server() as server:
+        opened: list[Socket] = []
+        server.give_to = lambda transport, head: adopt(transport, head, opened.append, line=line)
+        peers = [RawPeer(*await dialled(server), masks=True) for _ in range(2)]
+        for peer in peers:
+            peer.writer.write(HEAD % b"")
+        await until(lambda: len(opened) == 2)
+        users = [User(socket) for socket in opened]
+        for peer in peers:
+            peer.writer.write(peer.frame(BINARY, bytes(1000)) * 200)
+        await until(lambda: all(user.heard for user in users))
+        while sum(len(user.heard) for user in users) < 400:
+            await until(lambda: bool(turns))
+            before = [len(user.heard) for user in users]
+            turns.pop()()
+            await until(lambda: [len(user.heard) for user in users] != before)  # noqa: B023 (called here)
+            heard = [len(user.heard) - had for user, had in zip(users, before, strict=True)]
+            assert 0 in heard
+            assert max(heard) * 1000 <= 2 * LINK_BATCH_BYTES
+        for peer in peers:
+            peer.writer.close()

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TURN_BYTES, REQUEST_BODY_BYTES_MAX
+from sparewatt.accounts.principal import Principal
+from sparewatt.core.ids import AccountId
+from sparewatt.core.limits import BODY_FIELDS_MAX, LET_GO_AT_ONCE, READ_PER_TURN_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.gateway.addresses import listen
 from sparewatt.gateway.front import listening
 from sparewatt.gateway.front.connection import Connection
+from sparewatt.gateway.front.exchange import Endpoint, Exchange
+from sparewatt.gateway.front.head import Head
+from sparewatt.gateway.front.known import known_head
+from sparewatt.gateway.openai.chat import read_chat
+from sparewatt.gateway.openai.serving import Caller
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services
-from tests.property.front import Door, Socket, Turns
+from sparewatt.inference.admission.model import Priority
+from sparewatt.inference.matcher.policies import POLICIES
+from tests.property.front import Door, Socket, Turns, replies_to
 from tests.unit.gateway.small_gateway import USER, make_services
 
 
@@ -109,11 +119,18 @@ async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() 
 UPLOAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
 
-def connected() -> tuple[Connection, Socket, Turns]:
-    turns, socket = Turns(), Socket()
-    connection = Connection(Door(turns), cast(asyncio.AbstractEventLoop, turns))
+def connected(door: Door | None = None) -> tuple[Connection, Socket, Turns]:
+    turns, socket = door.turns if door is not None else Turns(), Socket()
+    connection = Connection(door or Door(turns), cast(asyncio.AbstractEventLoop, turns))
     connection.connection_made(socket)
     return connection, socket, turns
+
+
+def connected_late() -> tuple[Connection, Socket, Turns, Door]:
+    """When a turn of the loop has gone on for long."""
+    door = Door(Turns())
+    door.be_late()
+    return *connected(door), door
 
 
 def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
@@ -124,3 +141,135 @@ def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
     assert not socket.is_reading()
     turns.run()
     assert socket.is_reading()
+
+
+def test_what_was_read_at_once_is_looked_at_piece_by_piece() -> None:
+    connection, socket, turns = connected()
+    connection.data_received((UPLOAD + bytes(3 * READ_PER_TURN_BYTES))[: 3 * READ_PER_TURN_BYTES])
+    looked_at = []
+    while not socket.is_reading():
+        looked_at.append(len(UPLOAD) + connection._turns[0].size_bytes)
+        turns.run_one()
+    assert looked_at == [READ_PER_TURN_BYTES, 2 * READ_PER_TURN_BYTES]
+    assert len(UPLOAD) + connection._turns[0].size_bytes == 3 * READ_PER_TURN_BYTES
+    connection.connection_lost(None)
+    assert connection._doorkeeper.bodies_bytes == 0
+
+
+NOWHERE = b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n"
+BROKEN = b"this is no HTTP\r\n\r\n"
+KEYLESS = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def test_a_request_that_comes_late_in_a_turn_is_begun_in_another() -> None:
+    connection, socket, turns, _ = connected_late()
+    connection.data_received(KEYLESS[:-1])
+    assert socket.is_reading()
+    connection.data_received(KEYLESS[-1:])
+    assert not socket.is_reading()
+    assert connection.is_busy
+    assert not socket.written
+    turns.run()
+    assert socket.written.startswith(b"HTTP/1.1 401 ")
+    assert socket.is_reading()
+    assert not connection.is_busy
+
+
+def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_address() -> None:
+    turns, answered = Turns(), []
+    door = Door(turns)
+
+    class Noting(Socket):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self._name = name
+
+        def write(self, data: Any) -> None:
+            answered.append(self._name)
+
+    def late(name: str) -> Connection:
+        connection = Connection(door, cast(asyncio.AbstractEventLoop, turns))
+        connection.connection_made(Noting(name))
+        return connection
+
+    door.be_late()
+    for name in ("first", "second", "third"):
+        late(name).data_received(KEYLESS)
+    customer = late("customer")
+    head = Head(b"POST", b"/v1/chat/completions", "1.1", True, (), {"host": "a"})
+    caller = Caller(Principal(AccountId("acc_a"), "user", ()), POLICIES["balanced"], Priority.NORMAL)
+    customer._known = known_head(KEYLESS, head, Endpoint("/v1/chat/completions", read_chat), caller)
+    assert customer._known is not None
+    customer.data_received(KEYLESS)
+    assert answered == []
+    turns.run()
+    assert answered == ["first", "customer", "second", "third"]
+
+
+def test_who_comes_while_others_stand_in_line_stands_in_it_too() -> None:
+    first, socket, turns, door = connected_late()
+    first.data_received(KEYLESS)
+    door.requests._end_turn()
+    second, other, _ = connected(door)
+    second.data_received(KEYLESS)
+    assert not other.written
+    turns.run()
+    assert bytes(socket.written[:13]) == bytes(other.written[:13]) == b"HTTP/1.1 401 "
+
+
+def test_a_request_in_line_whose_client_leaves_is_not_begun() -> None:
+    connection, socket, turns, door = connected_late()
+    connection.data_received(KEYLESS)
+    connection.connection_lost(None)
+    turns.run()
+    assert not socket.written
+    assert door.bodies_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [NOWHERE],
+        [KEYLESS, KEYLESS],
+        [KEYLESS + KEYLESS + NOWHERE],
+        [KEYLESS[:40], KEYLESS[40:], NOWHERE],
+        [NOWHERE + BROKEN],
+        [UPLOAD + bytes(300_000), bytes(700_000) + NOWHERE, KEYLESS],
+        [UPLOAD, b"{}" * 500_000 + KEYLESS, KEYLESS],
+        [UPLOAD.replace(b"chat", b"guests") + bytes(1_000_000) + KEYLESS + NOWHERE],
+    ],
+    ids=["guest", "two", "pipelined", "cut", "broken", "long", "long-and-pipelined", "long-for-a-guest"],
+)
+def test_what_is_answered_does_not_depend_on_when_it_came(sent: list[bytes]) -> None:
+    def lines(replies: bytes) -> list[bytes]:
+        return [line for line in replies.split(b"\r\n") if not line.startswith((b"date:", b"x-request-id:"))]
+
+    in_time = lines(replies_to(sent))
+    assert in_time[0].startswith(b"HTTP/1.1 ")
+    assert lines(replies_to(sent, is_late=True)) == in_time
+
+
+def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
+    first, _, turns = connected()
+    sockets = [Socket() for _ in range(2 * LET_GO_AT_ONCE + 1)]
+    for socket in sockets:
+        connection = Connection(first._doorkeeper, cast(asyncio.AbstractEventLoop, turns))
+        connection.connection_made(socket)
+        assert connection.eof_received()
+    left = []
+    for _ in range(3):
+        turns.run_one()
+        left.append(sum(socket.is_closing() for socket in sockets))
+    assert left == [LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE + 1]
+
+
+def test_nothing_of_a_refused_request_is_left_to_the_collector() -> None:
+    connection, socket, _ = connected()
+    gc.collect()
+    gc.disable()
+    try:
+        connection.data_received(KEYLESS)
+        assert socket.written.startswith(b"HTTP/1.1 401 ")
+        assert [found for found in gc.get_objects() if isinstance(found, Exchange)] == []
+    finally:
+        gc.enable()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
 from sparewatt.protocol.link import (
     Credit,
     End,
@@ -105,10 +105,10 @@ async def test_every_chunk_is_passed_on_as_it_comes_and_in_order() -> None:
 async def test_a_long_chunk_is_cut_into_frames() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1, window_bytes=1 << 20))
-    data = bytes(range(256)) * (LINK_FRAME_BYTES_MAX // 256) + b"rest"
+    data = bytes(range(256)) * (LINK_BATCH_BYTES // 256) + b"rest"
     await runner.started[0].data(data)
     frames = wire.frames()
-    assert [len(frame.payload) for frame in frames] == [LINK_FRAME_BYTES_MAX, 4]
+    assert [len(frame.payload) for frame in frames] == [LINK_BATCH_BYTES, 4]
     assert b"".join(frame.payload for frame in frames) == data
 
 

@@ -111,13 +111,13 @@ async def test_frames_put_before_there_is_a_socket_are_sent() -> None:
 async def test_order_is_kept_and_a_message_of_many_frames_is_small() -> None:
     sending = Sending().start()
     heard = Heard(sending.far)
-    frames = [bytes([i % 251]) * (LINK_FRAME_BYTES_MAX // (1, 10, 20, 30)[i % 4]) for i in range(60)]
+    frames = [bytes([i % 251]) * (LINK_BATCH_BYTES // (1, 10, 20, 30)[i % 4]) for i in range(60)]
     for frame in frames:
         sending.outbox.put(frame)
     sending.finish()
     await until(lambda: heard.is_over)
     assert b"".join(heard) == b"".join(frames)
-    assert all(len(message) <= LINK_FRAME_BYTES_MAX for message in heard)
+    assert all(len(message) <= LINK_BATCH_BYTES for message in heard)
     assert len(heard) < len(frames)
 
 

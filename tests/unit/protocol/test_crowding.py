@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparewatt.core.errors import BodyTooLarge
 from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
@@ -75,23 +78,30 @@ def test_fewer_may_stand_at_the_top() -> None:
 
 
 def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
-    crowd, pieces, body = Crowd(), [b""], fields(4 * BODY_FIELDS_MAX)
+    crowd, seen, body = Crowd(), [], fields(4 * BODY_FIELDS_MAX)
 
     def receive() -> None:
         for at in range(0, len(body), 1000):
-            pieces.append(body[at : at + 1000])
-            crowd.refuse(pieces)
+            seen.append(body[at : at + 1000])
+            crowd.refuse(seen[-1])
 
     with pytest.raises(BodyTooLarge):
         receive()
-    assert b"".join(pieces).count(b":") < BODY_FIELDS_MAX + 1000
+    assert b"".join(seen).count(b":") < BODY_FIELDS_MAX + 1000
 
 
-def test_a_long_text_in_pieces_is_looked_at_whole_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    monkeypatch.setattr("sparewatt.protocol.crowding.refuse_crowded", lambda body: looks.append(len(body)))
-    crowd, pieces = Crowd(), [b'"']
-    for _ in range(100):
-        pieces.append(b":" * (BODY_FIELDS_MAX // 2))
-        crowd.refuse(pieces)
-    assert len(looks) == 6
+@given(
+    texts=st.lists(st.text(alphabet='",:\\n€', max_size=8), max_size=8),
+    cuts=st.lists(st.integers(min_value=1, max_value=9), min_size=1),
+)
+def test_wherever_a_body_is_cut_the_same_marks_count(texts: list[str], cuts: list[int]) -> None:
+    body = json.dumps({text: [text, 1] for text in texts}, separators=(",", ":"), ensure_ascii=False).encode()
+    fields_in = len(json.loads(body))
+    crowd, outside = Crowd(), b""
+    for cut in itertools.cycle(cuts):
+        outside += crowd._outside_texts(body[:cut])
+        body = body[cut:]
+        if not body:
+            break
+    assert outside.count(b":") == fields_in
+    assert outside.count(b",") == fields_in + max(fields_in - 1, 0)

@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
     """Also what llhttp calls."""
 
     __slots__ = (
-        "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_idle_since_s", "_is_deaf",
+        "_doorkeeper", "_fed_bytes", "_fields_bytes", "_guest", "_head_bytes", "_held", "_idle_since_s", "_is_deaf",
         "_is_reading_head", "_known", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser", "_paused_at_s",
         "_queued_bytes", "_raw", "_rewritten", "_target", "_transport", "_tunnel", "_turns", "_unsent_bytes",
         "departures", "is_paused", "peer",
@@ -76,6 +76,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._turns: list[Turn] = []
         self._queued_bytes = 0
+        self._held = b""
+        """What was read and not looked at yet: this connection stands in line."""
         self._guest: Guest | None = None
         self._tunnel: Guest | None = None
         """Who gets every byte from now on: the connection speaks something else than HTTP."""
@@ -113,6 +115,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._doorkeeper.left(self)
+        self._take_held()
         for turn in self._turns:
             self._forget_body(turn)
             if turn.exchange is not None:
@@ -128,20 +131,28 @@ class Connection(asyncio.Protocol):
         if known is not None and data.startswith(known.before) and self._is_between():
             body = known.body_of(data)
             if body is not None:
-                self._ask_again(known, body)
+                if self._doorkeeper.requests.must_wait():
+                    self._wait_in_line(data, known.caller.who.account_id)
+                else:
+                    self._ask_again(known, body)
                 return
-        if self._tunnel is not None:
-            self._tunnel.data_received(data)
-        elif self._lingers_since_s is not None:
-            self._drop(data)
-        elif not self._is_deaf:
-            self._read(data)
-        if len(data) >= READ_PER_TURN_BYTES and self._guest is None:
-            self._rest()
+        if self._held:
+            self._hold(data)
+            self._pause_reading()
+        elif self._is_between() and self._doorkeeper.requests.must_wait():
+            self._wait_in_line(data, self.peer)
+        else:
+            self._receive(data)
 
     def eof_received(self) -> bool:
-        """A client that says no more wants no more: what runs for it is stopped when the socket closes, now."""
-        return False
+        """A client that says no more wants no more: what runs for it is stopped when the socket closes, now.
+
+        Many that leave at once go one after another; TLS closes by itself.
+        """
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self._doorkeeper.leavers.wait(self.peer, self.close)
+        return True
 
     def pause_writing(self) -> None:
         self.is_paused, self._paused_at_s = True, monotonic()
@@ -190,7 +201,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a reply is under way."""
-        return bool(self._turns) and self._tunnel is None
+        return bool(self._turns or self._held) and self._tunnel is None
 
     def close(self) -> None:
         if self._transport is not None:
@@ -205,7 +216,7 @@ class Connection(asyncio.Protocol):
             return self._look_lingering(now_s)
         if self._turns:
             return self._look_at(self._turns[0], now_s, patience)
-        return self._tunnel is None and self._look_idle(now_s, patience)
+        return self._tunnel is None and not self._held and self._look_idle(now_s, patience)
 
     def _look_lingering(self, now_s: float) -> bool:
         is_over = self._lingers_since_s is not None and now_s - self._lingers_since_s > LINGER_S
@@ -244,7 +255,7 @@ class Connection(asyncio.Protocol):
 
     def _is_between(self) -> bool:
         """Whether what comes is a new request, and the connection goes on."""
-        is_open = self._tunnel is None and self._lingers_since_s is None and not self._is_deaf
+        is_open = self._tunnel is None and self._lingers_since_s is None and not self._is_deaf and not self._held
         has_room = self._doorkeeper.bodies_bytes <= BODIES_BYTES_MAX
         return is_open and has_room and not self._turns and not self._is_reading_head and not self._fed_bytes
 
@@ -260,6 +271,20 @@ class Connection(asyncio.Protocol):
         exchange.enter()
         known.caller = exchange.caller or known.caller  # another, if the key has changed
         exchange.go(body)
+
+    def _receive(self, data: bytes) -> None:
+        """What is no request that came before."""
+        if len(data) > READ_PER_TURN_BYTES and self._tunnel is None:
+            self._hold(data[READ_PER_TURN_BYTES:])
+            data = data[:READ_PER_TURN_BYTES]
+        if self._tunnel is not None:
+            self._tunnel.data_received(data)
+        elif self._lingers_since_s is not None:
+            self._drop(data)
+        elif not self._is_deaf:
+            self._read(data)
+        if self._held or (len(data) >= READ_PER_TURN_BYTES and self._guest is None):
+            self._rest()
 
     def _remember(self, data: bytes) -> None:
         """The head of a request that is all of the data, and whose answer is under way."""
@@ -365,13 +390,14 @@ class Connection(asyncio.Protocol):
             self._doorkeeper.bodies_bytes += len(data)
             self._count_queued(turn, len(data))
             if turn.size_bytes >= BODY_CROWDED_BYTES_MIN:
-                self._refuse_crowd(turn)
+                self._refuse_crowd(turn, data)
 
-    def _refuse_crowd(self, turn: Turn) -> None:
+    def _refuse_crowd(self, turn: Turn, data: bytes) -> None:
         """A body of very many small values is refused before all of it is here."""
-        turn.crowd = turn.crowd or Crowd()
+        if turn.crowd is None:
+            turn.crowd, data = Crowd(), b"".join(turn.body)
         try:
-            turn.crowd.refuse(turn.body)
+            turn.crowd.refuse(data)
         except BodyTooLarge as error:
             self._refuse_body(turn, error)
 
@@ -403,18 +429,59 @@ class Connection(asyncio.Protocol):
             if self._queued_bytes > PIPELINED_BYTES_MAX:
                 self._pause_reading()
 
+    # standing in line
+
+    def _wait_in_line(self, data: bytes, whose: str) -> None:
+        """A request that came late in a turn. A customer's share is its own; who is not known yet shares an address."""
+        self._hold(data)
+        self._doorkeeper.requests.wait(whose, self._begin_late)
+
+    def _begin_late(self) -> None:
+        data, known = self._take_held(), self._known
+        if self._is_gone():
+            return
+        body = known.body_of(data) if known is not None and data.startswith(known.before) else None
+        if known is not None and body is not None and self._is_between():
+            self._ask_again(known, body)
+        elif data:
+            self._receive(data)
+        self._resume_reading()
+
     def _rest(self) -> None:
         """One client's upload is read a piece at a time, so that nobody waits for all of what its socket holds."""
-        if self._transport is not None and self._transport.is_reading():
+        if self._transport is not None and (self._held or self._transport.is_reading()):
             self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+            self._doorkeeper.uploads.wait(self, self._read_on)
 
     def _read_on(self) -> None:
+        data = self._take_held()
+        if self._is_gone():
+            return
+        if data:
+            self._receive(data)
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Unless it stands in line again, or somebody has enough."""
         transport, is_full = self._transport, self._queued_bytes > PIPELINED_BYTES_MAX
-        if transport is None or is_full or len(self._turns) > PIPELINED_MAX:
+        if transport is None or is_full or len(self._turns) > PIPELINED_MAX or self._held:
+            return
+        if self._guest is not None and self._guest.is_full:
             return
         if not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        self._doorkeeper.bodies_bytes += len(data)
+
+    def _take_held(self) -> bytes:
+        data, self._held = self._held, b""
+        self._doorkeeper.bodies_bytes -= len(data)
+        return data
+
+    def _is_gone(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     def _pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():

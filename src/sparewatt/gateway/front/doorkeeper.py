@@ -8,7 +8,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
+from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, LET_GO_AT_ONCE
+from sparewatt.core.line import Line
 from sparewatt.gateway.front.guest import Guest
 from sparewatt.gateway.front.head import Head
 from sparewatt.gateway.front.known import KnownHeads
@@ -54,6 +55,11 @@ class Doorkeeper:
         self.is_closing = False
         self.known = KnownHeads()
         self.departures = Departures(loop.call_soon)
+        self.requests = Line(loop.call_soon)
+        """Those that came when a turn of the loop had gone on for long."""
+        self.uploads = Line(loop.call_soon, at_once=1)
+        """Bodies of which a piece was read, and more is to come."""
+        self.leavers = Line(loop.call_soon, at_once=LET_GO_AT_ONCE)
 
     def lets_in(self, connection: Visitor) -> bool:
         """False if there are too many, in all or from its address. Never by not accepting: that would shut out all."""

@@ -417,10 +417,12 @@ class Exchange:
         )
 
     def _end(self) -> None:
-        """Over, however. The errand holds this sink: let go of, both are freed here and not by the collector."""
+        """Over, however. The errand holds this sink, and so does the trace of a refusal: let go of, all are freed here
+        and not by the collector, which would hold everybody up for 20 ms.
+        """
         self._is_over = True
         self._settle()
-        self._errand = None
+        self._errand = self._failure = None
         if self._straight is not None:
             self._straight.recall()  # for nobody: the client is gone
             self._straight = None

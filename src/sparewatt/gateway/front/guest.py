@@ -27,6 +27,11 @@ class Guest(web.RequestHandler):
         super().__init__(manager, access_log=None, keepalive_timeout=NEVER_S, **options)  # type: ignore[arg-type]
         self._on_answered = on_answered
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has more of a body than was asked for. When that changes it reads on by itself."""
+        return self._reading_paused
+
     def ask(self, head: Head) -> None:
         """The head of the next request, in our own words."""
         self.data_received(head_of(head, head.headers))

@@ -11,6 +11,7 @@ from time import monotonic
 
 from aiohttp import web
 
+from sparewatt.core.limits import LET_GO_AT_ONCE
 from sparewatt.gateway.front.connection import Connection
 from sparewatt.gateway.front.doorkeeper import Doorkeeper, Read
 from sparewatt.gateway.front.patience import Patience
@@ -22,8 +23,6 @@ HANDSHAKE_S = 10.0
 """For a client's half of the TLS handshake: a few round trips."""
 LOOK_TURN_S = 0.001
 """How long connections are looked at before who is served has a turn: ten thousand in one go would be 10 ms."""
-LET_GO_AT_ONCE = 16
-"""Likewise, for those that had their time: each has a job to be stopped, or is told what is wrong."""
 BACKLOG = 4096
 """Connections that the kernel keeps for us while we are busy; Linux gives fewer if it is told so."""
 
