@@ -30,7 +30,7 @@ from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
-from sparewatt.gateway.downloads import line_of
+from sparewatt.gateway.join_line import line_of
 from sparewatt.ledger.rules import deposit, fund_treasury
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, Transfer
