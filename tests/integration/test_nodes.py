@@ -307,7 +307,7 @@ def test_a_dropped_socket_is_offline_at_once(network: Network) -> None:
 def test_a_client_that_leaves_stops_the_generation(network: Network, tmp_path: Path, *, stream: bool) -> None:
     name = f"slow-{stream}"
     token = new_token(network)
-    with home_node(network, tmp_path, name, token=token, decode_tps=20, answer_tokens=2000) as home:
+    with home_node(network, tmp_path, name, token=token, decode_tps=200, answer_tokens=20_000) as home:
         with connection_to(network) as connection:
             body = json.dumps(chat_body(network, "go on for ever", stream=stream, model=name))
             headers = {"authorization": f"Bearer {network.api_key}"}
@@ -339,11 +339,15 @@ def join(network: Network, folder: Path, *flags: str, url: str | None = None) ->
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_dead_model_server_is_told_before_a_token_is_spent(network: Network, tmp_path: Path) -> None:
+def test_a_dead_model_server_is_told_before_a_token_is_spent(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAREWATT_NODE_BACKEND_WAIT_S", "0.5")
     token = new_token(network)
     ended = join(network, tmp_path, f"--token={token}", f"--backend=http://127.0.0.1:{free_port()}")
     assert ended.returncode == 1
     assert "No model server answers" in ended.stderr
+    monkeypatch.undo()
     with home_node(network, tmp_path / "again", "late", token=token):
         assert is_serving(network, "late")
 
