@@ -30,9 +30,9 @@ def _environments(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="session")
 def shared_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """Three nodes on the deterministic engine; for tests that only ask."""
+    """Two nodes on the deterministic engine; for tests that only ask."""
     env = {"SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000", "SPAREWATT_GATEWAY_REQUEST_LOG": "true"}
-    with start_network(tmp_path_factory.mktemp("shared"), "--engine=deterministic", env=env) as network:
+    with start_network(tmp_path_factory.mktemp("shared"), "--engine=deterministic", "--nodes=2", env=env) as network:
         yield network
 
 

@@ -22,8 +22,8 @@ CHAT = "/v1/chat/completions"
 SLOTS = 2
 PLACES = SLOTS * (1 + NODE_AHEAD_PER_SLOT)
 FLOOD = PLACES + WAITING_PER_KEY_MAX + 26
-TOKENS = 60
-"""Half a second of the engine's time."""
+TOKENS = 30
+"""A quarter of a second of the engine's time."""
 TOKENS_LONG = 7000
 """About a minute: as good as for ever, in a test that ends these jobs itself."""
 AT_ONCE_S = 1.0

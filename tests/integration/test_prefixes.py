@@ -17,7 +17,7 @@ TURNS = 4
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     env = {"SPAREWATT_ENGINE_PREFIX_CACHE_TOKENS": "100000"}
-    with start_network(tmp_path_factory.mktemp("prefixes"), "--engine=deterministic", "--nodes=3", env=env) as network:
+    with start_network(tmp_path_factory.mktemp("prefixes"), "--engine=deterministic", "--nodes=2", env=env) as network:
         yield network
 
 
