@@ -71,7 +71,8 @@ def open_streams(network: Network) -> Iterator[list[Reader]]:
 
 def test_ctrl_c_of_a_network_cuts_no_stream(tmp_path: Path) -> None:
     flags = ("--engine=deterministic", "--nodes=2")
-    with start_network(tmp_path, *flags, env=LONG) as network, open_streams(network) as readers:
+    env = LONG | {"SPAREWATT_UP_STOP_S": "1"}
+    with start_network(tmp_path, *flags, env=env) as network, open_streams(network) as readers:
         os.kill(network.pid, signal.SIGINT)
         wait_until(_all_over(readers), "the streams go on", ceiling_s=OVER_S)
         network.process.wait(OVER_S)
