@@ -29,10 +29,11 @@ def _environments(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="session")
-def shared_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def shared_network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     """Two nodes on the deterministic engine; for tests that only ask."""
     env = {"SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000", "SPAREWATT_GATEWAY_REQUEST_LOG": "true"}
-    with start_network(tmp_path_factory.mktemp("shared"), "--engine=deterministic", "--nodes=2", env=env) as network:
+    flags = ("--engine=deterministic", "--nodes=2")
+    with start_network(tmp_path_factory.mktemp("shared"), *flags, env=env, server=server) as network:
         yield network
 
 

@@ -24,6 +24,7 @@ from sparewatt.link.handshake import host_of, introduce
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
@@ -46,11 +47,11 @@ SPECS = NodeSpecs(
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     """Two nodes that report often, so that silence shows soon."""
     folder = tmp_path_factory.mktemp("nodes")
     env = {"SPAREWATT_GATEWAY_HEARTBEAT_S": "0.3"}
-    with start_network(folder, "--engine=deterministic", "--nodes=2", env=env) as network:
+    with start_network(folder, "--engine=deterministic", "--nodes=2", env=env, server=server) as network:
         yield network
 
 
