@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check e2e screenshots
-.PHONY: help setup setup-chain setup-dev up test static lint types style collect contracts contracts-check
+.PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check
 .PHONY: unit evm evm-experimental contract integration
 .PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
@@ -65,7 +65,11 @@ web-check: .venv/.node
 	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
-test: setup-dev web static unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests
+test: prepared static unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests
+
+# At the same time: the dashboard is built while the test tools are installed.
+prepared: .venv/.node
+	@$(MAKE) --no-print-directory -j 2 --output-sync setup-dev web
 
 # At the same time: mypy needs one core for about as long as all others together need the other.
 static: setup-dev web

@@ -11,7 +11,7 @@ import os
 import pytest
 from hypothesis import settings
 
-settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=25)
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("random", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

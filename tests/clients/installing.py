@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def python_from_lock(lock: Path, home: Path) -> Path:
         run_command(sys.executable, "-m", "venv", "--clear", "--without-pip", str(home))
         run_command(sys.executable, *PIP[:2], "--python", str(python), *PIP[2:], *_LOCKED, "-r", str(lock))
 
-    _once(install, stamp=home / ".installed", inputs=[lock])
+    once(install, stamp=home / ".installed", inputs=[lock])
     return python
 
 
@@ -47,17 +48,19 @@ def node_package() -> Path:
         run_command(str(NODE), str(_NPM), "ci", "--ignore-scripts", "--silent", cwd=folder)
 
     inputs = [folder / "package-lock.json", folder / "package.json"]
-    _once(install, stamp=folder / "node_modules" / ".installed", inputs=inputs)
+    once(install, stamp=folder / "node_modules" / ".installed", inputs=inputs)
     return folder
 
 
-def _once(install: Callable[[], None], *, stamp: Path, inputs: list[Path]) -> None:
-    """The stamp is written last, so that what was broken off is done again."""
+def once(install: Callable[[], None], *, stamp: Path, inputs: list[Path]) -> None:
+    """The stamp is written last, so that what was broken off is done again. Who comes meanwhile waits for it."""
     wanted = sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
-    if stamp.is_file() and stamp.read_text() == wanted:
-        return
-    install()
-    stamp.write_text(wanted)
+    with inputs[0].open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.is_file() and stamp.read_text() == wanted:
+            return
+        install()
+        stamp.write_text(wanted)
 
 
 def run_command(*argv: str, cwd: Path | None = None) -> None:

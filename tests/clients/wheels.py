@@ -6,34 +6,33 @@ Fetched once by the hashes of requirements.lock, and again only when that change
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from hashlib import sha256
 from importlib.metadata import distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.clients.installing import once, run_command
+
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
 FOLDER = ROOT / ".venv-wheels"
-FETCH_S = 300.0
 
 
 def node_wheels() -> Path:
     names = node_packages()
     chosen = "".join(block for name, block in _blocks(LOCK.read_text()) if name in names)
-    stamp, wanted = FOLDER / ".fetched", sha256(chosen.encode()).hexdigest()
-    if not stamp.is_file() or stamp.read_text() != wanted:
-        FOLDER.mkdir(exist_ok=True)
-        subset = FOLDER / "node.lock"
+    FOLDER.mkdir(exist_ok=True)
+    subset = FOLDER / "node.lock"
+    if not subset.is_file() or subset.read_text() != chosen:
         subset.write_text(chosen)
+
+    def fetch() -> None:
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--only-binary=:all:")
-        argv = [*pip, "--require-hashes", "--no-deps", "-r", str(subset), "-d", str(FOLDER)]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=FETCH_S)
-        assert done.returncode == 0, done.stderr
-        stamp.write_text(wanted)
+        run_command(*pip, "--require-hashes", "--no-deps", "-r", str(subset), "-d", str(FOLDER))
+
+    once(fetch, stamp=FOLDER / ".fetched", inputs=[subset])
     return FOLDER
 
 

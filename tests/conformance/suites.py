@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.clients.installing import PIP, python_from_lock, run_command
+from tests.clients.installing import PIP, once, python_from_lock, run_command
 from tests.integration.networks import Network
 
 HERE = Path(__file__).parent
@@ -71,8 +71,12 @@ class Suite:
         assert found, f"{self.package} is not in {self.lock.name}"
         return found[1]
 
+    def python(self) -> Path:
+        """The interpreter of its environment, which is made if it is not there."""
+        return python_from_lock(self.lock, ROOT / f".venv-suite-{self.lock.stem}")
+
     def run(self, network: Network) -> Result:
-        argv, folder = self.command(network, python_from_lock(self.lock, ROOT / f".venv-suite-{self.lock.stem}"))
+        argv, folder = self.command(network, self.python())
         env = {**os.environ, **self.env(network), "SUITE_API_KEY": network.api_key, "PYTHONPATH": str(HERE)}
         env |= {"SUITE_DESELECTED": json.dumps([each for _, tests in deselected(self.lock.stem) for each in tests])}
         began_s = time.monotonic()
@@ -113,7 +117,8 @@ def openai_source() -> Path:
     """The source distribution of the version in the lock, unpacked: its tests are in no wheel."""
     lock, home = HERE / "openai.lock", ROOT / ".venv-suite-openai" / "source"
     name = f"openai-{OPENAI.version}"
-    if not (home / name).is_dir():
+
+    def fetch() -> None:
         line = re.search(r"^openai\S*==.*?(?=^\S)", lock.read_text(), re.MULTILINE | re.DOTALL)
         assert line
         home.mkdir(parents=True, exist_ok=True)
@@ -123,6 +128,8 @@ def openai_source() -> Path:
         run_command(*pip, *from_source, "-r", str(home / "source.lock"), "-d", str(home))
         with tarfile.open(home / f"{name}.tar.gz") as archive:
             archive.extractall(home, filter="data")
+
+    once(fetch, stamp=home / ".fetched", inputs=[lock])
     return home / name
 
 

@@ -346,5 +346,5 @@ class LeaseWalk(Walk):
 
 
 WALKS = (SettlementWalk, StakeWalk, LeaseWalk)
-SHORT = settings(max_examples=16, stateful_step_count=50)
-"""About 2,400 steps over the three walks; the soak has eighty times as many."""
+SHORT = settings(max_examples=10, stateful_step_count=50)
+"""About 1,500 steps over the three walks; the soak has more than a hundred times as many."""

@@ -61,7 +61,7 @@ class Inspection:
 
 
 def dsn_of(network: Network) -> str:
-    return EmbeddedPostgres(network.data / "postgres").dsn
+    return network.database_url or EmbeddedPostgres(network.data / "postgres").dsn
 
 
 def rows(network: Network, query: str, *arguments: object) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ def running_postgres(directory: Path) -> Iterator[EmbeddedPostgres]:
     """With a loop of its own, so that it outlives each test's. It waits for no disk, since no test pulls its plug."""
     with asyncio.Runner() as runner:
         server = EmbeddedPostgres(directory / "pg")
-        with patch.dict(postgres.SETTINGS, fsync="off", full_page_writes="off"):
+        with patch.dict(postgres.SETTINGS, fsync="off", full_page_writes="off", max_connections="200"):
             runner.run(server.start())
         try:
             runner.run(_migrate(server.dsn))
@@ -41,22 +41,42 @@ async def _migrate(dsn: str) -> None:
 async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[str]:
     """The connection string of an empty database with today's schema."""
     name = f"test_{next(_numbers)}"
-    path, _, rest = server.dsn.partition("?")
-    admin = await asyncpg.connect(f"{path.rpartition('/')[0]}/postgres?{rest}")
-    try:
-        template = path.rpartition("/")[2]
-        await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")  # half of the time
-        await admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-        yield f"{path.rpartition('/')[0]}/{name}?{rest}"
+    async with _administrator(server) as admin:
+        await _copy(server, admin, name)
+        yield _dsn_of(server, name)
         await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        await admin.close()
+
+
+async def migrated_database(server: EmbeddedPostgres) -> str:
+    """The same; it stays for as long as the server does."""
+    name = f"kept_{next(_numbers)}"
+    async with _administrator(server) as admin:
+        await _copy(server, admin, name)
+    return _dsn_of(server, name)
 
 
 async def empty_database(server: EmbeddedPostgres, name: str) -> str:
-    """One without a schema; it stays for as long as the server does."""
+    """One without a schema; it stays likewise."""
+    async with _administrator(server) as admin:
+        await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+    return _dsn_of(server, name)
+
+
+async def _copy(server: EmbeddedPostgres, admin: asyncpg.Connection[asyncpg.Record], name: str) -> None:
+    template = server.dsn.partition("?")[0].rpartition("/")[2]
+    await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")  # half of the time
+    await admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+
+
+@asynccontextmanager
+async def _administrator(server: EmbeddedPostgres) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection = await asyncpg.connect(_dsn_of(server, "postgres"))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def _dsn_of(server: EmbeddedPostgres, name: str) -> str:
     path, _, rest = server.dsn.partition("?")
-    admin = await asyncpg.connect(f"{path.rpartition('/')[0]}/postgres?{rest}")
-    await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-    await admin.close()
     return f"{path.rpartition('/')[0]}/{name}?{rest}"

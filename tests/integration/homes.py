@@ -6,6 +6,7 @@ lies in a folder, since that way out leads nowhere else.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ LLAMA_PORT = 8080
 """Where llama.cpp listens: the node has to find the server by itself."""
 JOIN_S = 300.0
 """A ceiling for busy machines; what it takes on a quiet one is in docs/measurements/home.md."""
+VENV = "venv-home"
 BACK = "Are you back?"
 BACK_S = 90.0
 """A node that lost its gateway dials again after 30 s at the latest, and has 10 s for it."""
@@ -89,14 +91,17 @@ def expected(prompt: str, *, max_tokens: int) -> str:
 def household(folder: Path, *, heartbeat_s: float, decode_tps: float, quick: bool = False) -> Iterator[Household]:
     """Yields once the node at home has answered. The main thread must call it.
 
-    `quick` leaves out what pip compiles in advance.
+    `quick` leaves out what pip compiles in advance, and makes the empty environment while the gateway starts.
     """
     wheels = node_wheels()
     with ExitStack() as stack:
+        made = stack.enter_context(_empty_environment(folder)) if quick else None
         home = stack.enter_context(home_behind_nat())
         found = stack.enter_context(_gateway(folder, home, heartbeat_s=heartbeat_s))
         try:
             stack.enter_context(_at_home(found, engine_argv(LLAMA_PORT, decode_tps=decode_tps), "engine-home"))
+            if made is not None:
+                assert made.wait(JOIN_S) == 0
             began_s = time.monotonic()
             stack.enter_context(_at_home(found, _copied(found, wheels, quick=quick), "node-home"))
             wait_until(lambda: found.serves("home"), "the node at home does not serve", ceiling_s=JOIN_S)
@@ -109,6 +114,13 @@ def household(folder: Path, *, heartbeat_s: float, decode_tps: float, quick: boo
         except BaseException as error:
             error.add_note(found.said())
             raise
+
+
+@contextmanager
+def _empty_environment(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-m", "venv", str(folder / VENV)]
+    with process(argv, folder / "venv.log", env=bare_environment(folder)) as making:
+        yield making
 
 
 @contextmanager
@@ -140,10 +152,10 @@ def _at_home(found: Household, argv: list[str], name: str) -> Iterator[None]:
 def _copied(found: Household, wheels: Path, *, quick: bool) -> list[str]:
     """A shell at home: an empty environment, then the line as it was copied, and a name to know the node by."""
     line = ask(found.gateway, "POST", "/v1/join-tokens", {}).json()["join_line"]
-    venv = found.folder / "venv-home"
+    venv = found.folder / VENV
     quiet = f"PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} PIP_CERT={found.ca}"
     quiet += " PIP_NO_COMPILE=1" if quick else ""
     node = f"SPAREWATT_NODE_NAME=home SPAREWATT_NODE_REGION=eu-west SPAREWATT_NODE_DATA_DIR={found.folder}/node-home"
     line = line.replace("&& sparewatt", "&& exec sparewatt")  # so that what ends the shell ends the node
-    script = f"{sys.executable} -m venv {venv} && . {venv}/bin/activate && export {quiet} {node} && {line}"
-    return ["sh", "-c", script]
+    make = "" if quick else f"{sys.executable} -m venv {venv} && "
+    return ["sh", "-c", f"{make}. {venv}/bin/activate && export {quiet} {node} && {line}"]

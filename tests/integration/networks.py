@@ -6,6 +6,7 @@ with start_network(tmp_path, "--engine", "deterministic", "--nodes", "2") as net
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
+from tests.integration.databases import migrated_database
 from tests.processes import (
     Identity,
     alive,
@@ -58,6 +61,8 @@ class Network:
     process: subprocess.Popen[bytes]
     output: Path
     """What it printed so far."""
+    database_url: str | None = None
+    """Where its books are, unless it has a Postgres of its own."""
 
     @property
     def pid(self) -> int:
@@ -84,10 +89,12 @@ def start_network(
     chain: bool = False,
     env: Mapping[str, str] | None = None,
     ready_s: float = READY_S,
+    server: EmbeddedPostgres | None = None,
 ) -> Iterator[Network]:
     """Run `sparewatt up FLAGS` with all it writes under `folder`; a second start on one `folder` finds the same data.
 
     Only with `chain` does it have one: most tests are not about it, and it costs a second of two cores.
+    With `server` its books are in a database there, else in a Postgres of its own, which costs another second.
     A test may end the process itself, with whatever signal; what it left running is looked for all the same.
     Call it from the main thread: the network ends when the thread that started it does.
     """
@@ -95,12 +102,14 @@ def start_network(
     data, output = folder / "data", folder / "up.txt"
     argv = [sys.executable, "-m", "sparewatt", "up", f"--port={port or free_port()}", f"--data={data}", *flags]
     argv += [] if chain else ["--no-chain"]
+    database_url = None if server is None else asyncio.run(migrated_database(server))
+    argv += [] if database_url is None else [f"--database-url={database_url}"]
     process = start_process(argv, output=output, env=_environment(folder, env or {}))
     below: set[Identity] = set()
     try:
         ready = _wait_until_ready(process, data, ready_s=ready_s)
         below = descendants_of(process.pid)
-        yield Network(ready["base_url"], ready["api_key"], ready["model"], ready, data, process, output)
+        yield Network(ready["base_url"], ready["api_key"], ready["model"], ready, data, process, output, database_url)
     except BaseException as error:
         error.add_note(f"The network printed:\n{tail(output)}\n{_log_tails(data / 'logs')}")
         raise

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import aiohttp
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask
 from tests.integration.bookkeeping import inspect, rows
@@ -157,13 +158,14 @@ class Arena:
 
 
 @contextmanager
-def arena(folder: Path, *, pace: Pace = QUICK) -> Iterator[Arena]:
+def arena(folder: Path, *, pace: Pace = QUICK, server: EmbeddedPostgres | None = None) -> Iterator[Arena]:
     env = {
         "SPAREWATT_GATEWAY_REQUESTS_PER_MIN": "1000000",
         "SPAREWATT_GATEWAY_ADDRESS_REQUESTS_PER_MIN": "1000000",
     }
     with ExitStack() as stack:
-        network = stack.enter_context(start_network(folder / "network", "--engine=deterministic", "--nodes=0", env=env))
+        up = start_network(folder / "network", "--engine=deterministic", "--nodes=0", env=env, server=server)
+        network = stack.enter_context(up)
         engines = {name: stack.enter_context(_engine(folder, name, pace)) for name in NODES}
         found = Arena(network, folder, engines, pace)
         stack.callback(found.close)

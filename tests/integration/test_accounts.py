@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import PASSWORD, Person, browser_of, log_in, send, sign_up
@@ -258,9 +259,10 @@ def test_an_expired_key_is_told_so(shared_network: Network, ann: Person) -> None
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def small(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     """No nodes, every default."""
-    with start_network(tmp_path_factory.mktemp("small"), "--engine=deterministic", "--nodes=0") as network:
+    flags = ("--engine=deterministic", "--nodes=0")
+    with start_network(tmp_path_factory.mktemp("small"), *flags, server=server) as network:
         yield network
 
 

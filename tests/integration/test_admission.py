@@ -13,6 +13,7 @@ from select import select
 import pytest
 
 from sparewatt.core.limits import NODE_AHEAD_PER_SLOT, WAITING_PER_KEY_MAX
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import Reply, ask, chat_body, connection_to
 from tests.integration.cascade import nodes
@@ -22,8 +23,8 @@ CHAT = "/v1/chat/completions"
 SLOTS = 2
 PLACES = SLOTS * (1 + NODE_AHEAD_PER_SLOT)
 FLOOD = PLACES + WAITING_PER_KEY_MAX + 26
-TOKENS = 60
-"""Half a second of the engine's time."""
+TOKENS = 30
+"""A quarter of a second of the engine's time."""
 TOKENS_LONG = 7000
 """About a minute: as good as for ever, in a test that ends these jobs itself."""
 AT_ONCE_S = 1.0
@@ -31,9 +32,10 @@ AT_ONCE_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     env = {"SPAREWATT_ENGINE_SLOTS": str(SLOTS)}
-    with start_network(tmp_path_factory.mktemp("full"), "--engine=deterministic", "--nodes=1", env=env) as network:
+    flags = ("--engine=deterministic", "--nodes=1")
+    with start_network(tmp_path_factory.mktemp("full"), *flags, env=env, server=server) as network:
         assert nodes(network)["node-1"]["slots"] == SLOTS
         yield network
 

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.conformance.suites import ENV, LANGCHAIN, OPENAI, Result, Suite, schemathesis
 from tests.integration.networks import start_network
 
@@ -19,11 +20,13 @@ SUITES = (OPENAI, LANGCHAIN, MADE_UP)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Future[Result]]]:
+def results(
+    tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres
+) -> Iterator[Mapping[str, Future[Result]]]:
     folder, flags = tmp_path_factory.mktemp("suites"), ("--engine=deterministic", "--nodes=1")
     with (
-        start_network(folder / "shared", *flags, env=ENV) as shared,
-        start_network(folder / "alone", *flags, env=ENV) as alone,
+        start_network(folder / "shared", *flags, env=ENV, server=server) as shared,
+        start_network(folder / "alone", *flags, env=ENV, server=server) as alone,
         ThreadPoolExecutor(len(SUITES)) as pool,
     ):
         yield {suite.name: pool.submit(suite.run, alone if suite is MADE_UP else shared) for suite in SUITES}

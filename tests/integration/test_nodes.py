@@ -24,6 +24,7 @@ from sparewatt.link.handshake import host_of, introduce
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
@@ -46,11 +47,11 @@ SPECS = NodeSpecs(
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     """Two nodes that report often, so that silence shows soon."""
     folder = tmp_path_factory.mktemp("nodes")
     env = {"SPAREWATT_GATEWAY_HEARTBEAT_S": "0.3"}
-    with start_network(folder, "--engine=deterministic", "--nodes=2", env=env) as network:
+    with start_network(folder, "--engine=deterministic", "--nodes=2", env=env, server=server) as network:
         yield network
 
 
@@ -307,7 +308,7 @@ def test_a_dropped_socket_is_offline_at_once(network: Network) -> None:
 def test_a_client_that_leaves_stops_the_generation(network: Network, tmp_path: Path, *, stream: bool) -> None:
     name = f"slow-{stream}"
     token = new_token(network)
-    with home_node(network, tmp_path, name, token=token, decode_tps=20, answer_tokens=2000) as home:
+    with home_node(network, tmp_path, name, token=token, decode_tps=200, answer_tokens=20_000) as home:
         with connection_to(network) as connection:
             body = json.dumps(chat_body(network, "go on for ever", stream=stream, model=name))
             headers = {"authorization": f"Bearer {network.api_key}"}
@@ -339,11 +340,15 @@ def join(network: Network, folder: Path, *flags: str, url: str | None = None) ->
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_dead_model_server_is_told_before_a_token_is_spent(network: Network, tmp_path: Path) -> None:
+def test_a_dead_model_server_is_told_before_a_token_is_spent(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPAREWATT_NODE_BACKEND_WAIT_S", "0.5")
     token = new_token(network)
     ended = join(network, tmp_path, f"--token={token}", f"--backend=http://127.0.0.1:{free_port()}")
     assert ended.returncode == 1
     assert "No model server answers" in ended.stderr
+    monkeypatch.undo()
     with home_node(network, tmp_path / "again", "late", token=token):
         assert is_serving(network, "late")
 

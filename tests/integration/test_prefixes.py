@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network
 
@@ -15,9 +16,10 @@ TURNS = 4
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     env = {"SPAREWATT_ENGINE_PREFIX_CACHE_TOKENS": "100000"}
-    with start_network(tmp_path_factory.mktemp("prefixes"), "--engine=deterministic", "--nodes=3", env=env) as network:
+    flags = ("--engine=deterministic", "--nodes=2")
+    with start_network(tmp_path_factory.mktemp("prefixes"), *flags, env=env, server=server) as network:
         yield network
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import ask, chat_body
 from tests.integration.doors import Door, NoWayIn, doors_to, processes_of
 from tests.integration.networks import Network, start_network, wait_until
@@ -29,14 +30,14 @@ STREAMS = 3
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     env = {
         "SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000",
         "SPAREWATT_GATEWAY_SIGNUP_CREDIT_USD": "0.001",
         "SPAREWATT_GATEWAY_HEARTBEAT_S": "1",
     }
     flags = ("--engine=deterministic", "--nodes=2", "--processes=2")
-    with start_network(tmp_path_factory.mktemp("processes"), *flags, env=env, ready_s=120) as network:
+    with start_network(tmp_path_factory.mktemp("processes"), *flags, env=env, ready_s=120, server=server) as network:
         wait_until(lambda: all_serve(network), "nodes have no link to some process")
         yield network
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import asyncpg
 import openai
 import pytest
 from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask
+from tests.integration.bookkeeping import rows
 from tests.integration.networks import Network, wait_until
 from tests.integration.people import give_credits, send, sign_up
 
@@ -177,14 +174,8 @@ def test_what_is_stored_cannot_be_read_in_the_database(client: openai.OpenAI, sh
     client.responses.create(
         model=shared_network.model, input=marker, metadata={"m": marker}, store=True, max_output_tokens=LIMIT
     )
-
-    async def rows(data: Path) -> bytes:
-        connection = await asyncpg.connect(EmbeddedPostgres(data / "postgres").dsn)
-        found = await connection.fetch("SELECT input, output FROM responses")
-        await connection.close()
-        return b"".join(row["input"] + (row["output"] or b"") for row in found)
-
-    dumped = asyncio.run(rows(shared_network.data))
+    found = rows(shared_network, "SELECT input, output FROM responses")
+    dumped = b"".join(row["input"] + (row["output"] or b"") for row in found)
     assert dumped
     assert marker.encode() not in dumped
     logs = b"".join(path.read_bytes() for path in shared_network.log_dir.glob("*"))

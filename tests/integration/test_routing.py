@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.supervisor.spawn import free_port
 from tests.integration.asking import Reply, ask, chat_body
 from tests.integration.cascade import is_serving, nodes
@@ -28,12 +29,12 @@ DEARER = "max_price.prompt<=1000000 max_price.completion<=1000000"
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Network]:
     """Three ordinary nodes, a quick one with an absurd price, and a network that serves nobody in Brazil."""
     folder = tmp_path_factory.mktemp("routing")
     env = {"SPAREWATT_GATEWAY_ROUTE": "region!=BR"}
     with ExitStack() as open_ones:
-        found = open_ones.enter_context(start_network(folder, "--engine=deterministic", env=env))
+        found = open_ones.enter_context(start_network(folder, "--engine=deterministic", env=env, server=server))
         port = free_port()
         _start(open_ones, folder / "engine.txt", "sparewatt.testing", f"--port={port}", f"--model={found.model}")
         prices = [f"--prompt-usd-per-mtok={ABSURD_USD}", f"--completion-usd-per-mtok={ABSURD_USD}"]

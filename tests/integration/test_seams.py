@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.seams import Arena, Blow, Round, arena, check_books, check_seams, play
 
 STREAMS = 20
 
 
 @pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    with arena(tmp_path_factory.mktemp("seams")) as found:
+def mortal(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[Arena]:
+    with arena(tmp_path_factory.mktemp("seams"), server=server) as found:
         yield found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import chat_body, connection_to
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.operated import bare_environment, joined_node, operated_gateway
@@ -69,9 +70,10 @@ def open_streams(network: Network) -> Iterator[list[Reader]]:
     assert {reader.name: fault for reader in readers if (fault := reader.ended_in_band())} == {}
 
 
-def test_ctrl_c_of_a_network_cuts_no_stream(tmp_path: Path) -> None:
+def test_ctrl_c_of_a_network_cuts_no_stream(tmp_path: Path, server: EmbeddedPostgres) -> None:
     flags = ("--engine=deterministic", "--nodes=2")
-    with start_network(tmp_path, *flags, env=LONG) as network, open_streams(network) as readers:
+    env = LONG | {"SPAREWATT_UP_STOP_S": "1"}
+    with start_network(tmp_path, *flags, env=env, server=server) as network, open_streams(network) as readers:
         os.kill(network.pid, signal.SIGINT)
         wait_until(_all_over(readers), "the streams go on", ceiling_s=OVER_S)
         network.process.wait(OVER_S)

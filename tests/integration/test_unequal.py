@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.cascade import nodes
 from tests.integration.networks import Network
 from tests.integration.streaming import poisson_arrivals_s, stream_all
@@ -36,8 +37,10 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory, engines: dict[str, str]) -> Iterator[Network]:
-    with unequal_network(tmp_path_factory.mktemp("unequal"), engines) as network:
+def network(
+    tmp_path_factory: pytest.TempPathFactory, engines: dict[str, str], server: EmbeddedPostgres
+) -> Iterator[Network]:
+    with unequal_network(tmp_path_factory.mktemp("unequal"), engines, server=server) as network:
         yield network
 
 

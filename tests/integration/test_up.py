@@ -108,7 +108,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
         os.kill(network.pid, signal.SIGKILL)
         network.process.wait(10)
         wait_until(lambda: not alive(below), "all processes of the network gone")
-    with start_network(tmp_path, "--nodes=1") as again:
+    with start_network(tmp_path, "--engine=deterministic", "--nodes=1") as again:
         assert stream_chat(again, "Still there?", max_tokens=4).done
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing import count_tokens, render_chat
 from tests.integration.asking import ask
 from tests.integration.cascade import is_serving
@@ -102,13 +103,15 @@ def _engine(folder: Path, node: UnequalNode) -> Iterator[Path]:
 
 
 @contextmanager
-def unequal_network(folder: Path, engines: Mapping[str, str], *node_flags: str) -> Iterator[Network]:
+def unequal_network(
+    folder: Path, engines: Mapping[str, str], *node_flags: str, server: EmbeddedPostgres | None = None
+) -> Iterator[Network]:
     """A gateway with its database, and a node agent in front of each engine, all measured and serving.
 
     They join one after the other: on machines of their own they would not disturb each other's measuring either.
     """
     with (
-        start_network(folder, "--engine=deterministic", "--nodes=0") as network,
+        start_network(folder, "--engine=deterministic", "--nodes=0", server=server) as network,
         contextlib.ExitStack() as stack,
     ):
         for name, url in engines.items():

@@ -211,5 +211,5 @@ class OneJob(RuleBasedStateMachine):
             assert msgspec.json.decode(sink.body)["choices"]
 
 
-OneJob.TestCase.settings = settings(walks(100, steps=30), suppress_health_check=list(HealthCheck))
+OneJob.TestCase.settings = settings(walks(60, steps=30), suppress_health_check=list(HealthCheck))
 TestOneJob = OneJob.TestCase

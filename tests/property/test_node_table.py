@@ -181,4 +181,4 @@ def columns(table: NodeTable) -> Columns:
 
 
 TestNodesComeAndGo = NodesComeAndGo.TestCase
-TestNodesComeAndGo.settings = walks(40, steps=40)
+TestNodesComeAndGo.settings = walks(30, steps=40)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from sparewatt.core.errors import NotFound
 from sparewatt.gateway.http import json_reply
+from sparewatt.gateway.join_line import line_of
 from sparewatt.gateway.own_wheel import Wheel, pack_own_wheel
 from sparewatt.gateway.services import services_of
 
@@ -83,7 +84,3 @@ async def join_line(request: web.Request, token: str) -> str | None:
     except NotFound:
         return None
     return line_of(install_line(root_url, wheel), root_url, token)
-
-
-def line_of(install: str, root_url: str, token: str) -> str:
-    return f"{install} && sparewatt node join {shlex.quote(root_url)} --token {shlex.quote(token)}"

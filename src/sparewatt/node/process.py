@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from sparewatt.core.clock import SystemClock
+from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import JoinRefused, StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
@@ -39,7 +39,7 @@ from sparewatt.supervisor.data_dir import DataDir
 from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.node")
-SERVER_TRIES, SERVER_PAUSE_S = 20, 0.5
+SERVER_PAUSE_S = 0.1
 TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 
 
@@ -76,7 +76,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
             tell=tell,
             find_out=lambda model: can_also(backend, model),
         )
-        await _wait_for_server(backend, backend_url)
+        await _wait_for_server(backend, backend_url, within_s=settings.backend_wait_s, clock=clock)
         keep_terms(settings)
         receipts = ReceiptBook(settings.data_dir, key, clock=clock)
         jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
@@ -133,17 +133,20 @@ def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
     return both
 
 
-async def _wait_for_server(backend: Backend, url: str) -> None:
+async def _wait_for_server(backend: Backend, url: str, *, within_s: float, clock: Clock) -> None:
     """A server that is just starting gets a moment; none at all is told before a join token is spent on it."""
-    for _ in range(SERVER_TRIES):
+    deadline_s = clock.now_s() + within_s
+    while True:
         try:
             await backend.models()
         except BackendError as error:
-            why = str(error)
+            if clock.now_s() >= deadline_s:
+                raise StartupError(
+                    f"No model server answers at {url} ({error}). Start it first, or name another with --backend."
+                ) from None
             await asyncio.sleep(SERVER_PAUSE_S)
         else:
             return
-    raise StartupError(f"No model server answers at {url} ({why}). Start it first, or name another with --backend.")
 
 
 async def _run_until_stopped(

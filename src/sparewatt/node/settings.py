@@ -29,6 +29,8 @@ class NodeSettings:
     data_dir: Path = field(default_factory=default_data_dir)
     token: str | None = None
     backend_url: str | None = None
+    backend_wait_s: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    """What a model server that is just starting gets before a join gives up."""
     serve: Path | None = None
     """A GGUF file to serve with the built-in llama.cpp, instead of fronting a server that already runs."""
     serve_as: str | None = None

@@ -30,7 +30,7 @@ from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
-from sparewatt.gateway.downloads import line_of
+from sparewatt.gateway.join_line import line_of
 from sparewatt.ledger.rules import deposit, fund_treasury
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books, Transfer
@@ -57,8 +57,6 @@ TEST_CREDITS_USD, TEST_TREASURY_USD = 100, 10
 FIRST_NODE_S = 300.0
 OTHER_NODES_S = 20.0
 POLL_S = 0.1
-STOP_S = 5.0
-"""What running answers get when the network is stopped by hand."""
 GATEWAY_READY_S = 30.0
 """For each of its processes."""
 GATEWAY_DRAIN_S = 2.0
@@ -84,6 +82,8 @@ class UpSettings:
     """A command that builds the dashboard, likewise."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
     """Of the gateway; 9484 or a free one, unless it is named."""
+    stop_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
+    """What running answers get when the network is stopped by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,8 @@ async def _start(
     bootstrap = await prepare(dsn, data, nodes, clock=clock, rng=rng)
     tell("Starting the gateway …")
     root_url = f"http://127.0.0.1:{settings.port}"
-    await children.start(_gateway_child(data, settings, dsn, root_url, chain_url=chain_url))
+    gateway = children.start(_gateway_child(data, settings, dsn, root_url, chain_url=chain_url))
+    await asyncio.gather(gateway, _start_engines(children, nodes, settings))
     tell(f"Starting {len(nodes)} nodes …")
     for node in nodes:
         await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
@@ -357,32 +358,41 @@ def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *,
     )
 
 
+async def _start_engines(children: Supervisor, nodes: list[LocalNode], settings: UpSettings) -> None:
+    """They need nobody, so they come up beside the gateway. A real model is served by its node."""
+    if settings.engine != "deterministic":
+        return
+    for node in nodes:
+        await children.start(
+            Child(
+                name=_engine_of(node),
+                argv=engine_argv(node, model=MODEL_NAME),
+                log_path=node.log_dir / f"{node.name}-engine.log",
+                drain_s=settings.stop_s,
+                needs=frozenset(),
+            )
+        )
+
+
 async def _start_node(
     children: Supervisor, node: LocalNode, settings: UpSettings, root_url: str, *, token: str | None
 ) -> None:
     """A node needs its engine and the gateway, and no other node: all are stopped at once."""
-    engine = f"{node.name} engine"
-    if settings.engine == "deterministic":
-        await children.start(
-            Child(
-                name=engine,
-                argv=engine_argv(node, model=MODEL_NAME),
-                log_path=node.log_dir / f"{node.name}-engine.log",
-                drain_s=STOP_S,
-                needs=frozenset(),
-            )
-        )
     weights = None if settings.engine == "deterministic" else find_weights()
     await children.start(
         Child(
             name=node.name,
-            argv=node_argv(node, root_url, weights=weights, model=MODEL_NAME, drain_s=STOP_S),
+            argv=node_argv(node, root_url, weights=weights, model=MODEL_NAME, drain_s=settings.stop_s),
             env={"SPAREWATT_NODE_TOKEN": token} if token else {},
             log_path=node.log_dir / f"{node.name}.log",
-            drain_s=STOP_S + 1,
-            needs=frozenset({GATEWAY, engine}),
+            drain_s=settings.stop_s + 1,
+            needs=frozenset({GATEWAY, _engine_of(node)}),
         )
     )
+
+
+def _engine_of(node: LocalNode) -> str:
+    return f"{node.name} engine"
 
 
 def find_weights() -> Path:

@@ -39,13 +39,17 @@ async def served(services: Services) -> AsyncIterator[int]:
 
 
 async def exchange(port: int, sent: bytes) -> bytes:
-    """All that comes back until the other side closes."""
+    """All that comes back until the other side closes, which need not wait for more of us once its reply is here."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     async with asyncio.timeout(60):
-        received = await reader.read()
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        _, _, behind = head.partition(b"\r\ncontent-length: ")
+        body = await reader.readexactly(int(behind.split(b"\r\n")[0]))
+        writer.write_eof()
+        rest = await reader.read()
     writer.close()
-    return received.lower()
+    return head + (body + rest).lower()
 
 
 @pytest.mark.parametrize(

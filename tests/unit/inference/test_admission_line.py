@@ -183,4 +183,4 @@ class ComingAndGoing(RuleBasedStateMachine):
 
 
 TestComingAndGoing = ComingAndGoing.TestCase
-TestComingAndGoing.settings = walks(40, steps=40)
+TestComingAndGoing.settings = walks(30, steps=40)

@@ -124,4 +124,4 @@ class AnyTable(RuleBasedStateMachine):
 
 
 TestAnyTable = AnyTable.TestCase
-TestAnyTable.settings = walks(40, steps=40)
+TestAnyTable.settings = walks(30, steps=40)

@@ -289,4 +289,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = walks(40, steps=40)
+TestAnyOrder.settings = walks(30, steps=40)

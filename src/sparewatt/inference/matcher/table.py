@@ -375,7 +375,13 @@ def _strain_per_job(entries: Entries) -> float:
     data = entries.data
     bandwidth = np.minimum(data[Field.BANDWIDTH], BANDWIDTH_MAX) * data[Field.WARM] * data[Field.CONNECTED]
     supply = float(np.sum(np.rint(bandwidth / 1e6))) / 1e6
-    return float(np.median(data[Field.WEIGHTS_BYTES])) / 16e9 / max(supply, 1e-3)
+    return _median(data[Field.WEIGHTS_BYTES]) / 16e9 / max(supply, 1e-3)
+
+
+def _median(values: Floats) -> float:
+    """As numpy's own, which takes ten times as long for a handful."""
+    ordered = np.sort(values)
+    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _count_up(counts: dict[str, int], name: str) -> bool:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from sparewatt.node.hardware.model import Gpu, Reading
 from sparewatt.node.hardware.sensing import STALE_S, Sensing, total_watts
 from sparewatt.protocol.node import GpuReading, checked
@@ -68,7 +70,8 @@ def test_a_gpu_that_does_not_tell_its_power_makes_the_sum_unknown() -> None:
     assert total_watts([], None) is None
 
 
-async def test_the_thread_goes_on_after_a_driver_has_failed() -> None:
+async def test_the_thread_goes_on_after_a_driver_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparewatt.node.hardware.sensing.EVERY_S", 0.01)
     failed = threading.Event()
 
     class Shaky(Probe):
