@@ -108,7 +108,7 @@ class Purse:
         """`is_full`: all that was wanted. An account that had less is asked again when it has next to nothing here."""
         self.thirsty_nano = 0
         self.filled_at_s = now_s
-        self.low_nano = self.slice_nano // 2 if is_full else 0
+        self.low_nano = min(self.slice_nano, self.free_promo + self.free_paid) // 2 if is_full else 0
 
     def give_back(self) -> Amount:
         """All that is free, to be returned to Postgres."""

@@ -126,16 +126,16 @@ class Ledger:
         """Up to what is wanted, or the slice that its account needs by now."""
         account, now_s = purse.account, self._clock.now_s
         purse.begin_filling(now_s=now_s())
-        missing = max(wanted_nano, purse.slice_nano) - purse.free.total
-        if missing > 0:
-            promo = await self._take(chart.promo_of(account), missing, have=purse.reserved.promo)
-            purse.reserve(Amount(promo=promo))
-            missing -= promo
-        if missing > 0:
-            paid = await self._take(chart.credits_of(account), missing, have=purse.reserved.paid)
-            purse.reserve(Amount(paid=paid))
-            missing -= paid
-        purse.end_filling(is_full=missing <= 0, now_s=now_s())
+        liked_nano = max(wanted_nano, purse.slice_nano)
+        free = purse.free.total
+        if free < liked_nano:
+            name, have = chart.promo_of(account), purse.reserved.promo
+            purse.reserve(Amount(promo=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free)))
+            free = purse.free.total
+        if free < wanted_nano or (free < liked_nano and not purse.free_promo):
+            name, have = chart.credits_of(account), purse.reserved.paid
+            purse.reserve(Amount(paid=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free)))
+        purse.end_filling(is_full=purse.free.total >= wanted_nano, now_s=now_s())
 
     async def fill_low_purses(self) -> None:
         """Wait until half of somebody's slice is gone, and reserve the next before a request has to wait for it."""
@@ -160,8 +160,8 @@ class Ledger:
         """One purse is filled or emptied by one task at a time."""
         return self._filling[hash(account) % FILLING_LOCKS]
 
-    async def _take(self, name: str, wanted: int, *, have: int) -> Nano:
-        return await self._books.take_slice(name, instance=self._instance, have=have, wanted=wanted)
+    async def _take(self, name: str, wanted: int, *, have: int, liked: int = 0) -> Nano:
+        return await self._books.take_slice(name, instance=self._instance, have=have, wanted=wanted, liked=liked)
 
     def _purse(self, account: AccountId) -> Purse:
         purse = self._purses.get(account)

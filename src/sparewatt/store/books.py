@@ -186,17 +186,19 @@ class Books:
 
     # slices
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
         """Reserve up to `wanted` of what no gateway has reserved yet; tells how much it was.
 
-        `have` is what this one knows that it has. What was reserved for it in an answer that never arrived is free.
+        Up to `liked` if that leaves as much for others. `have` is what this one knows that it has. What was reserved
+        for it in an answer that never arrived is free.
         """
         async with self._pool.transaction() as connection:
             balance = await connection.fetchval(sql("lock_balance"), account)
             if balance is None:
                 return Nano(0)
             others = await connection.fetchval(sql("sliced_by_others"), account, instance)
-            taken = max(0, min(wanted, balance - others - have))
+            free = max(0, balance - others - have)
+            taken = max(0, min(free, max(wanted, min(liked, free // 2))))
             await connection.execute(sql("set_slice"), account, instance, have + taken)
         return Nano(taken)
 

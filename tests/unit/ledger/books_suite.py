@@ -145,6 +145,12 @@ class BooksSuite:
         assert await books.take_slice(CREDITS, instance="a", have=0, wanted=900) == 900
         assert await books.take_slice(CREDITS, instance="b", have=0, wanted=900) == 100
 
+    async def test_what_is_liked_beyond_need_leaves_as_much_for_others(self, books: Books) -> None:
+        await books.post_transfer(deposit("d", 1_000))
+        assert await books.take_slice(CREDITS, instance="a", have=0, wanted=100, liked=900) == 500
+        assert await books.take_slice(CREDITS, instance="b", have=0, wanted=300, liked=400) == 300
+        assert await books.take_slice(CREDITS, instance="c", have=0, wanted=-5, liked=50) == 50
+
     async def test_more_is_taken_on_top(self, books: Books) -> None:
         await books.post_transfer(deposit("d", 1_000))
         assert await books.take_slice(CREDITS, instance="a", have=0, wanted=400) == 400

@@ -119,7 +119,7 @@ def test_a_purse_asks_for_no_more_than_its_account_had() -> None:
 
 
 def test_slices_grow_while_they_go_fast_and_shrink_when_they_last() -> None:
-    purse = Purse(PAYER)
+    purse = Purse(PAYER, amount(paid=SLICE_NANO_MAX))
     filled(purse, at_s=0.0)
     assert purse.slice_nano == SLICE_NANO
     filled(purse, at_s=SLICE_S - 1)

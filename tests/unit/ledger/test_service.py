@@ -195,9 +195,9 @@ class CountedBooks(MemoryBooks):
         super().__init__()
         self.asked: list[str] = []
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int) -> Nano:
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
         self.asked.append(account)
-        return await super().take_slice(account, instance=instance, have=have, wanted=wanted)
+        return await super().take_slice(account, instance=instance, have=have, wanted=wanted, liked=liked)
 
 
 @pytest.fixture
