@@ -60,9 +60,10 @@ web: .venv/.node  ## Build the dashboard (`make up` does it in the background)
 web-check: .venv/.node
 	$(BIN)/python web/build.py --check
 
+# What tests import is compiled then; most of it never is.
 .venv/.dev: requirements-dev.lock .venv/.runtime .venv/.chain
 	@echo "Installing the test tools ..."
-	@$(PIP) install -q --require-hashes --no-deps -r requirements-dev.lock
+	@$(PIP) install -q --require-hashes --no-deps --no-compile -r requirements-dev.lock
 	@touch $@
 
 test: prepared static unit evm contract integration e2e  ## All of CI: checks, unit, EVM and real-process tests

@@ -95,7 +95,7 @@ def _as(network: Network) -> dict[str, str]:
 
 
 def _job(network: Network, match_id: str) -> dict[str, Any]:
-    """As its payer sees it once it is settled."""
+    """As its payer sees it once it is settled. A node's name is no part of the books: it is stored a little later."""
     found: dict[str, Any] = {}
 
     def is_settled() -> bool:
@@ -104,4 +104,6 @@ def _job(network: Network, match_id: str) -> dict[str, Any]:
         return reply.status == 200
 
     wait_until(is_settled, f"{match_id} is not in the books")
+    for attempt in found["attempts"]:
+        del attempt["node_name"]
     return {name: found[name] for name in ("id", "state", "tokens_completion", "cost_usd", "attempts")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,26 @@ async def setting(server: EmbeddedPostgres, name: str) -> str:
         await connection.close()
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a server that was started and stopped."""
+
+    async def start_and_stop(home: Path) -> None:
+        async with EmbeddedPostgres(home):
+            """That is all."""
+
+    home = tmp_path_factory.mktemp("cluster") / "pg"
+    asyncio.run(start_and_stop(home))
+    return home / "data"
+
+
+@pytest.fixture
+def made(cluster: Path, tmp_path: Path) -> Path:
+    """A home with such a directory, for tests that are not about the making of it."""
+    shutil.copytree(cluster, tmp_path / "pg" / "data")
+    return tmp_path / "pg"
+
+
 async def test_first_start_makes_a_private_cluster_with_our_settings(tmp_path: Path) -> None:
     async with EmbeddedPostgres(tmp_path / "pg") as server:
         expected = {"listen_addresses": "", "shared_buffers": "32MB", "max_connections": "50"}
@@ -128,8 +149,8 @@ async def test_first_start_makes_a_private_cluster_with_our_settings(tmp_path: P
         assert modes == {"data": 0o700, "socket": 0o700, "postgres.log": 0o600}
 
 
-async def test_a_restart_keeps_rows(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "pg")
+async def test_a_restart_keeps_rows(made: Path) -> None:
+    server = EmbeddedPostgres(made)
     await server.start()
     await insert(server, 5)
     await server.stop()
@@ -138,8 +159,8 @@ async def test_a_restart_keeps_rows(tmp_path: Path) -> None:
         assert await count(server) == 5
 
 
-async def test_a_second_start_of_a_running_server_is_refused(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path / "pg") as server:
+async def test_a_second_start_of_a_running_server_is_refused(made: Path) -> None:
+    async with EmbeddedPostgres(made) as server:
         with pytest.raises(StartupError, match="already runs"):
             await server.start()
         await insert(server, 1)
@@ -152,8 +173,8 @@ async def test_stop_without_start_does_nothing_and_wait_refuses(tmp_path: Path) 
         await server.wait()
 
 
-async def test_stop_ends_open_connections_and_leaves_no_process(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "pg")
+async def test_stop_ends_open_connections_and_leaves_no_process(made: Path) -> None:
+    server = EmbeddedPostgres(made)
     await server.start()
     connection = await asyncpg.connect(server.dsn)
     asleep = asyncio.create_task(connection.execute("SELECT pg_sleep(60)"))
@@ -162,11 +183,11 @@ async def test_stop_ends_open_connections_and_leaves_no_process(tmp_path: Path) 
         await asleep
     connection.terminate()
     assert await server.wait() == 0
-    assert pids_in(tmp_path / "pg" / "data") == []
+    assert pids_in(made / "data") == []
 
 
-async def test_a_killed_postmaster_is_noticed_and_the_next_start_has_all_rows(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "pg")
+async def test_a_killed_postmaster_is_noticed_and_the_next_start_has_all_rows(made: Path) -> None:
+    server = EmbeddedPostgres(made)
     await server.start()
     await insert(server, 50)
     assert server.pid is not None
@@ -200,12 +221,12 @@ async def test_a_start_right_after_the_parent_was_killed_waits_for_the_old_serve
 
 
 async def test_a_server_held_by_somebody_else_is_a_startup_error_and_stays_unharmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_module, "PREDECESSOR_S", 0.5)
-    async with EmbeddedPostgres(tmp_path / "pg") as holder:
+    async with EmbeddedPostgres(made) as holder:
         with pytest.raises(StartupError, match=r"postmaster\.pid"):
-            await EmbeddedPostgres(tmp_path / "pg").start()
+            await EmbeddedPostgres(made).start()
         await insert(holder, 1)
 
 
@@ -278,12 +299,10 @@ async def test_a_cancelled_first_start_ends_initdb(tmp_path: Path) -> None:
         await insert(server, 1)
 
 
-async def test_data_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path / "pg"):
-        pass
-    (tmp_path / "pg" / "data" / "PG_VERSION").write_text("11\n")
+async def test_data_of_another_version_is_refused_in_words(made: Path) -> None:
+    (made / "data" / "PG_VERSION").write_text("11\n")
     with pytest.raises(StartupError, match=r"made by PostgreSQL 11, but .* is version"):
-        await EmbeddedPostgres(tmp_path / "pg").start()
+        await EmbeddedPostgres(made).start()
 
 
 async def test_a_foreign_directory_in_place_of_the_data_is_refused(tmp_path: Path) -> None:
@@ -292,11 +311,9 @@ async def test_a_foreign_directory_in_place_of_the_data_is_refused(tmp_path: Pat
         await EmbeddedPostgres(tmp_path / "pg").start()
 
 
-async def test_a_failed_start_shows_the_end_of_the_log(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path / "pg"):
-        pass
-    (tmp_path / "pg" / "data" / "postgresql.conf").write_text("no_such_setting = 1\n")
-    server = EmbeddedPostgres(tmp_path / "pg")
+async def test_a_failed_start_shows_the_end_of_the_log(made: Path) -> None:
+    (made / "data" / "postgresql.conf").write_text("no_such_setting = 1\n")
+    server = EmbeddedPostgres(made)
     with pytest.raises(StartupError, match="no_such_setting"):
         await server.start()
     assert server.pid is None
@@ -314,16 +331,16 @@ async def test_a_failed_initdb_shows_the_end_of_the_log(tmp_path: Path) -> None:
     assert not (tmp_path / "pg" / "data").exists()
 
 
-async def test_a_pid_file_whose_pid_is_now_a_stranger_does_not_prevent_the_start(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path / "pg") as server:
-        pid_file = tmp_path / "pg" / "data" / "postmaster.pid"
+async def test_a_pid_file_whose_pid_is_now_a_stranger_does_not_prevent_the_start(made: Path) -> None:
+    async with EmbeddedPostgres(made) as server:
+        pid_file = made / "data" / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
         await insert(server, 1)
     stranger = await asyncio.create_subprocess_exec("sleep", "3600")
     pid_file.write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
     pid_file.chmod(0o600)
     try:
-        async with EmbeddedPostgres(tmp_path / "pg") as server:
+        async with EmbeddedPostgres(made) as server:
             assert await count(server) == 1
     finally:
         stranger.kill()
