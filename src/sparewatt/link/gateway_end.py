@@ -1,6 +1,7 @@
 """The gateway's end of a link: opens jobs on a node and hands what comes back to their listeners.
 
-Plain callbacks, no tasks: a frame that arrives has reached its client's sink when `receive` returns.
+Plain callbacks, no tasks: a frame that arrives has reached its client's sink, or the way that it handed out, when
+`receive` returns.
 """
 
 from __future__ import annotations
