@@ -335,6 +335,7 @@ async def _compile_matcher(services: Services) -> None:
     """Worth its seconds only for many nodes, and done beside the event loop; until then numpy does the same."""
     if len(services.table) > COMPILE_FROM_NODES and not kernel.ready():
         await asyncio.to_thread(kernel.prepare)
+        _spare_the_collector()  # the compiler leaves rings of a hundred thousand objects: found later, they hold up all
         _log.info("matcher_compiled", nodes=len(services.table))
 
 
