@@ -45,8 +45,7 @@ class Stand:
         return [pids for target in self.targets for pids in (target.pids, target.helpers)]
 
     def needed_for(self, target: Target) -> list[int]:
-        """Its database too: a request that waits for it would wait until nobody else wants the core."""
-        return [*target.pids, *target.helpers, *target.database, self.backend.pid]
+        return [*target.pids, *target.helpers, self.backend.pid]
 
     def check(self) -> None:
         """A process that has ended measures nothing."""
@@ -78,7 +77,7 @@ def _measure_once(stand: Stand, scenario: Scenario, target: Target, number: int)
         flags=scenario.flags,
     )
     before = _spent(target)
-    with realtime(stand.needed_for(target)):
+    with realtime(stand.needed_for(target), behind=target.database):
         load = run_load(argv, seconds=scenario.seconds)
         stand.check()
         settled = settle(stand.everybody())
@@ -120,7 +119,7 @@ def measure_memory(stand: Stand, target: Target) -> Sample:
     body = write_body(MEMORY, stand.folder)
     argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=flags)
     before, account = pss_bytes(target.pids), _spent(target)
-    with realtime(stand.needed_for(target)):
+    with realtime(stand.needed_for(target), behind=target.database):
         holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         try:
             line = _line_within(holder, HOLD_S_MAX)

@@ -58,13 +58,17 @@ def may_be_realtime() -> bool:
 
 
 @contextmanager
-def realtime(roots: Sequence[int]) -> Iterator[None]:
-    """All threads of these processes first in, first out, before whatever else the machine does."""
+def realtime(roots: Sequence[int], *, behind: Sequence[int] = ()) -> Iterator[None]:
+    """All threads of these processes first in, first out, before whatever else the machine does.
+
+    Those `behind` come after them, and still before all else: what a request waits for, and may not hold up others.
+    """
+    _schedule(tree(behind), os.SCHED_FIFO, REALTIME_PRIORITY - 1)
     _schedule(tree(roots), os.SCHED_FIFO, REALTIME_PRIORITY)
     try:
         yield
     finally:
-        _schedule(tree(roots), os.SCHED_OTHER, 0)  # also those that were started meanwhile
+        _schedule(tree([*behind, *roots]), os.SCHED_OTHER, 0)  # also those that were started meanwhile
 
 
 def _schedule(pids: Iterable[int], policy: int, priority: int) -> None:

@@ -76,9 +76,10 @@ HTTP servers but links: {nodes:,} WebSockets with keys and handshakes of their o
 (`bench/gateway/nodes.py`) that makes the same bytes as the C model server, sends heartbeats every 5 s, and signs
 receipts on sheets. Cards, speeds and prices are those of the simulator's fleet; who serves is the matcher's choice.
 **Only the gateway's processor time and memory count as ours**; nodes and Postgres are listed apart. A node sends the
-tokens of one step as one message; with fewer streams than nodes hardly any two share one. Under `S3-shared` they do: ours
-is asked for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is a gateway of
-two processes on both cores, which they share with all that asks and serves them: N64 alone is asked of it.
+tokens of one step as one message; with fewer streams than nodes hardly any two share one. Under `S3-shared` they do:
+ours is asked for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is
+a gateway of two processes on both cores, which they share with all that asks and serves them: N64 alone is asked of it.
+Postgres comes after all of these, and before whatever else the machine does.
 
 **Not like for like**: nginx forwards bytes; vllm-router and sglang-router parse, retry and export metrics; LiteLLM
 looks up keys and budgets and calls back. None of them, as run here, keeps books or holds links to nodes. LiteLLM is
