@@ -32,6 +32,8 @@ class Line:
         self.is_empty = True
         self._began_s: float | None = None
         """When the first came in this turn."""
+        self._turn_number = 0
+        self._is_counting = False
 
     def must_wait(self) -> bool:
         """Whether who comes now stands in line: others do already, or this turn has gone on for long."""
@@ -40,6 +42,13 @@ class Line:
             self._call_soon(self._end_turn)
             return not self.is_empty
         return not self.is_empty or self._clock() - self._began_s > TURN_S
+
+    def turn_number(self) -> int:
+        """The same for whoever asks in one turn, and another in the next."""
+        if not self._is_counting:
+            self._is_counting = True
+            self._call_soon(self._count_turn)
+        return self._turn_number
 
     def wait(self, whose: Hashable, go: Callable[[], None]) -> None:
         """`go` is called in a later turn."""
@@ -63,6 +72,10 @@ class Line:
 
     def _end_turn(self) -> None:
         self._began_s = None
+
+    def _count_turn(self) -> None:
+        self._is_counting = False
+        self._turn_number += 1
 
     def _next(self) -> Callable[[], None]:
         whose, ahead = self._waiting.popitem(last=False)

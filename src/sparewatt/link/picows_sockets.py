@@ -40,7 +40,6 @@ _LOG.setLevel(logging.CRITICAL)  # it would log every connection, and what a str
 _HEADER_BYTES_MAX = 14
 _COPIED_BYTES_MAX = 8192
 """A longer message picows hands to the transport beside a header in memory that its next frame writes over."""
-_REST_AFTER_BYTES = LINK_BATCH_BYTES // 2
 _HAPPY_EYEBALLS_S = 0.25
 _UPGRADE = re.compile(rb"^connection:[^\r\n]*\bupgrade\b[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 _BINARY = WSMsgType.BINARY
@@ -56,7 +55,8 @@ class PicowsSocket(Socket, WSListener):
         self._on_open = on_open
         self._line = line
         self._heard_bytes = 0
-        """Since it rested."""
+        self._heard_in = -1
+        """In which turn of the event loop."""
         self._transport: WSTransport | None = None
         self._parts: bytearray | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -109,8 +109,12 @@ class PicowsSocket(Socket, WSListener):
                 self._receive(frame.get_payload_as_bytes())
             except Exception as error:  # noqa: BLE001 (as in `_hear`)
                 self._not_stood(error)
-            self._heard_bytes += frame.payload_size
-            if self._heard_bytes >= _REST_AFTER_BYTES:
+            line, size = self._line, frame.payload_size
+            if line is not None and (turn := line.turn_number()) == self._heard_in:
+                size = self._heard_bytes = self._heard_bytes + size
+            elif line is not None:
+                self._heard_in, self._heard_bytes = turn, size
+            if size > LINK_BATCH_BYTES:
                 self._rest(transport.underlying_transport)
         else:
             self._hear_other(transport, frame)

@@ -117,3 +117,14 @@ def test_who_comes_while_others_are_called_is_called_as_well() -> None:
     loop.turn()
     assert loop.turn() == ["b1"]
     assert loop.line.is_empty
+
+
+def test_a_turn_has_one_number_and_the_next_another() -> None:
+    loop = Loop()
+    first = [loop.line.turn_number() for _ in range(3)]
+    loop.turn()
+    second = loop.line.turn_number()
+    loop.turn()
+    loop.turn()  # in which nobody asked
+    assert first == [first[0]] * 3
+    assert len({first[0], second, loop.line.turn_number()}) == 3
