@@ -260,10 +260,10 @@ CONNECTIONS_MAX = 20_000
 CONNECTIONS_PER_ADDRESS_MAX = 2_000
 """Of those, from one address that is not on this machine or our own proxy's: a large office behind one router."""
 
-CLIENT_WRITE_S = 20.0
+CLIENT_WRITE_S = 15.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
 
-CLIENT_UNSENT_BYTES_MAX = 128 * KIB
+CLIENT_UNSENT_BYTES_MAX = 64 * KIB
 """What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
 
 NODE_AHEAD_PER_SLOT = 1

@@ -13,7 +13,7 @@ HEAD_S_MAX = 30.0
 """No honest client takes longer for a head."""
 
 FREED_S_MAX = 60.0
-"""The deadline is 20 s; this is a ceiling for a crowded machine. The soak measures."""
+"""The deadline is 15 s; this is a ceiling for a crowded machine. The soak measures."""
 
 
 def left_s(since_s: float, most_s: float) -> float:
