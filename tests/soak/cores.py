@@ -21,8 +21,11 @@ MEASURED = frozenset(sorted(ALL)[:1])
 OTHERS = ALL - MEASURED or ALL
 """The honest client and its node; attackers, and the nodes that they keep busy, when those leave it time."""
 
-REALTIME = int(os.environ.get("HOSTILE_REALTIME", "0"))
-"""The priority of who is measured, where the machine does other work meanwhile; root's to give. 0: like all others."""
+REALTIME = int(os.environ.get("HOSTILE_REALTIME", "1" if os.geteuid() == 0 else "0"))
+"""The priority of the honest client and its node on the core that they share with attackers; root's to give. 0: none.
+
+Else what is measured is how long Linux lets them wait for the attackers' own work, which elsewhere has its own machine.
+"""
 
 LEAST = -15 if REALTIME else 19
 """How nice attackers are: least of all, or next after who is measured."""
@@ -32,6 +35,10 @@ _T = TypeVar("_T")
 
 def told() -> str:
     return "has a core of its own" if OTHERS != ALL else "shares the one core with all"
+
+
+def ahead() -> str:
+    return ", while client and its node are ahead of all" if REALTIME else ""
 
 
 def give_way(pids: Iterable[int]) -> None:

@@ -50,13 +50,14 @@ def roomy_network(folder: Path, *, nodes: int, decode_tps: float, is_split: bool
     with ExitStack() as stack:
         with running_on(MEASURED if is_split else ALL):
             gateway = stack.enter_context(operated_gateway(folder, f"--metrics-port={port}", env=env))
+        of_gateway = descendants_of(os.getpid())
         with running_on(OTHERS if is_split else ALL):
             if is_split:
                 calm = {**env, "SPAREWATT_ENGINE_MODELS": CALM}
                 stack.enter_context(joining_node(gateway, folder, CALM, decode_tps=0, env=calm))
             before = descendants_of(os.getpid())
             if is_split:
-                go_first(pid for pid, _ in before)
+                go_first(pid for pid, _ in before - of_gateway)  # it has its core: Linux would stop it for a while
             for name in names:
                 stack.enter_context(joining_node(gateway, folder, name, decode_tps=decode_tps, env=env))
             if is_split:
