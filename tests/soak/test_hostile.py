@@ -252,7 +252,8 @@ Made by `make soak-hostile` (tests/soak/test_hostile.py) on {os.cpu_count()} cor
 load {os.getloadavg()[0]:.1f} at the end, everything on one machine. Real processes: a gateway, which {cores.told()};
 an honest client that asks a short question every {PAUSE_S * 1000:.0f} ms over one connection, and a node that serves
 it alone; attackers and {nodes} nodes for them, at the lowest priority{cores.ahead()}.
-Nodes run the deterministic engine. Each attack goes on for at least {ACT_S:.0f} s, as fast as one process can, after as long a quiet time that it is compared with.
+Nodes run the deterministic engine. Each attack goes on for at least {ACT_S:.0f} s, as fast as one process can, after as
+long a quiet time that it is compared with.
 A stalled reader asks for a stream of a megabyte and reads nothing of it.
 
 | attack | honest client's p50 / p99 before | beside it | p99, times (wanted: ≤ {RATIO_MAX:.0f}) | its answers |
