@@ -2,7 +2,7 @@
 
 `make soak-hostile`; writes docs/measurements/hostile.md. HOSTILE_STALLED, HOSTILE_HALF_OPEN, HOSTILE_BODY_BYTES and
 HOSTILE_ACT_S change the numbers; HOSTILE_ONLY="stalled bursts" plays the attacks whose names have one of these words,
-and writes no report. HOSTILE_REALTIME=1, as root, for a machine that does other work meanwhile.
+and writes no report. HOSTILE_REALTIME=0 for no priority of the honest client, which root gives it.
 """
 
 from __future__ import annotations
