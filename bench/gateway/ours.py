@@ -46,25 +46,29 @@ def has_processes() -> bool:
 
 
 @contextmanager
-def running_sparewatt(folder: Path, *, nodes: int, processes: int = 1) -> Iterator[Target]:
+def running_sparewatt(
+    folder: Path, *, nodes: int, processes: int = 1, name: str | None = None, checkout: Path | None = None
+) -> Iterator[Target]:
+    """`checkout`: another tree of this program, whose gateway is measured in the place of this one's."""
     folder.mkdir()
     cores = str(TARGET_CORE) if processes == 1 else f"{TARGET_CORE},{LOAD_CORE}"
-    with _running_postgres(folder / "postgres") as database:
-        key, tokens = asyncio.run(_prepare(database.dsn, folder, nodes))
+    with running_postgres(folder / "postgres") as database:
+        key, tokens = asyncio.run(prepare_network(database.dsn, folder, nodes))
         port_file = folder / "port"
         argv = [
             *(sys.executable, "-m", "sparewatt", "gateway", "run", "--port=0", f"--port-file={port_file}"),
             *(f"--database-url={database.dsn}", f"--data={folder / 'gateway'}", "--drain-s=1"),
         ]
         argv += [] if processes == 1 else [f"--processes={processes}"]
-        with running(argv, cores=cores, output=folder / "gateway.txt", env=_environment(folder)) as gateway:
+        environment = _environment(folder, checkout)
+        with running(argv, cores=cores, output=folder / "gateway.txt", env=environment) as gateway:
             wait_until(port_file.exists, "the gateway does not listen", ceiling_s=JOIN_S)
             port = int(port_file.read_text())
             wait_until_answering(port, "/v1/models", OURS, key=key)
-            with _running_nodes(folder, port, tokens) as helper:
+            with running_nodes(folder, port, tokens) as helper:
                 _wait_until_compiled(folder / "gateway.txt", nodes, processes)
                 yield Target(
-                    name=OURS if processes == 1 else OURS_TWICE,
+                    name=name or (OURS if processes == 1 else OURS_TWICE),
                     version=__version__,
                     port=port,
                     key=key,
@@ -86,7 +90,7 @@ def _wait_until_compiled(output: Path, nodes: int, processes: int) -> None:
 
 
 @contextmanager
-def _running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
+def running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
     """On the load's core: what it does must not take from the gateway what the gateway is measured by."""
     server = EmbeddedPostgres(home)
     with asyncio.Runner() as runner:
@@ -98,7 +102,7 @@ def _running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
             runner.run(server.stop())
 
 
-async def _prepare(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
+async def prepare_network(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
     """A key with money behind it, and a join token for each node."""
     clock, rng = SystemClock(), SystemRng()
     bootstrap = await prepare(dsn, folder, [], clock=clock, rng=rng)
@@ -115,7 +119,7 @@ async def _prepare(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
 
 
 @contextmanager
-def _running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
+def running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
     token_file, ready = folder / "tokens", folder / "nodes.ready"
     token_file.write_text("\n".join(tokens))
     argv = [
@@ -133,8 +137,9 @@ def _running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
         yield process.pid
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, checkout: Path | None = None) -> dict[str, str]:
     """Without what would steer the gateway, with a home of its own, and with limits that do not bite."""
+    source = {"PYTHONPATH": str(checkout / "src")} if checkout is not None else {}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
     limits = {f"SPAREWATT_GATEWAY_{name}": UNLIMITED for name in _LIMITS}
-    return {**kept, **limits, "HOME": str(folder)}
+    return {**kept, **limits, **source, "HOME": str(folder)}

@@ -19,9 +19,6 @@ class Rng(Protocol):
         ...
 
 
-_POOL_BYTES = 4096
-
-
 class SystemRng:
     """Unpredictable: fit for keys, tokens and nonces."""
 
@@ -33,27 +30,6 @@ class SystemRng:
 
     def randbytes(self, n: int, /) -> bytes:
         return secrets.token_bytes(n)
-
-
-class PooledRng(SystemRng):
-    """The same, asked of the machine some hundred at a time: for names, of which every request takes two.
-
-    For one thread, and for a process that does not fork.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pool = b""
-        self._at = 0
-
-    def randbytes(self, n: int, /) -> bytes:
-        at = self._at
-        end = self._at = at + n
-        if end > len(self._pool):
-            self._pool = secrets.token_bytes(max(n, _POOL_BYTES))
-            at, self._at = 0, n
-            end = n
-        return self._pool[at:end]
 
 
 def seeded(seed: int) -> Rng:

@@ -16,7 +16,7 @@ from sparewatt.accounts.sessions import Sessions
 from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import new_id
-from sparewatt.core.rng import PooledRng, Rng
+from sparewatt.core.rng import Rng
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.feeds.live import LiveFeed
 from sparewatt.gateway.history.keeper import HistoryKeeper
@@ -74,8 +74,6 @@ class Services:
     """What holds for every request here."""
     accounting: Accounting | None = None
     """None on a network without books."""
-    names: Rng = field(default_factory=PooledRng)
-    """Where the ids of jobs come from."""
     mailer: Mailer | None = None
     responses: LiveResponses = field(default_factory=LiveResponses)
     signup_hook: SignupHook = field(default_factory=NothingElse)

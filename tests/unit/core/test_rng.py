@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.rng import PooledRng, Rng, SystemRng, seeded
+from sparewatt.core.rng import Rng, SystemRng, seeded
 
 
 def draw(rng: Rng) -> tuple[float, bytes]:
@@ -21,15 +21,7 @@ def test_the_machines_chance_does_not_repeat() -> None:
     assert draw(SystemRng()) != draw(SystemRng())
 
 
-@pytest.mark.parametrize("rng", [SystemRng(), PooledRng(), seeded(3)])
+@pytest.mark.parametrize("rng", [SystemRng(), seeded(3)])
 def test_chance_keeps_to_its_range_and_length(rng: Rng) -> None:
     assert all(0 <= rng.random() < 1 for _ in range(1000))
     assert [len(rng.randbytes(n)) for n in (0, 1, 32)] == [0, 1, 32]
-
-
-def test_a_pool_hands_out_nothing_twice() -> None:
-    rng = PooledRng()
-    drawn = [rng.randbytes(10) for _ in range(2000)]  # several pools
-    assert len(set(drawn)) == len(drawn)
-    assert {len(each) for each in drawn} == {10}
-    assert len(rng.randbytes(10_000)) == 10_000

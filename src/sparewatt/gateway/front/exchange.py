@@ -18,7 +18,7 @@ from sparewatt.accounts.limits import Charge
 from sparewatt.core.errors import Internal, JobFailed, SparewattError
 from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Log
-from sparewatt.core.rng import PooledRng
+from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.asking import SERVER, Asked, own_lines
 from sparewatt.gateway.cors import cors_headers
 from sparewatt.gateway.front.head import Head
@@ -43,7 +43,7 @@ STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cach
 _COUNTED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"})
 """Errors of requests for answers are counted, also of those that never became one."""
 _log = Log("sparewatt.gateway")
-_rng = PooledRng()
+_rng = SystemRng()
 _dates = Dates()
 _tasks: set[asyncio.Task[None]] = set()
 

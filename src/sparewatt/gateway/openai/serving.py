@@ -279,7 +279,7 @@ def make_match(call: Call, way: Way, *, services: Services) -> MatchJob:
     typical = services.table.typical_output_tokens(model)
     limit = call.output_limit
     return MatchJob(
-        id=MatchId(new_id("match", rng=services.names)),
+        id=MatchId(new_id("match", rng=services.rng)),
         model=model,
         prompt_tokens=call.size.tokens,
         output_tokens=(typical if limit is None or limit > typical else limit) * call.answers,

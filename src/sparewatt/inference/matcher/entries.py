@@ -2,7 +2,6 @@
 
 Every node that has the model has one place. A place's numbers lie together, so that a report is one write and a
 compiled scan reads a node at once. A look at all of them is quicker in columns: `data` keeps a turned copy in step.
-Numbers may be written late (`unwritten`), but never after they are read.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import enum
 import math
 import struct
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,9 +86,7 @@ _CLOSED = -math.inf
 class Entries:
     """All nodes that have one model. Places are dense: the last one moves into a hole."""
 
-    def __init__(self, write_late: Callable[[], None] = lambda: None, *, said: int = 0) -> None:
-        self._write_late = write_late
-        """Has everything written that changed and is not: called before anybody reads numbers."""
+    def __init__(self, *, said: int = 0) -> None:
         self.nodes: list[NodeId] = []
         self.changes = 0
         """How often a place was taken or left: until it counts on, every node keeps its place."""
@@ -135,7 +131,6 @@ class Entries:
     @property
     def columns(self) -> Floats | None:
         """The same with spare places; None if there are too many to keep them turned."""
-        self._write_late()
         if len(self.nodes) > SCAN_MAX:
             self._turn(None)
         elif self._columns is None or self._columns.shape[1] != len(self._numbers):
@@ -161,7 +156,6 @@ class Entries:
     @property
     def numbers(self) -> Floats:
         """Place by field, with spare places: whole arrays, which compiled code walks faster."""
-        self._write_late()
         return self._numbers
 
     @property

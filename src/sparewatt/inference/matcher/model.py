@@ -184,8 +184,6 @@ class NodeRow:
     pace: float = 1.0
     active_bytes: int = 0
     """These two follow from what is above; kept, because every report needs them."""
-    is_unwritten: bool = False
-    """Whether the entries still have older numbers of it (see `unwritten`)."""
 
     @property
     def jobs_there(self) -> int:

@@ -24,12 +24,12 @@ from sparewatt.inference.matcher.figures import (
     active_bytes_of,
     load_values,
     pace_of,
+    record_values,
     specs_values,
 )
 from sparewatt.inference.matcher.hashing import hash_text
 from sparewatt.inference.matcher.model import MatchJob, NodeRow, Seat
 from sparewatt.inference.matcher.room import RoomCount
-from sparewatt.inference.matcher.unwritten import Unwritten
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class NodeTable:
         """Beyond what entries that are gone had counted."""
         self._in_flight: dict[str, int] = {}
         self._strain_per_job: dict[str, float] = {}
-        self._unwritten = Unwritten(unseen_weight=math.sqrt(gateways) - 1.0)
+        self._unseen_weight = math.sqrt(gateways) - 1.0
+        """Jobs that other gateways may have sent a node, for each that this one sent since its last report."""
         self._nodes_max = nodes_max
         self._shortlists: dict[str, Shortlists] = {}
         self._keepers: dict[str, set[NodeId]] = {}
@@ -138,7 +139,7 @@ class NodeTable:
         row.connected = False
         row.last_seen_unix_s = unix_s
         self.room.note(row)
-        self._mark(row)
+        self._write(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
         row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
@@ -169,7 +170,7 @@ class NodeTable:
             self._write_specs(row, model)
         row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
         self.room.note(row)
-        self._mark(row)
+        self._write(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -187,17 +188,14 @@ class NodeTable:
             self.room.note(row)
         elif load.foreign != before.foreign:
             self.room.note_jobs(row, load.foreign - before.foreign)
-        if row.own_jobs:
-            self._mark(row)  # most reports of a node at work come with the end of a job, which changes it once more
-        elif not row.is_unwritten:
-            for seat in row.seats.values():
-                seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
+        for seat in row.seats.values():
+            seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
-        self._mark(row)
+        self._write(row)
 
     # what we send them
 
@@ -218,7 +216,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
         self.room.note_jobs(row, 1)
-        self._mark(row)
+        self._write(row)
         return held
 
     def prompt_read(self, held: Reservation) -> None:
@@ -227,7 +225,7 @@ class NodeTable:
             held.reading_prompt = False
             row = self._rows[held.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
-            self._mark(row)
+            self._write(row)
 
     def release(self, held: Reservation) -> None:
         if held.released:
@@ -248,7 +246,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, held.model)
         self.room.note_jobs(row, -1)
-        self._mark(row)
+        self._write(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
@@ -267,13 +265,13 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._mark(row)
+        self._write(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._mark(row)
+        self._write(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -284,7 +282,7 @@ class NodeTable:
         lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
         row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
         row.pace = pace_of(row)
-        self._mark(row)
+        self._write(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -339,10 +337,11 @@ class NodeTable:
 
     # columns
 
-    def _mark(self, row: NodeRow) -> None:
-        """Something that a scan reads has changed, other than its specs."""
-        if not row.is_unwritten:
-            self._unwritten.add(row)
+    def _write(self, row: NodeRow) -> None:
+        """Something that a scan reads has changed, other than its specs: write it to the row's place in every column."""
+        unseen = self._unseen_weight * row.own_since_report
+        for seat in row.seats.values():
+            seat.entries.write_moving(seat.place, load_values(row, seat, unseen) + record_values(row, seat))
 
     def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
         figures, values = specs_values(row.specs, model)
@@ -350,7 +349,7 @@ class NodeTable:
         if seat is None:
             entries = self._entries.get(model.id)
             if entries is None:
-                entries = self._entries[model.id] = Entries(self._unwritten.write, said=self._said)
+                entries = self._entries[model.id] = Entries(said=self._said)
             place = entries.add(row.id, row.hash, row.index)
             seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
         seat.figures = figures
