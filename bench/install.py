@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparewatt.gateway.own_wheel import pack_own_wheel
+from sparewatt.api.operations.own_wheel import pack_own_wheel
 
 LIMIT_MB = 60
 HELP_RUNS = 7

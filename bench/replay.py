@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.physics import SimJob
 from sparewatt.sim.scenario import (

@@ -42,7 +42,7 @@ APART_S = 1.5
 
 
 @dataclass(slots=True)
-class Path_:
+class RequestPath:
     """What ran for one chat."""
 
     files: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ class Profiler:
     """A `sys.setprofile` hook that leaves out whatever background work calls."""
 
     def __init__(self) -> None:
-        self.path = Path_()
+        self.path = RequestPath()
         self._depth = 0
         self._is_background = False
 
@@ -89,7 +89,7 @@ def stream_once(port: int, key: str, body: bytes) -> int:
     return events
 
 
-async def profile_chats(port: int, key: str, body: bytes) -> list[Path_]:
+async def profile_chats(port: int, key: str, body: bytes) -> list[RequestPath]:
     await asyncio.to_thread(stream_once, port, key, body)
     found = []
     for _ in range(CHATS):
@@ -106,7 +106,7 @@ async def profile_chats(port: int, key: str, body: bytes) -> list[Path_]:
     return found
 
 
-async def run(folder: Path, dsn: str, key: str, tokens: list[str], body: bytes) -> list[Path_]:
+async def run(folder: Path, dsn: str, key: str, tokens: list[str], body: bytes) -> list[RequestPath]:
     port_file = folder / "port"
     settings = GatewaySettings(port=0, port_file=port_file, database_url=dsn, data=folder / "gateway", drain_s=1)
     serving = asyncio.create_task(run_gateway(settings))
@@ -122,7 +122,7 @@ async def run(folder: Path, dsn: str, key: str, tokens: list[str], body: bytes) 
     return found
 
 
-def measure() -> Path_:
+def measure() -> RequestPath:
     """The smallest of several chats."""
     body = body_of(next(scenario for scenario in SCENARIOS if scenario.name == "S1"))
     with tempfile.TemporaryDirectory(prefix="bench-path-") as name, running_postgres(Path(name) / "postgres") as server:
@@ -132,7 +132,7 @@ def measure() -> Path_:
     return min(found, key=lambda path: (len(path.files), len(path.functions)))
 
 
-def describe(path: Path_) -> dict[str, Any]:
+def describe(path: RequestPath) -> dict[str, Any]:
     return {
         "files": len(path.files),
         "classes": len(path.classes),

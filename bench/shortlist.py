@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from sparewatt.core.ids import MatchId
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.match import match, question
+from sparewatt.inference.matcher.match_context import MatchContext
+from sparewatt.inference.matcher.match_query import NOBODY
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import BALANCED, Policy
-from sparewatt.inference.matcher.question import NOBODY
-from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.ranking import BALANCED, Ranking
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.testing.matching import MODEL, NOW_S, make_table
 
@@ -28,15 +28,15 @@ RULES = HealthRules(heartbeat_s=1e6)
 """No heartbeats here: what changes is what this gateway sends."""
 OUTPUT_TOKENS = (200, 200, 200, 64)
 """What is typical, which a gateway expects of most jobs; some requests allow less."""
-PLAIN = Policy("plain", BALANCED.usd_weight, BALANCED.part_names, 0.0)
+PLAIN = Ranking("plain", BALANCED.usd_weight, BALANCED.part_names, 0.0)
 """Without the dice that keep gateways apart: with them, whoever looks at more nodes throws better."""
 
 
-def best_cost_s(job: MatchJob, table: NodeTable, at: Situation) -> float:
+def best_cost_s(job: MatchJob, table: NodeTable, at: MatchContext) -> float:
     entries = table.entries(MODEL)
     if entries is None:
         raise SystemExit("The table is empty.")
-    asked = question(job, table, at, policy=PLAIN, seed=1)
+    asked = question(job, table, at, ranking=PLAIN, seed=1)
     return float(kernel.rank(asked, entries, NOBODY, NOBODY, k=8).lines[0, 0])
 
 
@@ -52,8 +52,8 @@ def regrets(n_nodes: int, n_jobs: int, rate: float) -> list[float]:
             table.release(heapq.heappop(running)[2])
         prompt, output = int(chance.lognormvariate(6.2, 1.2)) + 1, chance.choice(OUTPUT_TOKENS)
         job = MatchJob(MatchId(f"m{number}"), MODEL, prompt, output)
-        at = Situation(now_s, RULES)
-        picked = match(job, table, at, policy=PLAIN, seed=1).ranked[0]
+        at = MatchContext(now_s, RULES)
+        picked = match(job, table, at, ranking=PLAIN, seed=1).ranked[0]
         found.append(picked.cost / best_cost_s(job, table, at) - 1.0)
         held = table.reserve(picked.node_id, job, now_s=now_s)
         heapq.heappush(running, (now_s + picked.predicted_finish_s, number, held))

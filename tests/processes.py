@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparewatt.supervisor.lifeline import death_signal_preexec
+from sparewatt.machine.lifeline import death_signal_preexec
 
 CEILING_S = 30.0
 """After this long a test that waits for something gives up."""

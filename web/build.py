@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 WEB = Path(__file__).resolve().parent
-DIST = WEB.parent / "src" / "sparewatt" / "gateway" / "web" / "dist"
+DIST = WEB.parent / "src" / "sparewatt" / "api" / "dashboard" / "dist"
 STAMP = ".made-from"
 ZIPPED = {".js", ".css", ".svg", ".json"}
 BUILD_S = 600.0

@@ -23,10 +23,10 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.process import COMPILE_FROM_NODES
 from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit
+from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, prepare
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
-from sparewatt.supervisor.network import LOCAL_NODES_ACCOUNT, prepare
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.processes import wait_until
 
 NODES = 1_000

@@ -2,9 +2,9 @@
 
     python -m bench.gateway.paired ../without-the-trick --only N,S3 --rounds 9
 
-Each checkout is measured in every round, one after the other, so that noise of the machine meets all of them. A ratio is
-taken within a round; the median over the rounds is printed with its quartiles. Below 1, the other checkout is cheaper.
-This tree runs twice: the row `again` shows what ratio comes of noise alone.
+Each checkout is measured in every round, one after the other, so that noise of the machine meets all of them. A ratio
+is taken within a round; the median over the rounds is printed with its quartiles. Below 1, the other checkout is
+cheaper. This tree runs twice: the row `again` shows what ratio comes of noise alone.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from bench.gateway.processes import running
 from bench.gateway.tools import LOAD_CORE, CannotMeasure, Tools
 from bench.peers import LITELLM, PEERS, Peer, install
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.processes import wait_until
 
 TARGET_CORE = 0

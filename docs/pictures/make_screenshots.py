@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.e2e.conftest import FLAGS, Window, find_chromium
 from tests.e2e.people import ask, sign_up
 from tests.e2e.test_owner import an_engine, has_job

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparewatt.localnet.network import MODEL_NAME
 from sparewatt.node.backends.model import Backend
-from sparewatt.supervisor.network import MODEL_NAME
 
 PATH = "/v1/chat/completions"
 CEILING_S = 30.0

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from sparewatt.testing import InstantClock, Settings, running_engine
 
 FOLDER = Path(__file__).parent / "recorded"

@@ -16,8 +16,8 @@ from typing import Literal
 import pytest
 from _pytest.mark import ParameterSet
 
-from sparewatt.supervisor.network import MODEL_NAME, find_weights
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.localnet.network import MODEL_NAME, find_weights
+from sparewatt.machine.spawn import free_port
 from tests.processes import end_process, start_process, tail, wait_until
 
 SLOTS = 2

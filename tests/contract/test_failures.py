@@ -14,11 +14,11 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.finding import find_local_servers
 from sparewatt.node.backends.model import BackendBroke, BackendUnreachable
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.measure import measure
-from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import Fault
 from tests.contract.chats import CEILING_S, ENDLESS, PATH, ask_whole, chat, first_content, until_running
 from tests.contract.servers import DETERMINISTIC, Kind, Server, every_kind, running_server

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from sparewatt.localnet.network import MODEL_NAME
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.whole import Assembler
 from sparewatt.protocol.link import JobPath
 from sparewatt.protocol.openai import as_stream, read_completion
 from sparewatt.protocol.prompts import prompts_in
-from sparewatt.supervisor.network import MODEL_NAME
 from tests.contract.chats import CEILING_S, REPEATABLE, ask_whole
 from tests.contract.servers import Server, every_kind, having
 

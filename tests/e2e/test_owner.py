@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from sparewatt.supervisor.lifeline import PARENT_PID_ENV
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.lifeline import PARENT_PID_ENV
+from sparewatt.machine.spawn import free_port
 from tests.clients.wheels import node_wheels
 from tests.e2e.conftest import Window
 from tests.e2e.people import sign_up

@@ -14,9 +14,9 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.gateway.accounting import JOURNALS
 from sparewatt.ledger.rules import deposit
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.books import Audit, Transfer
 from sparewatt.store.database import Database
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.networks import Network, wait_until
 
 OPENED_UNIX_S = 1_790_000_000.0

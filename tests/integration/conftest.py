@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.databases import running_postgres
 from tests.integration.environments import NEEDED
 from tests.integration.networks import Network, start_network

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import asyncpg
 
+from sparewatt.postgres import server as postgres_server
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.pool import Pool
-from sparewatt.supervisor import postgres
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 
 _numbers = itertools.count(1)
 
@@ -23,7 +23,7 @@ def running_postgres(directory: Path) -> Iterator[EmbeddedPostgres]:
     """With a loop of its own, so that it outlives each test's. It waits for no disk, since no test pulls its plug."""
     with asyncio.Runner() as runner:
         server = EmbeddedPostgres(directory / "pg")
-        with patch.dict(postgres.SETTINGS, fsync="off", full_page_writes="off", max_connections="200"):
+        with patch.dict(postgres_server.SETTINGS, fsync="off", full_page_writes="off", max_connections="200"):
             runner.run(server.start())
         try:
             runner.run(_migrate(server.dsn))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from sparewatt.testing import expected_text, render_chat
 from tests.certificates import make_certificate
 from tests.clients.wheels import node_wheels

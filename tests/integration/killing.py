@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.integration.asking import ask
 from tests.integration.bookkeeping import BookedJob, Inspection, dsn_of, inspect, journal_bytes
 from tests.integration.cascade import is_serving

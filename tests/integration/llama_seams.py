@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sparewatt.supervisor.network import MODEL_NAME
+from sparewatt.localnet.network import MODEL_NAME
 from tests.contract.servers import LLAMA, running_server
 from tests.integration.asking import ask
 from tests.integration.cascade import nodes

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.databases import migrated_database
 from tests.processes import (
     Identity,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.integration.asking import ask
 from tests.integration.networks import Network
 from tests.processes import end_process, start_process, tail, wait_until

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import aiohttp
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask
 from tests.integration.bookkeeping import inspect, rows

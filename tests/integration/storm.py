@@ -19,9 +19,9 @@ from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import seeded
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
-from sparewatt.inference.metering.receipts import ReceiptDesk
-from sparewatt.inference.metering.service import Metering, Order, Payer, RunningTab
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Outcome
+from sparewatt.inference.metering.receipt_intake import ReceiptIntake
+from sparewatt.inference.metering.service import Metering, Payer, Quote, RunningTab
 from sparewatt.ledger import rules
 from sparewatt.ledger.budgets import Budgets
 from sparewatt.ledger.journal import left_over, read_journal
@@ -34,6 +34,7 @@ from sparewatt.store.pool import Pool
 from sparewatt.testing.clock import ManualClock
 from tests.integration.storm_faults import FAULTS, ChaoticBooks, ChaoticJournal
 from tests.integration.storm_jobs import Ending, SimJob
+from tests.unit.inference.nodes import a_call, a_job
 
 STEP_S = 0.1
 FLUSH_STEPS, TEND_STEPS, EXPIRY_STEPS = 10, 50, 100
@@ -53,8 +54,7 @@ class Gateway:
         self.left = left_over(read_journal(self.directory), now_unix_s=world.clock.unix_s())
         self.journal = ChaoticJournal(self.directory)
         self.ledger = Ledger(world.books, self.journal, instance=name, clock=world.clock)
-        self.desk = ReceiptDesk(world.books, world.gateway_key, clock=world.clock)
-        self.desk.send = world.on_countersigned
+        self.desk = ReceiptIntake(world.books, world.gateway_key, clock=world.clock, send=world.on_countersigned)
         self.metering = Metering(self.ledger, self.desk, Budgets(world.books, clock=world.clock), clock=world.clock)
         self.jobs: dict[MatchId, SimJob] = {}
         self.is_up = False
@@ -226,7 +226,8 @@ class World:
         account = self.accounts[min(int(self.rng.expovariate(0.1)), len(self.accounts) - 1)]
         limit = self.rng.choice([None, 1, 40, 200])
         prompt = self.rng.randrange(1, 400)
-        order = Order(MatchId(name), MODEL, prompt, 1, limit, stream=True, price=CAP)
+        match = a_job(id=MatchId(name), model=MODEL, prompt_tokens=prompt)
+        order = Quote(match, a_call(model=MODEL, output_limit=limit, stream=True), CAP)
         try:
             tab = await gateway.metering.open(Payer(account, KeyId(f"key_{account}")), order)
         except (InsufficientCredits, StoreUnavailable) as error:
@@ -240,9 +241,9 @@ class World:
             return
         self._begin(gateway, order, account, tab)
 
-    def _begin(self, gateway: Gateway, order: Order, account: AccountId, tab: RunningTab) -> None:
+    def _begin(self, gateway: Gateway, order: Quote, account: AccountId, tab: RunningTab) -> None:
         length = min(tab.output_limit, self.rng.randrange(1, 150))
-        job = SimJob(order.id, account, order.prompt_tokens, length, tab, bound=tab.output_limit)
+        job = SimJob(order.match.id, account, order.match.prompt_tokens, length, tab, bound=tab.output_limit)
         if self.rng.random() < FAULTS:
             kinds = ["early death", "late death", "moved on", "disconnect", "silence", "closed twice", "cheat"]
             job.fault = self.rng.choice(kinds)
@@ -272,7 +273,7 @@ class World:
                 self._send(job)
             return
         if more:
-            attempt.seen = attempt.seen or Seen()
+            attempt.seen = attempt.seen or DeliveryCount()
             attempt.seen.chunks += more
             attempt.seen.text_bytes += 4 * more
         self._go_on(gateway, job, written + more)
@@ -314,7 +315,7 @@ class World:
 
     def _sign(self, gateway: Gateway, job: SimJob, attempt: AttemptRecord) -> None:
         key = self.key_of[attempt.node_id]
-        seen = attempt.seen or Seen()
+        seen = attempt.seen or DeliveryCount()
         said = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
         receipt = Receipt(job.id, key.address, MODEL, job.prompt, said, 1, 2)
         signed = self._signed(receipt, key)

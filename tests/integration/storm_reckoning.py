@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparewatt.ledger import chart
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.pool import Pool
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database
 from tests.integration.storm import World
 from tests.integration.storm_jobs import Ending

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import PASSWORD, Person, browser_of, log_in, send, sign_up

@@ -13,7 +13,7 @@ from select import select
 import pytest
 
 from sparewatt.core.limits import NODE_AHEAD_PER_SLOT, WAITING_PER_KEY_MAX
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import Reply, ask, chat_body, connection_to
 from tests.integration.cascade import nodes

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparewatt.gateway.openapi.document import DOCUMENT
-from sparewatt.gateway.routes import make_app
+from sparewatt.api.endpoint import routes_of
+from sparewatt.api.openapi.document import make_document
+from sparewatt.gateway.routes import endpoint_groups, make_app
 from tests.integration.asking import Reply, ask, connection_to
 from tests.integration.networks import Network
 from tests.integration.people import Person, give_credits, sign_up
@@ -136,11 +137,11 @@ def test_every_route_has_a_row_and_every_row_a_route() -> None:
 
 
 def test_the_api_s_document_says_what_needs_a_key_as_this_table_does() -> None:
-    paths = json.loads(make_app(make_services())[DOCUMENT])["paths"]
+    paths = json.loads(make_document(routes_of(endpoint_groups(make_services()))))["paths"]
     told = {
         f"{method.upper()} {path}": bool(each["security"]) for path, of in paths.items() for method, each in of.items()
     }
-    assert told == {route: row.nobody == WHO for route, row in MATRIX.items()}
+    assert told == {route: row.nobody == WHO for route, row in MATRIX.items() if route != "GET /openapi.json"}
 
 
 @dataclass(frozen=True)

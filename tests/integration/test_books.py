@@ -11,9 +11,9 @@ import pytest
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import AccountId
 from sparewatt.ledger import chart
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.books import Books, JobRow
 from sparewatt.store.pool import Pool
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database
 from tests.unit.ledger.books_suite import CLEAN, COST, CREDITS, MONTH_S, BooksSuite, deposit, grant, job, nano_of
 from tests.unit.ledger.samples import NOW_S, OWNER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.storm_reckoning import storm
 
 JOBS = 2_000

@@ -17,7 +17,7 @@ import pytest
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
-from sparewatt.supervisor.children import Child, ChildExit, Restart, Supervisor
+from sparewatt.machine.children import Child, ChildExit, Restart, Supervisor
 
 CEILING_S = 30.0
 
@@ -56,9 +56,9 @@ import asyncio, sys
 from pathlib import Path
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
-from sparewatt.supervisor.children import Child, Supervisor
+from sparewatt.machine.children import Child, Supervisor
 
-OWN = "from sparewatt.supervisor.lifeline import die_with_parent as d; d(); print('own', flush=True)\\nwhile True: pass"
+OWN = "from sparewatt.machine.lifeline import die_with_parent as d; d(); print('own', flush=True)\\nwhile True: pass"
 async def supervise(folder):
     async with Supervisor(clock=SystemClock(), rng=seeded(1), on_exit=print) as supervisor:
         await supervisor.start(Child("foreign", ("sleep", "3600"), Path(folder) / "foreign.log"))

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.conformance.suites import ENV, LANGCHAIN, OPENAI, Result, Suite, schemathesis
 from tests.integration.networks import start_network
 

@@ -20,9 +20,9 @@ from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import SystemRng
 from sparewatt.link.dialling import dial
 from sparewatt.link.handshake import host_of, introduce
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import ask
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import Person, send, sign_up

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.asking import ask, chat_body, stream_chat
 from tests.integration.networks import Network
 from tests.processes import wait_until
-from tests.unit.gateway.metrics.scraped import Scraped, read
+from tests.unit.telemetry.metrics.scraped import Scraped, read
 
 SECRET = "the colour of my first bicycle"
 

@@ -21,11 +21,11 @@ from sparewatt.core.errors import JoinRefused
 from sparewatt.core.rng import SystemRng
 from sparewatt.link.dialling import dial
 from sparewatt.link.handshake import host_of, introduce
+from sparewatt.machine.spawn import free_port
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.protocol.link import LINK_PATH
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.supervisor.postgres import EmbeddedPostgres
-from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
 from tests.integration.cascade import all_serving, check_texts, is_serving, kill_under_streams, nodes, pid_of

@@ -17,20 +17,20 @@ import asyncpg
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.supervisor import postgres as postgres_module
-from sparewatt.supervisor.pg_account import accounts_for_root
-from sparewatt.supervisor.pg_binaries import Binaries, find_binaries
-from sparewatt.supervisor.pg_paths import choose_socket_dir
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres import server as postgres_module
+from sparewatt.postgres.binaries import Binaries, find_binaries
+from sparewatt.postgres.os_account import accounts_for_root
+from sparewatt.postgres.paths import choose_socket_dir
+from sparewatt.postgres.server import EmbeddedPostgres
 
 CEILING_S = 30.0
 
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from sparewatt.supervisor.pg_account import accounts_for_root
-from sparewatt.supervisor.pg_binaries import Binaries
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.os_account import accounts_for_root
+from sparewatt.postgres.binaries import Binaries
+from sparewatt.postgres.server import EmbeddedPostgres
 
 async def serve(home, loop_name, account_index, bin_dir):
     binaries = Binaries(Path(bin_dir)) if bin_dir else None

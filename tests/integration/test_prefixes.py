@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import ask, chat_body
 from tests.integration.doors import Door, NoWayIn, doors_to, processes_of
 from tests.integration.networks import Network, start_network, wait_until

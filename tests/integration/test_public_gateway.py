@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.certificates import Pair, make_certificate
 from tests.integration.asking import ask, stream_chat
 from tests.integration.networks import Network

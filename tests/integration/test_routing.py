@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import Reply, ask, chat_body
 from tests.integration.cascade import is_serving, nodes
 from tests.integration.networks import Network, start_network

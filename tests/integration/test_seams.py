@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.seams import Arena, Blow, Round, arena, check_books, check_seams, play
 
 STREAMS = 20

@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.mailbox import Mailbox, mailbox
 from tests.integration.networks import Network, start_network, wait_until

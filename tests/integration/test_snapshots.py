@@ -11,10 +11,10 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import Nano
 from sparewatt.ledger.rules import deposit
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
 from sparewatt.store.snapshot import Shape, fill, snapshot_of
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import empty_database, fresh_database
 
 MONTHS_UNIX_S = (1_700_000_000.0, 1_760_000_000.0, 1_790_000_000.0)

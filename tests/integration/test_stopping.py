@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import chat_body, connection_to
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.operated import bare_environment, joined_node, operated_gateway

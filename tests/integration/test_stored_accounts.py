@@ -26,10 +26,10 @@ from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret, terms_of
 from sparewatt.core.errors import InvalidField, KeyNotFound, NotAuthenticated
 from sparewatt.core.ids import AccountId, KeyId, new_id
 from sparewatt.core.rng import SystemRng
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store import migrate as migrations
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.people import NewAccount, Role
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import empty_database
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparewatt.gateway.history.buckets import empty
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.history import DAY_S, HOUR_S, KEPT_S, MINUTE_S, Figures
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.telemetry.history.buckets import empty
 from tests.integration.databases import fresh_database
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import MATCHES_STORED_DAYS
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database, StoredMatch
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database
 
 DAY_S = 86_400.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 from sparewatt.core.ids import NodeId
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.records import KEPT_DAYS, DayRecord
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database
 
 NODE, OTHER = NodeId("0xa"), NodeId("0xb")

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from sparewatt.core.ids import NETWORK_ACCOUNT
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.responses import ABANDONED_S, ResponseStore
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.databases import fresh_database
 from tests.unit.store.responses_suite import KEY, OTHER, ResponseSuite, finish, put
 

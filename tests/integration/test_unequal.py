@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.cascade import nodes
 from tests.integration.networks import Network
 from tests.integration.streaming import poisson_arrivals_s, stream_all

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from sparewatt.localnet.anvil_binary import find_anvil
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
-from sparewatt.supervisor.anvil_binary import find_anvil
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from tests.integration.asking import ask, stream_chat
 from tests.integration.networks import Network, start_network
 from tests.processes import alive, descendants_of, wait_until

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.supervisor.anvil_binary import find_anvil
+from sparewatt.localnet.anvil_binary import find_anvil
 from tests.integration.asking import Reply, ask, chat_body
 from tests.integration.networks import Network, start_network, wait_until
 from tests.integration.people import Person, sign_up

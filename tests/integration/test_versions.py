@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.integration.asking import ask
 from tests.integration.networks import Network
 from tests.integration.operated import bare_environment, engine_argv, is_serving, process

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.testing import count_tokens, render_chat
 from tests.integration.asking import ask
 from tests.integration.cascade import is_serving

@@ -1,4 +1,4 @@
-"""The front end of a gateway for a fuzzer: a connection without a socket, whose guest answers at once."""
+"""The HTTP edge of a gateway for a fuzzer: a connection without a socket, behind which aiohttp answers at once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiohttp import web
 
 from sparewatt.core.limits import TURN_S
 from sparewatt.core.line import Line
-from sparewatt.gateway.front.connection import Connection
-from sparewatt.gateway.front.doorkeeper import Doorkeeper
-from sparewatt.gateway.front.guest import Guest
-from sparewatt.gateway.front.head import Head
-from sparewatt.gateway.routes import HOT
+from sparewatt.edge.aiohttp_bridge import AiohttpBridge
+from sparewatt.edge.connection import Connection
+from sparewatt.edge.connection_registry import ConnectionRegistry
+from sparewatt.edge.request_head import RequestHead
+from sparewatt.gateway.routes import inference_endpoints, refusals
 from tests.unit.gateway.small_gateway import make_services
 
-GUESTS_REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+BRIDGED_REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Turns:
@@ -76,52 +76,59 @@ class Socket(asyncio.Transport):
         return 0
 
 
-class QuickGuest:
+class QuickBridge:
     """Stands for aiohttp."""
 
     is_full = False
 
-    def __init__(self, turns: Turns, on_answered: Callable[[], None]) -> None:
+    def __init__(self, turns: Turns, on_replied: Callable[[], None]) -> None:
         self._turns = turns
-        self._on_answered = on_answered
+        self._on_replied = on_replied
         self._socket: Socket | None = None
 
     def connection_made(self, socket: Socket) -> None:
         self._socket = socket
 
-    def ask(self, _: Head) -> None:
+    def ask(self, _: RequestHead) -> None:
         if self._socket is not None:
-            self._socket.write(GUESTS_REPLY)
-        self._turns.call_soon(self._on_answered)
+            self._socket.write(BRIDGED_REPLY)
+        self._turns.call_soon(self._on_replied)
 
     def data_received(self, data: bytes) -> None: ...
 
     def connection_lost(self, error: Exception | None) -> None: ...
 
-    def leave(self) -> None: ...
+    def detach(self) -> None: ...
 
 
-class Door(Doorkeeper):
+class QuickRegistry(ConnectionRegistry):
     def __init__(self, turns: Turns) -> None:
         loop = cast(asyncio.AbstractEventLoop, turns)
-        super().__init__(cast(web.Server, None), _services, HOT, loop)
+        super().__init__(
+            cast(web.Server, None),
+            settings=_services.settings.edge,
+            inference=inference_endpoints(_services),
+            links=_services.links,
+            refusals=refusals(_services),
+            loop=loop,
+        )
         self.turns = turns
-        self.requests = Line(turns.call_soon, clock=lambda: turns.now_s)
+        self.late_requests = Line(turns.call_soon, clock=lambda: turns.now_s)
 
     def be_late(self) -> None:
         """Others were begun in this turn, and took long."""
-        self.requests.must_wait()
+        self.late_requests.must_wait()
         self.turns.now_s += 2 * TURN_S
 
-    def adopts(self, head: Head) -> bool:
+    def adopts(self, head: RequestHead) -> bool:
         return False
 
-    def make_guest(self, on_answered: Callable[[], None]) -> Guest:
-        return cast(Guest, QuickGuest(self.turns, on_answered))
+    def make_bridge(self, on_replied: Callable[[], None]) -> AiohttpBridge:
+        return cast(AiohttpBridge, QuickBridge(self.turns, on_replied))
 
 
 class _Crashes(logging.Handler):
-    """What the front end logs as its own fault."""
+    """What the edge logs as its own fault."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -143,19 +150,19 @@ def replies_to(pieces: Sequence[bytes], *, is_late: bool = False) -> bytes:
     """
     _crashes.told.clear()
     turns, socket = Turns(), Socket()
-    door = Door(turns)
-    connection = Connection(door, cast(asyncio.AbstractEventLoop, turns))
+    registry = QuickRegistry(turns)
+    connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
     connection.connection_made(socket)
     for piece in pieces:
         if not socket.is_open:
             break
         if is_late:
-            door.be_late()
+            registry.be_late()
         connection.data_received(piece)
         turns.run()
     connection.connection_lost(None)
     turns.run()
     assert not _crashes.told, _crashes.told
-    assert not door.connections
-    assert door.bodies_bytes == 0, "a body is counted for ever"
+    assert not registry.connections
+    assert registry.bodies_bytes == 0, "a body is counted for ever"
     return bytes(socket.written)

@@ -12,10 +12,10 @@ from typing import Literal
 import httptools
 import msgspec
 
+from sparewatt.api.inference.chat import read_chat
+from sparewatt.api.inference.completions import read_completion_request
+from sparewatt.api.inference.embeddings import read_embedding_request
 from sparewatt.core.errors import ProtocolViolation, SparewattError
-from sparewatt.gateway.openai.chat import read_chat
-from sparewatt.gateway.openai.completions import read_completion_request
-from sparewatt.gateway.openai.embeddings import read_embedding_request
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.sse import EventSplitter, event_data
 from sparewatt.policy.carriers import read_line, read_object, read_query, split_model

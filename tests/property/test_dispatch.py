@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sparewatt.core.limits import SEAMS_MAX
+from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Outcome
-from sparewatt.inference.dispatch.run import JobRun
 from tests.trying import walks
 from tests.unit.inference.nodes import a_model, some_specs
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, text_event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,14 +12,14 @@ from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
-from sparewatt.inference.capabilities import NO_NEEDS, Needs
-from sparewatt.inference.dispatch.choosing import match_through
+from sparewatt.inference.capabilities import NOTHING_REQUIRED, RequiredCapabilities
+from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher import match as module
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision
-from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
+from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.carriers import read_line
@@ -46,32 +47,32 @@ conditions = st.sampled_from(
 )
 lines = st.lists(conditions, min_size=1, max_size=3, unique=True).map(" ".join)
 fleets = st.lists(st.integers(0, 60), unique=True, max_size=25)
-tiers = st.sampled_from(list(POLICIES.values()))
+tiers = st.sampled_from(list(RANKINGS.values()))
 owners = st.sampled_from([AccountId(owner) for owner in OWNERS if owner])
 
 
-def through(table: NodeTable, line: str, payer: AccountId | None = None, policy: Policy = BALANCED) -> Decision:
+def through(table: NodeTable, line: str, payer: AccountId | None = None, policy: Ranking = BALANCED) -> Decision:
     eligibility = Eligibility(table, clock=ManualClock(now_s=NOW_S))
     gate = eligibility.gate(read_line(line), MODEL, payer=payer)
-    return match_through(gate, a_job(), table, situation(), policy=policy, seed=5)
+    return match_through(gate, a_job(), table, situation(), ranking=policy, seed=5)
 
 
-def everybody(table: NodeTable, policy: Policy) -> list[NodeId]:
+def everybody(table: NodeTable, policy: Ranking) -> list[NodeId]:
     """The whole ranking, not only the best few."""
     found: list[NodeId] = []
-    while best := match(a_job(), table, situation(tried=found), policy=policy, seed=5).best:
+    while best := match(a_job(), table, situation(tried=found), ranking=policy, seed=5).best:
         found.append(best.node_id)
     return found
 
 
 @given(numbers=fleets, line=lines, policy=tiers)
-def test_a_match_under_a_policy_is_the_whole_ranking_filtered(numbers: list[int], line: str, policy: Policy) -> None:
+def test_a_match_under_a_policy_is_the_whole_ranking_filtered(numbers: list[int], line: str, policy: Ranking) -> None:
     table = a_fleet(numbers, others=2)
     refused = refusals(table, read_line(line))
     wanted = [name for name in everybody(table, policy) if refused[name] is None]
     decision = through(table, line, policy=policy)
     assert [candidate.node_id for candidate in decision.ranked] == wanted[:CANDIDATES_KEPT]
-    by_hand = match(a_job(), table, situation(allowed=allowed_by(table, read_line(line))), policy=policy, seed=5)
+    by_hand = match(a_job(), table, situation(allowed=allowed_by(table, read_line(line))), ranking=policy, seed=5)
     assert by_hand == decision
     assert sum(decision.barred.values()) == sum(reason is not None for reason in refused.values())
 
@@ -83,7 +84,7 @@ def test_the_funnel_adds_up_and_never_falls_below_nothing(
     table = a_fleet(numbers, others=2)
     decision = through(table, line + order, payer)
     assert_adds_up(decision, kept=CANDIDATES_KEPT)
-    steps = describe(decision, {row.id: row for row in table})["funnel"]
+    steps = msgspec.to_builtins(describe(decision, {row.id: row for row in table}).funnel)
     assert all(step["left"] >= 0 for step in steps)
     mine = table.nodes_of(payer) if payer else ()
     assert not {candidate.node_id for candidate in decision.ranked} & set(mine)
@@ -127,11 +128,11 @@ def test_whoever_is_admitted_keeps_the_policy_at_that_very_moment(line: str, ste
         elif row is not None:
             table.set_specs(row.id, some_specs(a_model(id="another")))
         refused = refusals(table, policy)
-        decision = match_through(gate, a_job(), table, situation(), policy=BALANCED, seed=5)
+        decision = match_through(gate, a_job(), table, situation(), ranking=BALANCED, seed=5)
         assert_adds_up(decision, kept=CANDIDATES_KEPT)
         for row in table:
             assert gate.admits(row.id) == (row.id in refused and refused[row.id] is None)
-        for candidate in match_through(gate, a_job(), table, situation(), policy=BALANCED, seed=5).ranked:
+        for candidate in match_through(gate, a_job(), table, situation(), ranking=BALANCED, seed=5).ranked:
             assert refused[candidate.node_id] is None
 
 
@@ -141,10 +142,10 @@ def test_whoever_is_admitted_keeps_the_policy_at_that_very_moment(line: str, ste
         max_size=25,
     ),
     ceiling=st.integers(1, 8),
-    needs=st.sampled_from([NO_NEEDS, Needs(frozenset({"tools"}))]),
+    needs=st.sampled_from([NOTHING_REQUIRED, RequiredCapabilities(frozenset({"tools"}))]),
 )
 def test_who_is_known_to_be_admitted_would_be_so_if_judged(
-    steps: list[tuple[str, int, int]], ceiling: int, needs: Needs
+    steps: list[tuple[str, int, int]], ceiling: int, needs: RequiredCapabilities
 ) -> None:
     table, clock = NodeTable(), ManualClock(now_s=NOW_S)
     usual = Prices(10_000_000 * ceiling, 30_000_000 * ceiling)

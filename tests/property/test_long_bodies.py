@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
-from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.openai.chat import read_chat
+from sparewatt.inference.call import ModelCall
 from sparewatt.protocol.openai import for_node
 
 TEXT = st.text(max_size=8) | st.sampled_from(
@@ -56,10 +56,10 @@ PAD = b" " * LONG_BODY_BYTES_MIN
 def told(body: bytes) -> dict[str, Any] | str:
     """What a body asks for; the body itself by what it says."""
     try:
-        call: Call = read_chat(body)
+        call: ModelCall = read_chat(body)
     except UnsupportedContent as error:
         return error.message
-    found = {name: getattr(call, name) for name in Call.__struct_fields__}
+    found = {name: getattr(call, name) for name in ModelCall.__struct_fields__}
     return found | {"body": json.loads(call.body)}
 
 

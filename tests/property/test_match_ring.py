@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Move, Outcome, Seen
-from sparewatt.inference.dispatch.ring import MatchRing, pack, unpack
+from sparewatt.inference.dispatch.match_ring import MatchRing, pack, unpack
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome, Reassignment
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from tests.unit.inference.nodes import a_job, a_table, node_id, situation
 
-DECISION = match(a_job(), a_table(3), situation(), policy=BALANCED, seed=1)
+DECISION = match(a_job(), a_table(3), situation(), ranking=BALANCED, seed=1)
 counts = st.integers(0, 2**62)
 times = st.floats(0.0, 1e9)
 maybe_times = st.none() | times
 words = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 outcomes = st.sampled_from(Outcome)
 seen = st.builds(
-    Seen,
+    DeliveryCount,
     chunks=counts,
     text_bytes=counts,
     prompt_tokens=st.none() | counts,
@@ -44,7 +44,7 @@ attempts = st.builds(
     counts,
     counts,
 )
-moves = st.just(()) | st.just((Move(1, (Candidate(node_id(2), 1.0, (0.5,), 0.1, 0.2, 7),)),))
+moves = st.just(()) | st.just((Reassignment(1, (Candidate(node_id(2), 1.0, (0.5,), 0.1, 0.2, 7),)),))
 records = st.builds(
     MatchRecord,
     st.integers(0, 30).map(lambda number: MatchId(f"match_{number}")),
@@ -76,7 +76,7 @@ def test_a_ring_shows_the_last_in_order_packed_or_not(told: list[tuple[MatchReco
         if len(kept) > size:
             del kept[next(iter(kept))]
         if is_over:
-            ring.pack([record])
+            ring.pack(record)
     assert list(ring.latest()) == list(reversed(kept.values()))
     for record, _ in told:
         assert ring.get(record.id) == kept.get(record.id)
@@ -87,6 +87,6 @@ def test_what_has_left_the_ring_is_not_put_back_when_it_is_over() -> None:
     first, second = (MatchRecord(MatchId(name), KeyId("key_a"), 0.0, DECISION) for name in ("match_1", "match_2"))
     ring.add(first)
     ring.add(second)
-    ring.pack([first])
+    ring.pack(first)
     assert ring.get(first.id) is None
     assert list(ring.latest()) == [second]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, ModelId, NodeId
-from sparewatt.inference.dispatch.choosing import no_match_error
+from sparewatt.inference.dispatch.node_selection import no_match_error
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.match_context import vram_needed_bytes
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Preference
-from sparewatt.inference.matcher.policies import BALANCED, POLICIES, Policy
-from sparewatt.inference.matcher.situation import vram_needed_bytes
+from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed, checked
 from tests.unit.inference.nodes import (
     MODEL,
@@ -106,7 +106,7 @@ def rows(draw: st.DrawFn, number: int) -> NodeRow:
 
 
 tables = st.integers(0, 6).flatmap(lambda n: st.tuples(*(rows(number) for number in range(1, n + 1))))
-policies = st.sampled_from(list(POLICIES.values()))
+rankings = st.sampled_from(list(RANKINGS.values()))
 
 
 @st.composite
@@ -142,14 +142,14 @@ preferences = st.builds(
     sort=st.sampled_from([None, "price", "throughput", "latency"]),
     weights=st.dictionaries(st.sampled_from(PARTS), st.floats(0, 100)).map(lambda weights: tuple(weights.items())),
 )
-by_seconds = st.sampled_from([policy for policy in POLICIES.values() if policy.unit == "s"])
+by_seconds = st.sampled_from([ranking for ranking in RANKINGS.values() if ranking.unit == "s"])
 
 
 rivals = st.tuples(*(fit_rows(number) for number in range(1, 5)))
 
 
-def decide(job: MatchJob, nodes: Sequence[NodeRow], policy: Policy = BALANCED) -> Decision:
-    return match(job, table_of(*nodes), situation(), policy=policy, seed=5)
+def decide(job: MatchJob, nodes: Sequence[NodeRow], ranking: Ranking = BALANCED) -> Decision:
+    return match(job, table_of(*nodes), situation(), ranking=ranking, seed=5)
 
 
 def place(decision: Decision, wanted: NodeId) -> int:
@@ -173,35 +173,35 @@ def changed(
     return dataclasses.replace(row, specs=msgspec.structs.replace(row.specs, models=(report,), **(specs or {})), **own)
 
 
-def never_helps(nodes: Sequence[NodeRow], worse: NodeRow, job: MatchJob, policy: Policy = BALANCED) -> None:
+def never_helps(nodes: Sequence[NodeRow], worse: NodeRow, job: MatchJob, ranking: Ranking = BALANCED) -> None:
     """Neither by its own cost nor by its rank."""
-    before, after = decide(job, nodes, policy), decide(job, (worse, *nodes[1:]), policy)
+    before, after = decide(job, nodes, ranking), decide(job, (worse, *nodes[1:]), ranking)
     assert place(after, worse.id) >= place(before, worse.id)
     assert candidate_of(after, worse.id).cost >= candidate_of(before, worse.id).cost
 
 
-@given(job=jobs, nodes=tables, policy=policies, data=st.data())
+@given(job=jobs, nodes=tables, ranking=rankings, data=st.data())
 def test_the_order_of_the_table_changes_nothing(
-    job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy, data: st.DataObject
+    job: MatchJob, nodes: tuple[NodeRow, ...], ranking: Ranking, data: st.DataObject
 ) -> None:
     shuffled = data.draw(st.permutations(nodes))
-    assert decide(job, shuffled, policy) == decide(job, nodes, policy)
+    assert decide(job, shuffled, ranking) == decide(job, nodes, ranking)
 
 
 @given(
     nodes=rivals,
     job=few_jobs,
-    policy=by_seconds,
+    ranking=by_seconds,
     factor=st.floats(1, 100),
     what=st.sampled_from(["prefill_tps", "decode_tps"]),
 )
 def test_being_slower_never_helps(
-    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, factor: float, what: str
+    nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, factor: float, what: str
 ) -> None:
     measured = model_of(nodes[0]).measured
     assert measured is not None
     slower = msgspec.structs.replace(measured, **{what: getattr(measured, what) / factor})
-    never_helps(nodes, changed(nodes[0], model={"measured": slower}), job, policy)
+    never_helps(nodes, changed(nodes[0], model={"measured": slower}), job, ranking)
 
 
 @given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 100))
@@ -219,9 +219,11 @@ def test_being_later_or_worse_in_company_never_helps(nodes: tuple[NodeRow, ...],
     )
 
 
-@given(nodes=rivals, job=few_jobs, policy=by_seconds, more=st.floats(0, 5))
-def test_being_seen_slower_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more: float) -> None:
-    never_helps(nodes, changed(nodes[0], slowness=nodes[0].slowness + more), job, policy)
+@given(nodes=rivals, job=few_jobs, ranking=by_seconds, more=st.floats(0, 5))
+def test_being_seen_slower_never_helps(
+    nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, more: float
+) -> None:
+    never_helps(nodes, changed(nodes[0], slowness=nodes[0].slowness + more), job, ranking)
 
 
 @given(nodes=rivals, job=few_jobs, factor=st.floats(1, 1e6))
@@ -230,12 +232,12 @@ def test_a_lower_bandwidth_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob
     never_helps((wide, *nodes[1:]), changed(nodes[0], specs={"bandwidth_bytes_s": 1e12 / factor}), job)
 
 
-@given(nodes=rivals, job=few_jobs, policy=by_seconds, more_nano=st.integers(0, 10**12))
-def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, more_nano: int) -> None:
+@given(nodes=rivals, job=few_jobs, ranking=by_seconds, more_nano=st.integers(0, 10**12))
+def test_being_dearer_never_helps(nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, more_nano: int) -> None:
     model = model_of(nodes[0])
     for name in ("prompt_price_nano", "completion_price_nano"):
         dearer = changed(nodes[0], model={name: getattr(model, name) + more_nano})
-        never_helps(nodes, dearer, job, policy)
+        never_helps(nodes, dearer, job, ranking)
 
 
 @given(nodes=rivals, job=few_jobs, more_s=st.floats(0, 10))
@@ -278,13 +280,13 @@ def test_having_more_to_do_never_helps(  # noqa: PLR0917 (one thing each)
     never_helps((changed(nodes[0], model={"state": "warm"}), *nodes[1:]), colder, job)
 
 
-@given(nodes=rivals, job=few_jobs, policy=by_seconds, vram_bytes=byte_counts, kv_bytes=byte_counts)
+@given(nodes=rivals, job=few_jobs, ranking=by_seconds, vram_bytes=byte_counts, kv_bytes=byte_counts)
 def test_memory_beyond_the_need_changes_nothing(
-    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, vram_bytes: int, kv_bytes: int
+    nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, vram_bytes: int, kv_bytes: int
 ) -> None:
     enough = max(vram_bytes, vram_needed_bytes(job, model_of(nodes[0])))
     bigger = changed(nodes[0], specs={"vram_bytes": enough})
-    assert decide(job, (bigger, *nodes[1:]), policy).ranked == decide(job, nodes, policy).ranked
+    assert decide(job, (bigger, *nodes[1:]), ranking).ranked == decide(job, nodes, ranking).ranked
     load = nodes[0].load
     used_bytes = math.ceil(nodes[0].own_kv_bytes) + load.foreign_kv_bytes
     needed_bytes = used_bytes + 1000 * (job.prompt_tokens + job.output_tokens)
@@ -292,26 +294,26 @@ def test_memory_beyond_the_need_changes_nothing(
         changed(nodes[0], load=msgspec.structs.replace(load, kv_capacity_bytes=min(1 << 50, capacity)))
         for capacity in (needed_bytes + 4096, needed_bytes + 4096 + kv_bytes)
     )
-    assert decide(job, (just, *nodes[1:]), policy).ranked == decide(job, (more, *nodes[1:]), policy).ranked
+    assert decide(job, (just, *nodes[1:]), ranking).ranked == decide(job, (more, *nodes[1:]), ranking).ranked
 
 
 @given(
     nodes=rivals,
-    policy=by_seconds,
+    ranking=by_seconds,
     claimed=st.none() | speeds,
     tflops=st.floats(0, 1e6),
     hourly=prices,
     gpus=st.integers(0, 1024),
 )
 def test_what_a_node_claims_about_itself_moves_no_cost(  # noqa: PLR0917 (one claim each)
-    nodes: tuple[NodeRow, ...], policy: Policy, claimed: Speed | None, tflops: float, hourly: int, gpus: int
+    nodes: tuple[NodeRow, ...], ranking: Ranking, claimed: Speed | None, tflops: float, hourly: int, gpus: int
 ) -> None:
     boasting = changed(
         nodes[0],
         model={"claimed": claimed},
         specs={"tflops": tflops, "hourly_price_nano": hourly, "gpu_count": gpus, "gpu": "H100"},
     )
-    assert decide(a_job(), (boasting, *nodes[1:]), policy) == decide(a_job(), nodes, policy)
+    assert decide(a_job(), (boasting, *nodes[1:]), ranking) == decide(a_job(), nodes, ranking)
 
 
 @given(
@@ -326,28 +328,28 @@ def test_what_is_observed_never_raises_a_node_above_its_measured_speed(
     nominal = candidate_of(decide(a_job(), [row]), row.id).cost
     for predicted_s, observed_s in said:
         table.note_speed(row.id, predicted_s=predicted_s, observed_s=observed_s)
-        best = match(a_job(), table, situation(), policy=BALANCED, seed=5).best
+        best = match(a_job(), table, situation(), ranking=BALANCED, seed=5).best
         assert best is not None
         assert best.cost >= nominal
 
 
-@given(job=jobs, nodes=tables, policy=policies)
+@given(job=jobs, nodes=tables, ranking=rankings)
 def test_every_figure_is_finite_and_every_node_accounted_for(
-    job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy
+    job: MatchJob, nodes: tuple[NodeRow, ...], ranking: Ranking
 ) -> None:
-    decision = decide(job, nodes, policy)
+    decision = decide(job, nodes, ranking)
     for candidate in decision.ranked:
         figures = (candidate.cost, *candidate.parts, candidate.predicted_ttft_s, candidate.predicted_finish_s)
         assert all(math.isfinite(figure) for figure in figures)
-        assert all(figure >= 0 for figure in figures) or policy.unit == "score"
+        assert all(figure >= 0 for figure in figures) or ranking.unit == "score"
     assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(nodes)
     assert decision.ranked == tuple(sorted(decision.ranked, key=lambda c: (math.floor(c.cost * 1e6 + 0.5), c.node_id)))
 
 
-@given(job=jobs, nodes=tables, policy=policies)
-def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ...], policy: Policy) -> None:
-    decision = decide(job, nodes, policy)
-    explained = describe(decision, {row.id: row for row in nodes})
+@given(job=jobs, nodes=tables, ranking=rankings)
+def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ...], ranking: Ranking) -> None:
+    decision = decide(job, nodes, ranking)
+    explained = msgspec.to_builtins(describe(decision, {row.id: row for row in nodes}))
     assert msgspec.json.encode(explained)
     assert explained["funnel"][-1]["left"] == len(decision.ranked)
     if decision.best is None:
@@ -356,9 +358,9 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
         assert error.message
 
 
-@given(nodes=rivals, job=few_jobs, policy=by_seconds, preference=preferences, factor=st.floats(1, 100))
+@given(nodes=rivals, job=few_jobs, ranking=by_seconds, preference=preferences, factor=st.floats(1, 100))
 def test_whatever_a_request_prefers_being_worse_never_helps(
-    nodes: tuple[NodeRow, ...], job: MatchJob, policy: Policy, preference: Preference, factor: float
+    nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, preference: Preference, factor: float
 ) -> None:
     asked = msgspec.structs.replace(job, preference=preference)
     measured, price_nano = model_of(nodes[0]).measured, model_of(nodes[0]).completion_price_nano
@@ -370,8 +372,8 @@ def test_whatever_a_request_prefers_being_worse_never_helps(
         changed(nodes[0], rtt_s=nodes[0].rtt_s * factor),
         changed(nodes[0], jobs_failed=math.ceil(nodes[0].jobs_failed * factor)),
     ):
-        never_helps(nodes, worse, asked, policy)
-    for candidate in decide(asked, nodes, policy).ranked:
+        never_helps(nodes, worse, asked, ranking)
+    for candidate in decide(asked, nodes, ranking).ranked:
         assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))
 
 
@@ -381,7 +383,7 @@ any_count = st.integers(-(10**30), 10**30)
 
 @given(
     nodes=rivals,
-    policy=by_seconds,
+    ranking=by_seconds,
     measured=st.builds(Speed, anything, anything, anything, st.none() | anything),
     model=st.fixed_dictionaries(
         {}, optional=dict.fromkeys(("weights_bytes", "kv_bytes_per_token", "prompt_price_nano"), any_count)
@@ -391,11 +393,11 @@ any_count = st.integers(-(10**30), 10**30)
     ),
 )
 def test_figures_that_cannot_be_never_crash_and_never_win(
-    nodes: tuple[NodeRow, ...], policy: Policy, measured: Speed, model: dict[str, Any], specs: dict[str, Any]
+    nodes: tuple[NodeRow, ...], ranking: Ranking, measured: Speed, model: dict[str, Any], specs: dict[str, Any]
 ) -> None:
     """What decoding would refuse gets no job; what it lets through has a cost."""
     odd = changed(nodes[0], model={"measured": measured, **model}, specs=specs)
-    decision = decide(a_job(), (odd, *nodes[1:]), policy)
+    decision = decide(a_job(), (odd, *nodes[1:]), ranking)
     assert len(decision.ranked) + sum(decision.dropped.values()) == len(nodes)
     for candidate in decision.ranked:
         assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))

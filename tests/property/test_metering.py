@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.money import Nano
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome, Seen
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Outcome
 from sparewatt.inference.metering.rules import deliveries_of, prompt_bound
-from sparewatt.inference.metering.service import Order, Payer, RunningTab
+from sparewatt.inference.metering.service import Payer, Quote, RunningTab
 from sparewatt.ledger.holds import Hold, Purse
 from sparewatt.ledger.model import Amount, TokenPrice
 from sparewatt.ledger.rules import bill
+from tests.unit.inference.nodes import a_call, a_job
 from tests.unit.ledger.samples import KEY, NODE, OWNER, PAYER
 
 few = st.integers(0, 40)
 counts = few | st.integers(0, 1 << 24)
-seen = st.none() | st.builds(Seen, few, counts, st.none() | counts, st.none() | counts)
+seen = st.none() | st.builds(DeliveryCount, few, counts, st.none() | counts, st.none() | counts)
 prices = st.integers(0, 10**12)
 attempts = st.builds(
     lambda seen, carried, prompt, completion: AttemptRecord(
@@ -42,7 +42,8 @@ amounts = st.builds(Amount, *(st.integers(0, 10**15).map(Nano),) * 2)
 def test_what_a_client_is_told_is_what_the_bill_comes_to(
     tried: list[AttemptRecord], prompt: int, limit: int, answers: int, hold: Amount
 ) -> None:
-    order = Order(MatchId("match_1"), ModelId("stub"), prompt, answers, limit, False, TokenPrice(Nano(1), Nano(1)))
+    call = a_call(answers=answers, output_limit=limit)
+    order = Quote(a_job(prompt_tokens=prompt), call, TokenPrice(Nano(1), Nano(1)))
     tab = RunningTab(None, Payer(PAYER, KEY), order, Hold(Purse(PAYER), hold), limit, prompt_bound(prompt), "default")  # type: ignore[arg-type]
     found = deliveries_of(tried, prompt_estimate=prompt, output_bound=limit * answers)
     assert tab.cost(tried) == bill(found, hold).cost.total

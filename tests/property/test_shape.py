@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparewatt.inference.dispatch.chunk_shape import ChunkShape
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.inference.dispatch.shape import Shape
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     ['"', "\\", "\n", "é", " a", '","finish_reason":"stop"', "data: x\n\n", "\r"]
@@ -79,7 +79,7 @@ def is_inside_of_a_string(middle: bytes) -> bool:
 
 @given(INSIDE)
 def test_nothing_that_could_end_the_text_is_taken_for_text(middle: bytes) -> None:
-    found = Shape(BEFORE, AFTER).text_of(BEFORE + middle + AFTER)
+    found = ChunkShape(BEFORE, AFTER).text_of(BEFORE + middle + AFTER)
     assert found in (middle, None)
     if middle.isascii():
         assert (found is not None) == (bool(middle) and is_inside_of_a_string(middle))
@@ -87,7 +87,7 @@ def test_nothing_that_could_end_the_text_is_taken_for_text(middle: bytes) -> Non
 
 @given(st.lists(INSIDE, min_size=1, max_size=6))
 def test_several_events_are_alike_if_each_of_them_is(middles: list[bytes]) -> None:
-    shape = Shape(BEFORE, AFTER)
+    shape = ChunkShape(BEFORE, AFTER)
     events = b"".join(BEFORE + middle + AFTER for middle in middles)
     split = [event + b"\n\n" for event in events.split(b"\n\n")[:-1]]
     each = [shape.text_of(event) for event in split]
@@ -97,5 +97,5 @@ def test_several_events_are_alike_if_each_of_them_is(middles: list[bytes]) -> No
 @given(st.lists(st.sampled_from([BEFORE, AFTER, b"a", b'"', b"\n\n", b"\\"]), max_size=8))
 def test_bytes_that_are_no_events_of_the_shape_are_left_to_be_read(parts: list[bytes]) -> None:
     data = b"".join(parts)
-    texts = Shape(BEFORE, AFTER).texts_of(data)
+    texts = ChunkShape(BEFORE, AFTER).texts_of(data)
     assert not texts or b"".join(BEFORE + text + AFTER for text in texts) == data

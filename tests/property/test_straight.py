@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparewatt.core.limits import LINK_CREDIT_PARTS
-from sparewatt.inference.dispatch.run import JobRun
-from sparewatt.inference.dispatch.straight import Departures, Straight
+from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
+from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.protocol.link import Op, encode_frame
 from tests.unit.inference.scripted import FINISH, ROLE, RecordingSink, ScriptedNode, Stage, event
 
@@ -19,42 +19,42 @@ CHUNK = b"%x\r\n%b\r\n"
 
 
 class Client(RecordingSink):
-    """As the front end does it: what is written while the client keeps up counts as taken."""
+    """As an exchange does it: what is written while the client keeps up counts as taken."""
 
     def __init__(self, *, is_short: bool) -> None:
         super().__init__()
         self._is_short = is_short
         self._left: list[Any] = []
-        self._departures = Departures(self._left.append)
-        self._straight = Straight(self._arrive, CHUNK, self._departures, is_open=True)
+        self._batch = WriteBatch(self._left.append)
+        self._direct = DirectPath(self._arrive, CHUNK, self._batch, is_open=True)
         self.run: JobRun | None = None
         self.is_paused = False
         self._untaken_bytes = 0
         self.wire = b""
 
     def data(self, data: bytes) -> None:
-        self._arrive(self._straight.recall() + CHUNK % (len(data), data))
+        self._arrive(self._direct.take_unwritten() + CHUNK % (len(data), data))
         if self.is_paused or self.run is None:
             self._untaken_bytes += len(data)
         else:
             self.run.consumed(len(data))
 
-    def straight(self) -> Straight | None:  # type: ignore[override]
-        return self._straight if self._is_short else None
+    def direct_path(self) -> DirectPath | None:  # type: ignore[override]
+        return self._direct if self._is_short else None
 
     def turn_ends(self) -> None:
         while self._left:
             self._left.pop()()
 
     def pause(self, *, is_paused: bool) -> None:
-        self.is_paused, self._straight.is_open = is_paused, not is_paused
+        self.is_paused, self._direct.is_open = is_paused, not is_paused
         if not is_paused and self.run is not None:
-            n_bytes = self._untaken_bytes + self._straight.untaken_bytes
-            self._untaken_bytes = self._straight.untaken_bytes = 0
+            n_bytes = self._untaken_bytes + self._direct.untaken_bytes
+            self._untaken_bytes = self._direct.untaken_bytes = 0
             self.run.consumed(n_bytes)
 
     def finish(self) -> None:
-        self.wire += self._straight.recall()
+        self.wire += self._direct.take_unwritten()
         super().finish()
 
     def _arrive(self, data: bytes) -> None:
@@ -121,7 +121,7 @@ class Told:
     def left(self) -> tuple[object, ...]:
         """All that another way must leave as well; the wire once the turn is over."""
         attempt, seen = self.run._attempt, self.run.record.attempts[0].seen
-        said = attempt.said if attempt is not None else None
+        said = attempt.emitted if attempt is not None else None
         return (
             self.run.tokens,
             seen,
@@ -161,22 +161,22 @@ def test_alike_chunks_go_straight_and_others_do_not() -> None:
 
 def test_what_broke_for_one_client_still_leaves_for_the_others() -> None:
     later: list[Any] = []
-    departures = Departures(later.append)
+    batch = WriteBatch(later.append)
     arrived: list[bytes] = []
 
     def breaks(_: bytes) -> None:
         raise RuntimeError("gone")
 
-    first, second = (Straight(write, CHUNK, departures, is_open=True) for write in (breaks, arrived.append))
-    departures.pieces |= {first: b"1", second: b"2"}
-    departures.set_off()
+    first, second = (DirectPath(write, CHUNK, batch, is_open=True) for write in (breaks, arrived.append))
+    batch.pieces |= {first: b"1", second: b"2"}
+    batch.schedule()
     for leave in later[:]:
         try:
             leave()
         except RuntimeError:
             later[-1]()
     assert arrived == [b"2"]
-    assert not departures.pieces
+    assert not batch.pieces
 
 
 def test_a_node_that_has_used_up_its_credit_has_had_to_wait_on_either_way() -> None:

@@ -6,7 +6,6 @@ Run as a process: `python -m tests.soak.crowd PORT`. The routes, the table and t
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import random
 import socket
@@ -14,20 +13,26 @@ import sys
 
 import msgspec
 
+from sparewatt.accounts.custody import Custody
+from sparewatt.accounts.people import People
+from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peers import Peers
+from sparewatt.cluster.process_slot import ALONE
 from sparewatt.core.clock import SystemClock
-from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.gateway.feeds.live import LOOK_S
-from sparewatt.gateway.feeds.places import REGIONS
-from sparewatt.gateway.front import listening
-from sparewatt.gateway.routes import make_app
-from sparewatt.gateway.services import Services
+from sparewatt.core.ids import KeyId, MatchId, new_id
+from sparewatt.core.rng import seeded
+from sparewatt.gateway.services import Services, build
+from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import NodeLoad
-from tests.unit.gateway.small_gateway import make_services
+from sparewatt.telemetry.feed.live_feed import LOOK_S
+from sparewatt.telemetry.feed.places import REGIONS
+from tests.unit.edge.served import serving_on
+from tests.unit.gateway.small_gateway import CHEAP, ListDatabase
 from tests.unit.inference.nodes import GIB, a_job, node_id, situation, some_specs
 
 NODES = int(os.environ.get("CROWD_NODES", "10000"))
@@ -35,6 +40,8 @@ CHANGES_PER_S = int(os.environ.get("CROWD_CHANGES", "300"))
 MATCHES_PER_S = 20
 TOKENS = 40
 TURNS_PER_S = 20
+HEARTBEAT_S = 1e6
+"""Nodes that are simulated send none, and are not missed."""
 GPUS = (("RTX 4090", 24), ("RTX 3060", 12), ("A100", 80), ("H100", 80), ("RTX 4060", 8), ("B200", 192))
 
 
@@ -46,6 +53,25 @@ def make_crowd(clock: SystemClock, chance: random.Random) -> NodeTable:
         specs = msgspec.structs.replace(plain, region=region, gpu=gpu, vram_bytes=gigabytes * GIB, name=f"n{number}")
         table.connect(node_id(number), specs, now_s=clock.now_s())
     return table
+
+
+def make_services(clock: SystemClock, chance: random.Random) -> Services:
+    """The parts of a gateway without Postgres, by a clock that goes."""
+    database, client, rng = ListDatabase(), PeerClient(ALONE), seeded(1)
+    return build(
+        GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
+        database,
+        table=make_crowd(clock, chance),
+        accounting=None,
+        people=People(database.people, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        secret=bytes(32),
+        links={},
+        port=1,
+        client=client,
+        peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
+        clock=clock,
+        rng=rng,
+    )
 
 
 def after(row: NodeRow) -> NodeLoad:
@@ -60,7 +86,8 @@ def after(row: NodeRow) -> NodeLoad:
 async def change(services: Services, chance: random.Random) -> None:
     """Nodes pause, go on, leave and come back; a few jobs are matched."""
     table, clock = services.table, services.clock
-    decision = match(a_job(), table, situation(now_s=clock.now_s(), rules=services.health), policy=BALANCED, seed=1)
+    health = HealthRules(heartbeat_s=HEARTBEAT_S)
+    decision = match(a_job(), table, situation(now_s=clock.now_s(), rules=health), ranking=BALANCED, seed=1)
     turn = 0
     while True:
         for _ in range(CHANGES_PER_S // TURNS_PER_S):
@@ -77,9 +104,9 @@ async def change(services: Services, chance: random.Random) -> None:
             record.attempts.append(
                 AttemptRecord(node_id(chance.randrange(NODES)), 0.0, Outcome.DONE, None, 50.0, 900.0, TOKENS)
             )
-            services.history.count([record])
-            services.live.show([record])
-            services.dispatcher._tokens_done += TOKENS  # nothing runs here that would count them
+            services.counter.on_finished(record)
+            services.dispatcher._ring.add(record)  # nothing runs here that would
+            services.dispatcher._tokens_done += TOKENS
         await asyncio.sleep(1 / TURNS_PER_S)
 
 
@@ -91,11 +118,10 @@ async def look(services: Services) -> None:
 
 async def main(port: int) -> None:
     clock, chance = SystemClock(), random.Random(1)
-    patient = HealthRules(heartbeat_s=1e6)
-    services = dataclasses.replace(make_services(make_crowd(clock, chance)), clock=clock, health=patient)
+    services = make_services(clock, chance)
     listener = socket.create_server(("127.0.0.1", port))
     listener.setblocking(False)
-    async with listening(make_app(services), listener), asyncio.TaskGroup() as tasks:
+    async with serving_on(listener, services), asyncio.TaskGroup() as tasks:
         tasks.create_task(change(services, chance))
         tasks.create_task(look(services))
 

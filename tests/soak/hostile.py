@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.integration.asking import REPLY_S
 from tests.integration.hostile.raw import wire_to
 from tests.integration.hostile.target import Target
@@ -21,7 +21,7 @@ from tests.integration.networks import Network
 from tests.integration.operated import bare_environment, is_serving, joining_node, operated_gateway
 from tests.processes import descendants_of, wait_until
 from tests.soak.cores import ALL, MEASURED, OTHERS, give_way, go_first, running_on
-from tests.unit.gateway.metrics.scraped import Scraped, read
+from tests.unit.telemetry.metrics.scraped import Scraped, read
 
 SLOTS = 250
 """Of each node: as many jobs as one link carries, less a few."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sparewatt.supervisor.anvil import Anvil
+from sparewatt.localnet.anvil import Anvil
 from tests.integration.chain.setting import Setting
 from tests.integration.chain.test_chaos import live_through
 

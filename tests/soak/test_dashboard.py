@@ -22,8 +22,8 @@ import psutil
 import pytest
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
-from sparewatt.gateway.web.bundle import DIST
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.api.dashboard.bundle import DIST
+from sparewatt.machine.spawn import free_port
 from tests.e2e.conftest import FLAGS, find_chromium
 from tests.processes import end_process, start_process, wait_until
 from tests.soak.crowd import CHANGES_PER_S, MATCHES_PER_S, NODES

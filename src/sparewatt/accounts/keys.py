@@ -111,14 +111,20 @@ class KeyService:
     """Making, listing, limiting and revoking keys."""
 
     def __init__(
-        self, database: Database, ring: KeyRing, *, rng: Rng, check_policy: CheckPolicy = accept_any_policy
+        self,
+        database: Database,
+        ring: KeyRing,
+        *,
+        rng: Rng,
+        check_policy: CheckPolicy = accept_any_policy,
+        announce: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        """`announce`: has the other processes of this gateway sync at once; other gateways do so once a second."""
+        self._announce = announce or _nobody
         self._database = database
         self._ring = ring
         self._rng = rng
         self._check_policy = check_policy
-        self.tell_others: Callable[[], Awaitable[object]] = _nobody
-        """Has the other processes of this gateway look at once; all other gateways look once a second."""
 
     async def create(
         self, account_id: AccountId, *, terms: KeyTerms, scopes: Sequence[str], secret: str | None = None
@@ -138,7 +144,7 @@ class KeyService:
         if row is None:
             raise InvalidField(f"An account has at most {KEYS_PER_ACCOUNT_MAX:,} keys. Revoke some first.")
         self._ring.put([row])
-        await self.tell_others()
+        await self._announce()
         return row, secret
 
     async def list(self, account_id: AccountId | None) -> list[KeyRow]:
@@ -172,7 +178,7 @@ class KeyService:
     async def on_account_changed(self) -> None:
         """What keys may do depends on their account: what was changed there counts from now on."""
         await self.sync()
-        await self.tell_others()
+        await self._announce()
 
     async def note_used(self) -> None:
         """Write down which keys were used lately."""
@@ -202,7 +208,7 @@ class KeyService:
         if row is None:
             raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
         self._ring.put([row])
-        await self.tell_others()
+        await self._announce()
         return row
 
 

@@ -16,9 +16,9 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, InvalidField
 from sparewatt.core.money import Nano, parse_usd
 from sparewatt.core.rng import SystemRng
+from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
-from sparewatt.supervisor.data_dir import make_private_dir
 
 TOKEN = "token"  # noqa: S105 (a contract's name)
 NANO_PER_UNIT = 1_000

@@ -21,8 +21,8 @@ from sparewatt.chain.waiting import send_and_wait
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
 from sparewatt.core.log import Log
+from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.protocol.signing import SigningKey, keccak256
-from sparewatt.supervisor.data_dir import make_private_dir, write_private
 
 _log = Log("sparewatt.chain")
 

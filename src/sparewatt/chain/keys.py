@@ -10,9 +10,9 @@ from sparewatt.chain.evm import Account
 from sparewatt.chain.model import Call, Fees, bytes_of
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
+from sparewatt.machine.data_dir import write_private
 from sparewatt.protocol.chain import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.supervisor.data_dir import write_private
 
 DEPLOYER_KEY, OPERATOR_KEY = "deployer.key", "operator.key"
 

@@ -24,9 +24,9 @@ from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, ContractsMissing, StoreUnavailable
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.machine.data_dir import make_private_dir, write_private
+from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
-from sparewatt.supervisor.data_dir import make_private_dir, write_private
-from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.chain")
 BLOCK_S = 1.0

@@ -192,7 +192,7 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
 
     from sparewatt.core.log import log_to_stderr
     from sparewatt.core.settings import load_settings
-    from sparewatt.supervisor.lifeline import die_with_parent
+    from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent()
     if yield_to_others:
@@ -245,6 +245,6 @@ def _default_data() -> Path:
 
 def _embedded_dsn(data: Path) -> str:
     """The database of the `up` whose data directory this lies in."""
-    from sparewatt.supervisor.postgres import EmbeddedPostgres
+    from sparewatt.postgres.server import EmbeddedPostgres
 
     return EmbeddedPostgres(data.resolve().parent / "postgres").dsn

@@ -77,7 +77,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
     from sparewatt.gateway.process import run_gateway
     from sparewatt.gateway.processes import run_processes
     from sparewatt.gateway.settings import GatewaySettings
-    from sparewatt.supervisor.lifeline import die_with_parent
+    from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent()
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL") or None
@@ -103,17 +103,17 @@ def process() -> None:
     from sparewatt.core.errors import StartupError
     from sparewatt.core.log import log_to_stderr
     from sparewatt.gateway.process import run_gateway
-    from sparewatt.gateway.siblings.place import read_sheet
-    from sparewatt.supervisor.lifeline import die_with_parent
+    from sparewatt.gateway.process_assignment import read_assignment
+    from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent()
     try:
-        settings, place = read_sheet(sys.stdin.buffer.read())
+        settings, slot = read_assignment(sys.stdin.buffer.read())
     except msgspec.DecodeError:
         raise StartupError("'gateway run --processes N' starts these, not a person.") from None
-    log_to_stderr(settings.log_level, process=place.number + 1)
+    log_to_stderr(settings.log_level, process=slot.number + 1)
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        runner.run(run_gateway(settings, place))
+        runner.run(run_gateway(settings, slot))
 
 
 @gateway.command("operator-key")

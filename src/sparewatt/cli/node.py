@@ -89,10 +89,10 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     from sparewatt.core.errors import JoinRefused, StartupError
     from sparewatt.core.log import log_to_nobody
     from sparewatt.core.settings import build_settings, given_settings
+    from sparewatt.machine.lifeline import die_with_parent
     from sparewatt.node.kept_terms import read_terms, with_kept
     from sparewatt.node.process import run_node
     from sparewatt.node.settings import NodeSettings
-    from sparewatt.supervisor.lifeline import die_with_parent
 
     die_with_parent()
     flags["gateway_url"] = gateway_url

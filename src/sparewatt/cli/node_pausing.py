@@ -118,8 +118,8 @@ def schedule(
 
 def _wish(data_dir: Path | None, changes: dict[str, Any], *, as_json: bool, done: str) -> None:
     """Through the agent if it runs, else in its directory, for when it starts."""
+    from sparewatt.machine.data_dir import make_private_dir
     from sparewatt.node.wishes import keep_wishes, read_wishes
-    from sparewatt.supervisor.data_dir import make_private_dir
 
     folder = node_dir(data_dir)
     wishes = msgspec.structs.replace(read_wishes(folder), **changes)

@@ -75,8 +75,8 @@ def _check(said: dict[str, str]) -> None:
 
 
 def _keep(folder: Path, said: dict[str, str]) -> None:
+    from sparewatt.machine.data_dir import make_private_dir, write_private
     from sparewatt.node.kept_terms import FILE, PRICES, read_terms
-    from sparewatt.supervisor.data_dir import make_private_dir, write_private
 
     make_private_dir(folder)
     terms = msgspec.structs.replace(read_terms(folder), **{**dict.fromkeys(PRICES), **said})

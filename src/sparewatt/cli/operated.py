@@ -42,7 +42,7 @@ async def network_database(
     *, database_url: str | None, data: Path | None, may_make: bool = False
 ) -> AsyncIterator[str]:
     """Its connection string. A Postgres of the directory that does not run is run for the moment."""
-    from sparewatt.supervisor.kept_postgres import reachable_postgres
+    from sparewatt.postgres.supervised import reachable_postgres
 
     url = named_url(database_url, data)
     if url is not None:

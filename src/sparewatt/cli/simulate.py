@@ -114,7 +114,7 @@ def simulate(
         gateways=gateways,
         heartbeat_s=heartbeat if heartbeat is not None else HealthRules().heartbeat_s,
         seeds=seeds,
-        policies=_policies(policies),
+        rankings=_policies(policies),
         faults=Faults(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
         affinity=not no_affinity,
         prefix_ram_gb=prefix_ram,
@@ -184,7 +184,7 @@ def _print_answer(answer: Answer) -> None:
     with_garbage = answer.question.faults.garbage > 0
     if with_garbage:
         columns += output.right("garbage")
-    named = {**answer.policies, "oracle": answer.oracle, "bound": answer.bound}
+    named = {**answer.rankings, "oracle": answer.oracle, "bound": answer.bound}
     output.print_table(columns, [_row(name, runs, with_garbage=with_garbage) for name, runs in named.items()])
 
 

@@ -12,7 +12,7 @@ import click
 from sparewatt.cli.context import json_option, remember_network
 
 if TYPE_CHECKING:
-    from sparewatt.supervisor.network import Ready
+    from sparewatt.localnet.network import Ready
 
 
 @click.command()
@@ -44,8 +44,8 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     from sparewatt.core.clock import SystemClock
     from sparewatt.core.rng import SystemRng
     from sparewatt.core.settings import load_settings
-    from sparewatt.supervisor.lifeline import die_with_parent
-    from sparewatt.supervisor.network import UpSettings, run_network
+    from sparewatt.localnet.network import UpSettings, run_network
+    from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent(signal.SIGTERM)  # of `make up`, which says so; a shell does not
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")

@@ -50,9 +50,6 @@ NODES_MAX = 100_000
 MATCHES_KEPT = 10_000
 """Explanations kept in memory per process: 0.3 kB each, and what its decision takes."""
 
-JOBS_UNSETTLED_MAX = 64
-"""Jobs that are over and not counted yet: so many at a stretch are cheaper than one by one, and hold nobody up."""
-
 MATCHES_LOOKED_BACK_MAX = 2_000
 """Matches that one answer to an owner's question goes through: about 10 ms of a gateway's time."""
 

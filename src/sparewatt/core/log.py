@@ -100,9 +100,9 @@ class Log:
     def warning(self, event: str, **fields: object) -> None:
         self._logger.warning(event, extra={_FIELDS: fields})
 
-    def crash(self, event: str, **fields: object) -> None:
+    def crash(self, event: str, error: BaseException, /, **fields: object) -> None:
         """An error that nobody foresaw, with its trace; only at the process boundary."""
-        self._logger.error(event, exc_info=sys.exc_info(), extra={_FIELDS: fields})
+        self._logger.error(event, exc_info=error, extra={_FIELDS: fields})
 
 
 def log_to_stderr(level: str = "INFO", **fields: object) -> None:

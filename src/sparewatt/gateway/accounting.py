@@ -1,7 +1,7 @@
-"""The gateway's side of the books: its journal, what dead gateways on this machine left behind, and the chores.
+"""The gateway's side of the books: its write-ahead log (journal), and the logs that dead gateways left on this machine.
 
-A gateway that starts takes a new name and a new journal. Every journal whose gateway is gone is settled first, by
-whoever starts next: nothing depends on the same process coming back.
+A gateway that starts takes a new name and a new journal. Every journal whose gateway is gone is settled first, by the
+next one that starts: nothing depends on the same process coming back.
 """
 
 from __future__ import annotations
@@ -11,32 +11,27 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError, UnbalancedEntry
-from sparewatt.core.ids import new_id
+from sparewatt.core.ids import AccountId, KeyId, NodeId, new_id
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
-from sparewatt.inference.metering.receipts import ReceiptDesk
+from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
 from sparewatt.ledger.budgets import Budgets
 from sparewatt.ledger.journal import Journal, left_over, read_journal
 from sparewatt.ledger.service import Ledger
+from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
+from sparewatt.protocol.receipts import Countersigned
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Books
-from sparewatt.supervisor.data_dir import DataDir, make_private_dir, write_private
 
 _log = Log("sparewatt.gateway")
 JOURNALS = "journals"
 NEW = "."
 """How the name of a directory begins that nobody holds yet."""
-POST_S = 0.5
-PROGRESS_S = 0.25
-PURSES_S = 1.0
-FILL_S = 0.01
-"""Between two times that purses are filled which run low; those of the same moment are filled one after another."""
-RECEIPTS_S = 1.0
-Chore = tuple[float, Callable[[], Awaitable[None]], str]
 KEY_FILE = "gateway.key"
 
 
@@ -60,31 +55,44 @@ class Accounting:
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
 
-def chores(accounting: Accounting | None) -> list[Chore]:
-    """What the books need done in the background: how often, what, and what it is called."""
-    if accounting is None:
-        return []
-    return [
-        (POST_S, accounting.ledger.flush, "books_post"),
-        (PROGRESS_S, accounting.metering.note_progress, "books_progress"),
-        (FILL_S, accounting.ledger.fill_low_purses, "purses_fill"),
-        (PURSES_S, accounting.ledger.tend_purses, "purses"),
-        (RECEIPTS_S, accounting.metering.receipts.settle, "receipts"),
-    ]
+class PeerCredits(NamedTuple):
+    """What the books need of the other processes of this gateway."""
+
+    call_in: Callable[[AccountId], Awaitable[bool]]
+    """Have them return credits that they do not need; whether any did."""
+    pending: Callable[[KeyId], int]
+    """What requests there hold of a key's budget, or have spent a moment ago."""
+    reload_s: float
+    """How often a budget is read anew: often enough that what is pending there is never left out."""
 
 
-async def open_accounting(data: Path, books: Books, *, clock: Clock, rng: Rng) -> Accounting:
-    """Settle what others left, then open a journal of our own. Raises StartupError."""
+async def open_accounting(
+    data: Path,
+    books: Books,
+    *,
+    clock: Clock,
+    rng: Rng,
+    send: Callable[[NodeId, Countersigned], None],
+    peers: PeerCredits | None = None,
+) -> Accounting:
+    """Settle what others left, then open a journal of our own. Raises StartupError.
+
+    `send`: brings a node its countersigned receipts.
+    """
     root = await asyncio.to_thread(lambda: make_private_dir(data.expanduser() / JOURNALS))
     for orphan in await asyncio.to_thread(lambda: list(_orphans(root))):
         await _settle(orphan, books, clock=clock)
     instance = new_id("gw", rng=rng)
     directory = await asyncio.to_thread(_own_directory, root, instance)
     journal = Journal(directory.path, later=asyncio.get_running_loop().call_soon)
-    ledger = Ledger(books, journal, instance=instance, clock=clock)
+    ledger = Ledger(books, journal, instance=instance, clock=clock, call_in=peers.call_in if peers else None)
     key = await asyncio.to_thread(_signing_key, root.parent, rng)
-    receipts = ReceiptDesk(books, key, clock=clock)
-    return Accounting(directory, journal, ledger, Metering(ledger, receipts, Budgets(books, clock=clock), clock=clock))
+    receipts = ReceiptIntake(books, key, clock=clock, send=send)
+    if peers is None:
+        budgets = Budgets(books, clock=clock)
+    else:
+        budgets = Budgets(books, clock=clock, pending_elsewhere=peers.pending, reload_s=peers.reload_s)
+    return Accounting(directory, journal, ledger, Metering(ledger, receipts, budgets, clock=clock))
 
 
 def _own_directory(root: Path, instance: str) -> DataDir:
@@ -112,8 +120,8 @@ async def _settle(orphan: DataDir, books: Books, *, clock: Clock) -> None:
     ledger = Ledger(books, journal, instance=orphan.path.name, clock=clock)
     try:
         settled = await ledger.recover(left_over(records, now_unix_s=clock.unix_s()))
-    except UnbalancedEntry:
-        _log.crash("journal_not_settled", journal=orphan.path.name)
+    except UnbalancedEntry as error:
+        _log.crash("journal_not_settled", error, journal=orphan.path.name)
         return
     finally:
         journal.close()

@@ -1,4 +1,4 @@
-"""Where a gateway listens and under which names it is known. Pure, but for opening the socket.
+"""Which addresses the settings allow, and under which names the gateway is known. Pure.
 
 Safe by default: nothing outside this machine reaches a gateway that speaks plain HTTP, unless a proxy stands in front.
 """
@@ -10,7 +10,6 @@ import socket
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.link.handshake import host_of
 
@@ -142,40 +141,3 @@ def _scheme(settings: GatewaySettings) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that is bound and waits. Raises StartupError. `shared`: with other processes of this gateway."""
-    return wait_at(bind(host, port, shared=shared))
-
-
-def wait_at(bound: socket.socket) -> socket.socket:
-    """From now on it takes connections."""
-    bound.listen(1024)
-    bound.setblocking(False)
-    return bound
-
-
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that has an address, and as long as it is open nobody else of another user has it. Raises StartupError.
-
-    Of a shared port the system gives each new connection to one of the sockets that wait there.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    _feel_slow_readers(listener)
-    if shared:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
-    return listener
-
-
-def _feel_slow_readers(listener: socket.socket) -> None:
-    """Accepted sockets inherit it: a reader that stalls is noticed here, and not hidden in the kernel's memory."""
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, CLIENT_UNSENT_BYTES_MAX)

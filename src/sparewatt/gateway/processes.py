@@ -1,7 +1,7 @@
 """A gateway of several processes: one command, one public port, one log, one database; each child uses one core.
 
 This is their parent. It serves nothing itself: it holds the ports, runs a Postgres if none is named, starts a process
-again that died, and passes on what it is told. The system spreads clients' connections over the children.
+again that died, and passes signals on. The kernel spreads clients' connections over the children.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from sparewatt.cluster.peer_client import LOOPBACK, PeerClient
+from sparewatt.cluster.process_slot import ProcessSlot, new_slots
+from sparewatt.cluster.questions import READY, ReadyRequest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.addresses import PORT_MAX, bind, refuse_unlinkable, refuse_unsafe
-from sparewatt.gateway.metrics.listener import METRICS_PORT, refuse_strangers, without_port
+from sparewatt.edge.listener import bind
+from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
+from sparewatt.gateway.metrics_port import metrics_port_error
 from sparewatt.gateway.process import own_postgres, read_certificate, write_port
+from sparewatt.gateway.process_assignment import write_assignment
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.gateway.siblings.asking import LOOPBACK, Asker
-from sparewatt.gateway.siblings.place import Place, new_places, write_sheet
-from sparewatt.gateway.siblings.questions import READY, ReadyAsked
+from sparewatt.machine.children import Child, ChildExit, Supervisor
+from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
-from sparewatt.supervisor.children import Child, ChildExit, Supervisor
-from sparewatt.supervisor.signals import stop_event
+from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
 
 _log = Log("sparewatt.gateway")
 READY_POLL_S = 0.05
@@ -49,39 +52,39 @@ async def run_processes(settings: GatewaySettings) -> None:
     with reserved_ports(settings) as ports:
         async with own_postgres(settings, clock=clock, rng=rng) as dsn:
             await (await Database.connect(dsn)).close()  # raises what is wrong with it, and brings it up to date
-            places = new_places(
-                link_ports=ports.links, sibling_ports=ports.siblings, metrics_ports=ports.metrics, rng=rng
-            )
-            told = replace(
+            slots = new_slots(link_ports=ports.links, peer_ports=ports.peers, metrics_ports=ports.metrics, rng=rng)
+            child_settings = replace(
                 settings, port=ports.public, database_url=dsn, port_file=None, metrics_port_file=None, processes=1
             )
-            gate = Gate(Asker(Place(number=len(places), sibling_ports=ports.siblings, secret=places[0].secret)))
+            gate = StartupGate(
+                PeerClient(ProcessSlot(number=len(slots), peer_ports=ports.peers, secret=slots[0].secret))
+            )
             try:
                 async with children:
-                    processes = [_child(told, place, gate) for place in places]
+                    processes = [_child(child_settings, slot, gate) for slot in slots]
                     await _serve(children, processes, gate, stop=stop, settings=settings, ports=ports)
             finally:
-                await gate.asker.close()
+                await gate.client.close()
 
 
 @dataclass(slots=True)
-class Gate:
+class StartupGate:
     """Opened once, when every process takes links: a node that came before could not reach all of them."""
 
-    asker: Asker
+    client: PeerClient
     is_open: bool = False
 
     async def is_ready(self, number: int) -> bool:
-        told = await self.asker.ask(number, READY, ReadyAsked(self.is_open))
-        return told is not None and (told.is_open if self.is_open else told.is_in)
+        reply = await self.client.ask(number, READY, ReadyRequest(self.is_open))
+        return reply is not None and (reply.is_open if self.is_open else reply.is_in)
 
     async def open(self) -> None:
         """Raises StartupError if some process does not take clients in time."""
         self.is_open = True
         try:
             async with asyncio.timeout(READY_S):
-                for number in self.asker.place.others:
-                    while not await self.is_ready(number):  # noqa: ASYNC110 (another process tells)
+                for number in self.client.slot.others:
+                    while not await self.is_ready(number):  # noqa: ASYNC110 (another process answers)
                         await asyncio.sleep(READY_POLL_S)
         except TimeoutError:
             raise StartupError("A process of the gateway does not take requests. Its log says why.") from None
@@ -90,11 +93,11 @@ class Gate:
 async def _serve(
     children: Supervisor,
     processes: list[Child],
-    gate: Gate,
+    gate: StartupGate,
     *,
     stop: asyncio.Event,
     settings: GatewaySettings,
-    ports: Ports,
+    ports: GatewayPorts,
 ) -> None:
     starting, stopped = asyncio.create_task(_start(children, processes, gate)), asyncio.create_task(stop.wait())
     try:
@@ -110,14 +113,14 @@ async def _serve(
         await children.stop()
 
 
-async def _write_ports(settings: GatewaySettings, ports: Ports) -> None:
+async def _write_ports(settings: GatewaySettings, ports: GatewayPorts) -> None:
     if settings.metrics_port_file is not None and ports.metrics:
         await asyncio.to_thread(write_port, settings.metrics_port_file, ports.metrics[0])
     if settings.port_file is not None:
         await asyncio.to_thread(write_port, settings.port_file, ports.public)
 
 
-async def _start(children: Supervisor, processes: list[Child], gate: Gate) -> None:
+async def _start(children: Supervisor, processes: list[Child], gate: StartupGate) -> None:
     """The first by itself: it makes what there is one of, and settles what dead ones left behind."""
     first, *others = processes
     await children.start(first)
@@ -125,16 +128,16 @@ async def _start(children: Supervisor, processes: list[Child], gate: Gate) -> No
     await gate.open()
 
 
-def _child(settings: GatewaySettings, place: Place, gate: Gate) -> Child:
+def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> Child:
     return Child(
-        name=f"gateway process {place.number + 1}",
+        name=f"gateway process {slot.number + 1}",
         argv=(sys.executable, "-m", "sparewatt", "gateway", "process"),
         log_path=None,
-        is_ready=lambda: gate.is_ready(place.number),
+        is_ready=lambda: gate.is_ready(slot.number),
         ready_timeout_s=READY_S,
         drain_s=settings.drain_s + STOP_MORE_S,
         needs=frozenset(),
-        told=write_sheet(settings, place),
+        told=write_assignment(settings, slot),
     )
 
 
@@ -149,17 +152,17 @@ def _tell_exit(ended: ChildExit) -> None:
     )
 
 
-class Ports(NamedTuple):
+class GatewayPorts(NamedTuple):
     public: int
     links: tuple[int, ...]
-    siblings: tuple[int, ...]
+    peers: tuple[int, ...]
     """Where processes ask each other."""
     metrics: tuple[int, ...]
     """None where metrics are off."""
 
 
 @contextlib.contextmanager
-def reserved_ports(settings: GatewaySettings) -> Iterator[Ports]:
+def reserved_ports(settings: GatewaySettings) -> Iterator[GatewayPorts]:
     """All that the processes will listen at. Raises StartupError.
 
     They are ours as long as this lasts, also while a process is down. A socket that does not listen gets nothing.
@@ -175,8 +178,8 @@ def reserved_ports(settings: GatewaySettings) -> Iterator[Ports]:
         public = hold(settings.host, settings.port)
         count, first = settings.processes, settings.link_port
         links = [hold(settings.host, first + at if first is not None else 0) for at in range(count)]
-        siblings = [hold(LOOPBACK, 0) for _ in range(count)]
-        yield Ports(public, tuple(links), tuple(siblings), _hold_for_metrics(settings, hold))
+        peers = [hold(LOOPBACK, 0) for _ in range(count)]
+        yield GatewayPorts(public, tuple(links), tuple(peers), _hold_for_metrics(settings, hold))
 
 
 def _hold_for_metrics(settings: GatewaySettings, hold: Callable[[str, int], int]) -> tuple[int, ...]:
@@ -199,7 +202,7 @@ def _hold_for_metrics(settings: GatewaySettings, hold: Callable[[str, int], int]
     try:
         return tuple(hold(host, named + at if named else 0) for at in range(settings.processes))
     except StartupError as error:
-        raise without_port(error) from None
+        raise metrics_port_error(error) from None
 
 
 def _port_of(bound: socket.socket) -> int:

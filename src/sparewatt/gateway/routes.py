@@ -1,149 +1,267 @@
-"""Every route of the gateway, in one table."""
+"""Every route of the gateway: the endpoint classes of `api/`, each with the collaborators that it needs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 
 from aiohttp import web
 
-from sparewatt.core.errors import NotFound
-from sparewatt.gateway import chain, downloads
-from sparewatt.gateway.accounts import keys, me, operators, people, tokens
-from sparewatt.gateway.feeds import matches, network, nodes, pulse, status, stream, why
-from sparewatt.gateway.history import calendar, reputation
-from sparewatt.gateway.history import routes as history
-from sparewatt.gateway.http import Handler, add_own_headers, answer_errors
-from sparewatt.gateway.money import books, earnings, payouts, usage
-from sparewatt.gateway.money import credits as credit
-from sparewatt.gateway.openai import chat, completions, embeddings, models
-from sparewatt.gateway.openai.call import Call
-from sparewatt.gateway.openai.responses import compact, create, stored
-from sparewatt.gateway.openapi import document
-from sparewatt.gateway.proxies import refuse_detours
-from sparewatt.gateway.request_log import remember_reply, request_log
-from sparewatt.gateway.services import SERVICES, Services
-from sparewatt.gateway.web import pages
-from sparewatt.protocol.link import LINK_PATH
-
-HOT: Mapping[str, Callable[[bytes], Call]] = {
-    chat.PATH: chat.read_chat,
-    completions.PATH: completions.read_completion_request,
-    embeddings.PATH: embeddings.read_embedding_request,
-}
-"""What models answer, and how each reads its bodies: `front/` serves these without a framework."""
-
-
-def _stand_in(path: str, read: Callable[[bytes], Call]) -> Handler:
-    """In the router for a path of `HOT`, so that it is documented and other methods are refused. Not reached."""
-
-    async def stand_in(request: web.Request) -> web.StreamResponse:
-        raise NotFound(f"There is no {request.path[:200]!r} here.")
-
-    stand_in.__module__, stand_in.__name__ = read.__module__, path.removeprefix("/v1/").replace("/", "_")
-    stand_in.__doc__ = None
-    return stand_in
-
-
-ROUTES: tuple[web.RouteDef, ...] = (
-    *(web.post(path, _stand_in(path, read)) for path, read in HOT.items()),
-    web.post("/v1/responses", create.create_response),
-    web.post("/v1/responses/compact", compact.compact_response),
-    web.post("/v1/responses/input_tokens", compact.count_input_tokens),
-    web.get("/v1/responses/{response_id}", stored.show_response),
-    web.delete("/v1/responses/{response_id}", stored.delete_response),
-    web.get("/v1/responses/{response_id}/input_items", stored.list_input_items),
-    web.post("/v1/responses/{response_id}/cancel", stored.cancel_response),
-    web.get("/v1/models", models.list_models),
-    web.get("/v1/models/{model:.+}", models.show_model),
-    web.get("/v1/nodes", nodes.list_nodes),
-    web.get("/v1/nodes/{node_id}", nodes.show_node),
-    web.get("/v1/nodes/{node_id}/why", why.show_why),
-    web.get("/v1/nodes/{node_id}/history", calendar.show_calendar),
-    web.get("/v1/nodes/{node_id}/reputation", reputation.show_reputation),
-    web.get("/v1/feed", stream.watch),
-    web.get("/v1/network", network.show_network),
-    web.get("/v1/pulse", pulse.show_pulse),
-    web.get("/v1/history", history.show_history),
-    web.post("/v1/match", matches.dry_run),
-    web.get("/v1/matches", matches.list_matches),
-    web.get("/v1/matches/{match_id}", matches.show_match),
-    web.post("/v1/signup", people.sign_up),
-    web.post("/v1/login", people.log_in),
-    web.post("/v1/logout", people.log_out),
-    web.post("/v1/password", people.change_password),
-    web.post("/v1/password/reset-request", people.request_reset),
-    web.post("/v1/password/reset", people.reset_password),
-    web.get("/v1/me", me.show_me),
-    web.patch("/v1/me", me.change_me),
-    web.post("/v1/me/close", me.close_me),
-    web.get("/v1/accounts", operators.list_accounts),
-    web.get("/v1/accounts/{account}", operators.show_account),
-    web.patch("/v1/accounts/{account}", operators.change_role),
-    web.post("/v1/accounts/{account}/close", operators.close_account),
-    web.post("/v1/accounts/{account}/reset-password", operators.make_reset),
-    web.post("/v1/invites", operators.make_invite),
-    web.post("/v1/keys", keys.create_key),
-    web.get("/v1/keys", keys.list_keys),
-    web.patch("/v1/keys/{key_id}", keys.limit_key),
-    web.delete("/v1/keys/{key_id}", keys.revoke_key),
-    web.post("/v1/join-tokens", tokens.create_token),
-    web.get("/v1/credits", credit.show_credits),
-    web.post("/v1/credits/grant", credit.grant_credits),
-    web.post("/v1/credits/deposit", credit.deposit_credits),
-    web.get("/v1/key", credit.show_key),
-    web.get("/v1/usage", usage.show_usage),
-    web.get("/v1/generation", usage.show_generation),
-    web.get("/v1/earnings", earnings.show_earnings),
-    web.get("/v1/earnings/summary", earnings.show_summary),
-    web.get("/v1/payouts", payouts.list_payouts),
-    web.post("/v1/payouts/claim", payouts.claim),
-    web.get("/v1/payouts/batches", payouts.list_batches),
-    web.post("/v1/payouts/batches", payouts.make_batch),
-    web.get("/v1/payouts/batches/{epoch}", payouts.show_batch),
-    web.get("/v1/payouts/batches/{epoch}/proof", payouts.show_proof),
-    web.get("/v1/treasury", credit.show_treasury),
-    web.post("/v1/treasury/fund", credit.fund_treasury),
-    web.get("/v1/ledger/audit", books.audit),
-    web.post("/v1/ledger/rebuild", books.rebuild),
-    web.get("/v1/chain", chain.show_chain),
-    web.post("/v1/chain/rpc", chain.pass_on),
-    web.get("/openapi.json", document.show_document),
-    web.get("/", pages.show_home),
-    web.get("/{page:" + pages.PAGES + "}", pages.show_page),
-    web.get("/assets/{name}", pages.show_asset),
-    web.get("/healthz", status.healthz),
-    web.get("/readyz", status.readyz),
-    web.get("/version", status.version),
-    web.get(downloads.DOWNLOADS, downloads.list_downloads),
-    web.get(f"{downloads.DOWNLOADS}/{{name}}", downloads.download),
-)
-"""All but the links', which end at a desk of their own."""
+from sparewatt.api.accounts.join_tokens import JoinTokenEndpoints
+from sparewatt.api.accounts.keys import KeyEndpoints
+from sparewatt.api.accounts.me import OwnAccountEndpoints
+from sparewatt.api.accounts.operators import OperatorEndpoints
+from sparewatt.api.accounts.passwords import PasswordEndpoints
+from sparewatt.api.accounts.sessions import SessionEndpoints
+from sparewatt.api.dashboard.bundle import Bundle
+from sparewatt.api.dashboard.pages import DashboardEndpoints, not_found_page
+from sparewatt.api.endpoint import aiohttp_route, routes_of
+from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.matches.dry_run import DryRunEndpoints
+from sparewatt.api.matches.matches import MatchEndpoints
+from sparewatt.api.models.endpoints import ModelEndpoints
+from sparewatt.api.money.credits import CreditEndpoints
+from sparewatt.api.money.earnings import EarningsEndpoints
+from sparewatt.api.money.earnings_summary import EarningsSummaryEndpoints
+from sparewatt.api.money.generation import GenerationEndpoints
+from sparewatt.api.money.key_info import KeyInfoEndpoints
+from sparewatt.api.money.ledger import LedgerEndpoints
+from sparewatt.api.money.payouts import PayoutEndpoints
+from sparewatt.api.money.treasury import TreasuryEndpoints
+from sparewatt.api.money.usage import UsageEndpoints
+from sparewatt.api.network.feed import FeedEndpoints
+from sparewatt.api.network.history import HistoryEndpoints
+from sparewatt.api.network.network import NetworkEndpoints
+from sparewatt.api.nodes.link import LinkEndpoints
+from sparewatt.api.nodes.nodes import NodeEndpoints
+from sparewatt.api.nodes.reputation import ReputationEndpoints
+from sparewatt.api.nodes.uptime_calendar import UptimeCalendarEndpoints
+from sparewatt.api.nodes.why import WhyEndpoints
+from sparewatt.api.openapi.document import OpenApiEndpoints
+from sparewatt.api.operations.chain import ChainEndpoints
+from sparewatt.api.operations.downloads import DownloadEndpoints
+from sparewatt.api.operations.health import HealthEndpoints
+from sparewatt.api.operations.pulse import PulseEndpoints
+from sparewatt.api.responses.compact import CompactionEndpoints
+from sparewatt.api.responses.create import ResponseEndpoints
+from sparewatt.api.responses.stored import StoredResponseEndpoints
+from sparewatt.api.responses.submissions import ResponseSubmissions
+from sparewatt.edge.exchange import InferenceEndpoints
+from sparewatt.edge.middleware import error_boundary, reply_headers
+from sparewatt.edge.proxies import refuse_detours
+from sparewatt.edge.refusals import Refusals
+from sparewatt.edge.request_log import remember_reply, request_log
+from sparewatt.gateway.services import Services
+from sparewatt.inference.responses.shelf import ShelfFactory
 
 
-def make_app(services: Services) -> web.Application:
-    settings = services.settings
-    app = web.Application(
-        middlewares=[*request_log(settings), answer_errors, *refuse_detours(settings), pages.show_missing]
+def endpoint_groups(services: Services) -> list[object]:
+    """Made once: some of them have state, and answer questions of other processes."""
+    return [
+        *_inference_groups(services),
+        *_network_groups(services),
+        *_account_groups(services),
+        *_money_groups(services),
+        *_operation_groups(services),
+    ]
+
+
+def _inference_groups(services: Services) -> list[object]:
+    auth, clock, rng = services.auth, services.clock, services.rng
+    shelves = ShelfFactory(store=services.database.responses, rng=rng)
+    submissions = ResponseSubmissions(
+        service=services.inference, auth=auth, idempotency=services.idempotency, shelves=shelves
     )
-    app[SERVICES] = services
-    app[chain.ALLOWANCE] = chain.Allowance(services.clock, services.place.count)
-    app[downloads.OWN] = downloads.Downloads()
-    app[stream.AUDIENCE] = Counter()
-    app[history.LINES] = history.Lines()
-    app[pages.BUNDLE] = pages.find_bundle()
-    app.on_response_prepare.append(add_own_headers)
+    return [
+        InferenceRoutes(),
+        ResponseEndpoints(submissions=submissions, registry=services.responses, clock=clock, rng=rng),
+        CompactionEndpoints(submissions=submissions, auth=auth, shelves=shelves, clock=clock, rng=rng),
+        StoredResponseEndpoints(auth=auth, shelves=shelves, registry=services.responses, peers=services.peer_client),
+        ModelEndpoints(auth=auth, rows=services.table, started_unix_s=services.started_unix_s),
+    ]
+
+
+def _network_groups(services: Services) -> list[object]:
+    auth, clock, table, database = services.auth, services.clock, services.table, services.database
+    books = database.books if services.accounting is not None else None
+    return [
+        NodeEndpoints(
+            auth=auth,
+            table=table,
+            states=services.states,
+            power=services.links.power,
+            peers=services.peer_client,
+            handle_secret=services.handle_secret,
+            clock=clock,
+        ),
+        WhyEndpoints(
+            auth=auth,
+            table=table,
+            matches=services.dispatcher,
+            owners=services.links.owners,
+            joined_unix_s=services.links.joined_unix_s,
+            peers=services.peer_client,
+            process_count=services.slot.count,
+        ),
+        UptimeCalendarEndpoints(auth=auth, table=table, history=database.history, clock=clock),
+        ReputationEndpoints(auth=auth, table=table, records=database.records, clock=clock),
+        FeedEndpoints(live=services.live, drain=services.drain),
+        NetworkEndpoints(
+            states=services.states,
+            live=services.live,
+            published=services.doors.published,
+            clock=clock,
+            signup_mode=services.settings.signup_mode,
+            has_billing=services.settings.billing,
+            is_development=services.settings.development,
+        ),
+        HistoryEndpoints(store=database.history, published=services.doors.published, clock=clock),
+        DryRunEndpoints(
+            auth=auth, inference=services.inference, explanations=services.explanations, books=books, clock=clock
+        ),
+        MatchEndpoints(auth=auth, explanations=services.explanations),
+    ]
+
+
+def _account_groups(services: Services) -> list[object]:
+    auth, people, keys, sessions = services.auth, services.people, services.key_service, services.sessions
+    doors, origins = services.doors, services.origins
+    return [
+        SessionEndpoints(
+            auth=auth,
+            people=people,
+            sessions=sessions,
+            doors=doors,
+            signup_mode=services.settings.signup_mode,
+            signup_hook=services.money.credits,
+            origins=origins,
+        ),
+        PasswordEndpoints(
+            auth=auth,
+            people=people,
+            sessions=sessions,
+            doors=doors,
+            mailer=services.mailer,
+            root_url=services.root_url,
+            origins=origins,
+        ),
+        OwnAccountEndpoints(auth=auth, people=people, keys=keys, sessions=sessions, login_door=doors.login),
+        OperatorEndpoints(auth=auth, people=people, pages=services.database.people, keys=keys, sessions=sessions),
+        KeyEndpoints(auth=auth, keys=keys, clock=services.clock),
+        JoinTokenEndpoints(
+            auth=auth, tokens=services.tokens, keys=keys, sessions=sessions, join_line=services.downloads.join_line
+        ),
+    ]
+
+
+def _money_groups(services: Services) -> list[object]:
+    auth, people, money, database = services.auth, services.people, services.money, services.database
+    clock, rng, table = services.clock, services.rng, services.table
+    return [
+        CreditEndpoints(auth=auth, accounts=people, credit_service=money.credits, adapters=money.adapters, rng=rng),
+        KeyInfoEndpoints(auth=auth, spending=database.books, credit_service=money.credits, clock=clock),
+        UsageEndpoints(auth=auth, accounts=people, statements=database.statements, clock=clock),
+        GenerationEndpoints(auth=auth, jobs=database.statements, nodes=table),
+        EarningsEndpoints(auth=auth, accounts=people, statements=database.statements, nodes=table, clock=clock),
+        EarningsSummaryEndpoints(
+            auth=auth,
+            accounts=people,
+            statements=database.statements,
+            books=database.books,
+            payouts=database.payouts,
+            power=database.power,
+            credit_service=money.credits,
+            nodes=table,
+            clock=clock,
+        ),
+        PayoutEndpoints(
+            auth=auth,
+            accounts=people,
+            payouts=database.payouts,
+            settlement=money.settlement,
+            on_chain=money.on_chain,
+            published=services.doors.published,
+            clock=clock,
+        ),
+        TreasuryEndpoints(auth=auth, credit_service=money.credits, rng=rng),
+        LedgerEndpoints(auth=auth, books=database.books),
+    ]
+
+
+def _operation_groups(services: Services) -> list[object]:
+    auth, clock = services.auth, services.clock
+    return [
+        PulseEndpoints(
+            auth=auth,
+            rows=services.table,
+            states=services.states,
+            power=services.links.power,
+            counts=services.pulse,
+            clock=clock,
+            started_unix_s=services.started_unix_s,
+        ),
+        ChainEndpoints(
+            auth=auth,
+            store=services.database.chain,
+            chain_url=services.settings.chain_url,
+            clock=clock,
+            process_count=services.slot.count,
+        ),
+        HealthEndpoints(rows=services.table, drain=services.drain),
+        DownloadEndpoints(downloads=services.downloads),
+        LinkEndpoints(links=services.links),
+        _dashboard(services),
+    ]
+
+
+def _dashboard(services: Services) -> DashboardEndpoints:
+    return DashboardEndpoints(
+        bundle=Bundle(),
+        states=services.states,
+        jobs_running=lambda: services.dispatcher.running + services.peers.totals().jobs,
+    )
+
+
+def make_app(services: Services, groups: Sequence[object] | None = None) -> web.Application:
+    """All that aiohttp serves: every route but those that models answer and, with picows, node links."""
+    settings, clock = services.settings, services.clock
+    groups = endpoint_groups(services) if groups is None else groups
+    dashboard = next(group for group in groups if isinstance(group, DashboardEndpoints))
+    boundary = error_boundary(settings.edge, services.counter, clock=clock, rng=services.rng)
+    log = [request_log(services.dispatcher.record, clock=clock)] if settings.request_log else []
+    app = web.Application(
+        middlewares=[*log, boundary, *refuse_detours(settings.edge), not_found_page(dashboard.home_page)]
+    )
+    app.on_response_prepare.append(reply_headers(clock))
     if settings.request_log:
         app.on_response_prepare.append(remember_reply)
-    app.add_routes([*ROUTES, web.get(LINK_PATH, services.desk.handle)])
-    app[document.DOCUMENT] = document.make_document(app)
+    routes = routes_of(groups)
+    routes += routes_of([OpenApiEndpoints(routes)])
+    app.add_routes(map(aiohttp_route, routes))
     return app
 
 
 def make_link_app(services: Services) -> web.Application:
-    """What stands at a process's own link port: the way in for nodes, and nothing else."""
-    app = web.Application(middlewares=[answer_errors])
-    app[SERVICES] = services
-    app.on_response_prepare.append(add_own_headers)
-    app.add_routes([web.get(LINK_PATH, services.desk.handle)])
+    """What a process's own link port serves: node links, and nothing else."""
+    boundary = error_boundary(services.settings.edge, services.counter, clock=services.clock, rng=services.rng)
+    app = web.Application(middlewares=[boundary])
+    app.on_response_prepare.append(reply_headers(services.clock))
+    app.add_routes(map(aiohttp_route, routes_of([LinkEndpoints(links=services.links)])))
     return app
+
+
+def inference_endpoints(services: Services) -> InferenceEndpoints:
+    """What models answer, served without aiohttp."""
+    return InferenceEndpoints(
+        READERS,
+        service=services.inference,
+        auth=services.auth,
+        idempotency=services.idempotency,
+        errors=services.counter,
+        settings=services.settings.edge,
+        clock=services.clock,
+        rng=services.rng,
+    )
+
+
+def refusals(services: Services) -> Refusals:
+    return Refusals(services.counter, is_logged=services.settings.request_log, rng=services.rng)

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from sparewatt.accounts.people import SignupMode
 from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
+from sparewatt.edge.settings import EdgeSettings
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -98,6 +99,17 @@ class GatewaySettings:
     @property
     def has_tls(self) -> bool:
         return self.tls_cert is not None
+
+    @property
+    def edge(self) -> EdgeSettings:
+        """What the HTTP edge must know of it."""
+        return EdgeSettings(
+            public_url=self.public_url,
+            has_tls=self.has_tls,
+            behind_proxy=self.behind_proxy,
+            trusted_proxies=self.trusted_proxies,
+            request_log=self.request_log,
+        )
 
     @property
     def signup_mode(self) -> SignupMode:

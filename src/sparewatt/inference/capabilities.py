@@ -28,7 +28,7 @@ _PARAM: Mapping[str, str] = {
 """The field of a request that a capability is needed for; what is not here is needed for the endpoint."""
 
 
-class Needs(NamedTuple):
+class RequiredCapabilities(NamedTuple):
     can: frozenset[Capability] = frozenset()
     declared: bool = False
     """Whether a node must have said so itself."""
@@ -38,10 +38,10 @@ class Needs(NamedTuple):
         return ((f"{FILTER}{name}", name) for name in sorted(self.can))
 
 
-NO_NEEDS = Needs()
+NOTHING_REQUIRED = RequiredCapabilities()
 
 
-def is_able(needs: Needs, says: Collection[str] | None) -> bool:
+def is_able(needs: RequiredCapabilities, says: Collection[str] | None) -> bool:
     """`says`: what a node reports of its model; None if it reports nothing."""
     return needs.can.issubset(believed(says, declared=needs.declared))
 
@@ -53,7 +53,7 @@ def believed(says: Collection[str] | None, *, declared: bool = False) -> Collect
     return () if declared else COMMON
 
 
-class Able:
+class CapabilityCheck:
     """A check among a policy's own: one capability, against what a node says."""
 
     def __init__(self, *, declared: bool) -> None:

@@ -16,12 +16,20 @@ from typing import NamedTuple
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, VERDICTS_KEPT_MAX
-from sparewatt.inference.capabilities import NO_NEEDS, Needs, is_able
+from sparewatt.inference.capabilities import NOTHING_REQUIRED, RequiredCapabilities, is_able
 from sparewatt.inference.facts import facts_with
-from sparewatt.inference.matcher.entries import Entries
-from sparewatt.inference.matcher.model import Allowed, NodeRow
+from sparewatt.inference.matcher.columns import NodeColumns
+from sparewatt.inference.matcher.model import AllowedNodes, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.verdicts import FRESH_S, Judged, Known, Terms, is_dearer, known_of, prices_of
+from sparewatt.inference.verdicts import (
+    FRESH_S,
+    EligibilityTerms,
+    KnownFacts,
+    PolicyVerdicts,
+    is_dearer,
+    known_facts,
+    prices_of,
+)
 from sparewatt.policy.check import Compiled, NodeFacts, compile_policy
 from sparewatt.policy.model import ANY, Policy, Prices
 from sparewatt.policy.relax import relaxations
@@ -29,20 +37,22 @@ from sparewatt.policy.words import explain_relaxation
 
 _NEVER = -2
 """No count of what was said, not even of a model that nobody has."""
-_EVERYBODY: Sequence[Allowed | None] = (None,)
-_NOBODY: Sequence[Allowed | None] = (Allowed(),)
+_EVERYBODY: Sequence[AllowedNodes | None] = (None,)
+_NOBODY: Sequence[AllowedNodes | None] = (AllowedNodes(),)
 
 
 class Eligibility:
     def __init__(self, table: NodeTable, *, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._judged: OrderedDict[Terms, Judged] = OrderedDict()
+        self._judged: OrderedDict[EligibilityTerms, PolicyVerdicts] = OrderedDict()
         self._verdicts = 0
-        self._known: dict[ModelId, dict[NodeId, Known]] = {}
-        self._dearest: dict[ModelId, Dearest] = {}
-        self._able: dict[tuple[ModelId, Needs], AllAble] = {}
-        self._gates: dict[tuple[Policy, ModelId, AccountId | None, Prices | None, Needs], Gate] = {}
+        self._known: dict[ModelId, dict[NodeId, KnownFacts]] = {}
+        self._dearest: dict[ModelId, HighestPrices] = {}
+        self._able: dict[tuple[ModelId, RequiredCapabilities], UniformCapability] = {}
+        self._gates: dict[
+            tuple[Policy, ModelId, AccountId | None, Prices | None, RequiredCapabilities], PolicyGate
+        ] = {}
         """One for all jobs that are alike."""
 
     def gate(
@@ -52,8 +62,8 @@ class Eligibility:
         *,
         payer: AccountId | None = None,
         usual: Prices | None = None,
-        needs: Needs = NO_NEEDS,
-    ) -> Gate | None:
+        needs: RequiredCapabilities = NOTHING_REQUIRED,
+    ) -> PolicyGate | None:
         """What a job must pass; None if everybody may serve it.
 
         `payer` is one whose own nodes may not. `usual` is the most that is paid where the policy names no price.
@@ -68,17 +78,17 @@ class Eligibility:
         if gate is None:
             if len(self._gates) >= POLICIES_COMPILED_MAX:
                 self._gates.clear()
-            gate = self._gates[key] = Gate(self, policy, checks, model, payer, usual, needs)
+            gate = self._gates[key] = PolicyGate(self, policy, checks, model, payer, usual, needs)
         return gate
 
-    def stages(self, terms: Terms) -> Sequence[Allowed | None]:
+    def stages(self, terms: EligibilityTerms) -> Sequence[AllowedNodes | None]:
         """First those whom the policy names in order, one after the other; then whomever it leaves."""
         entries = self._table.entries(terms.model)
         if entries is None:
             return _NOBODY
         judged = self._judged.get(terms)
         if judged is None:
-            judged = self._judged[terms] = Judged(terms.checks())
+            judged = self._judged[terms] = PolicyVerdicts(terms.checks())
         self._judged.move_to_end(terms)
         now_s = self._clock.now_s()
         if judged.is_old(entries, now_s, is_live=terms.is_live):
@@ -105,10 +115,10 @@ class Eligibility:
         if known is None or now_s - known.made_at_s >= FRESH_S:
             if len(self._dearest) >= POLICIES_COMPILED_MAX:
                 self._dearest.clear()
-            known = self._dearest[model] = Dearest(self._table.dearest_price(model), self.said(model), now_s)
+            known = self._dearest[model] = HighestPrices(self._table.dearest_price(model), self.said(model), now_s)
         return is_dearer(usual, known.prices)
 
-    def all_are_able(self, needs: Needs, model: ModelId) -> bool:
+    def all_are_able(self, needs: RequiredCapabilities, model: ModelId) -> bool:
         """Whether every node that has the model can do this, as of a moment ago."""
         entries, now_s = self._table.entries(model), self._clock.now_s()
         if entries is None:
@@ -118,16 +128,16 @@ class Eligibility:
             if len(self._able) >= POLICIES_COMPILED_MAX:
                 self._able.clear()
             holds = all(is_able(needs, self._says(node_id, model)) for node_id in entries.nodes)
-            known = self._able[model, needs] = AllAble(holds, entries, entries.changes, entries.said, now_s)
+            known = self._able[model, needs] = UniformCapability(holds, entries, entries.changes, entries.said, now_s)
         return known.holds
 
-    def is_sure(self, said: int, *, usual: Prices | None, needs: Needs, model: ModelId) -> bool:
+    def is_sure(self, said: int, *, usual: Prices | None, needs: RequiredCapabilities, model: ModelId) -> bool:
         """Whether the answers of the two above, of a moment ago, take in everything that was said until then."""
         dearest, able = self._dearest.get(model), self._able.get((model, needs))
         knows_prices = usual is None or (dearest is not None and dearest.said == said)
         return knows_prices and (not needs.can or (able is not None and able.said == said))
 
-    def has_heard_all(self, terms: Terms) -> bool:
+    def has_heard_all(self, terms: EligibilityTerms) -> bool:
         """Whether the list for these terms was made of all that nodes have said by now."""
         judged, entries = self._judged.get(terms), self._table.entries(terms.model)
         return judged is not None and entries is not None and judged.knows_all(entries)
@@ -148,7 +158,7 @@ class Eligibility:
         report = row.models.get(model) if row is not None else None
         return report.capabilities if report is not None else None
 
-    def refuses(self, node_id: NodeId, terms: Terms, checks: Compiled | None) -> bool:
+    def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: Compiled | None) -> bool:
         """By what is known of it right now. A list that still had it is put together anew."""
         row = self._table.get(node_id)
         report = row.models.get(terms.model) if row is not None else None
@@ -162,22 +172,22 @@ class Eligibility:
             self._look_again(node_id, terms)
         return is_refused
 
-    def _facts_now(self, row: NodeRow, terms: Terms) -> NodeFacts:
+    def _facts_now(self, row: NodeRow, terms: EligibilityTerms) -> NodeFacts:
         known = self._known.get(terms.model, {}).get(row.id)
         if known is not None and known.holds_for(row, drift_s=0.0 if terms.is_live else row.rtt_s + known.rtt_s):
             return known.facts
         return facts_with(row, row.models[terms.model])
 
-    def _look_again(self, node_id: NodeId, terms: Terms) -> None:
+    def _look_again(self, node_id: NodeId, terms: EligibilityTerms) -> None:
         self._dearest.pop(terms.model, None)
         self._known.get(terms.model, {}).pop(node_id, None)
         self._able.pop((terms.model, terms.needs), None)
-        for usual, needs in product((terms.usual, None), (terms.needs, NO_NEEDS)):
+        for usual, needs in product((terms.usual, None), (terms.needs, NOTHING_REQUIRED)):
             key = terms._replace(usual=usual, needs=needs)
             if key in self._judged:
                 self._judged[key].made_at_s = None
 
-    def relaxations(self, terms: Terms) -> list[str]:
+    def relaxations(self, terms: EligibilityTerms) -> list[str]:
         """What would let somebody through. Worked out once per list: whoever fails, fails again and again."""
         judged = self._judged.get(terms)
         if judged is not None and judged.hints is not None:
@@ -209,11 +219,11 @@ class Eligibility:
         if entries is None:
             return []
         rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None]
-        known = self._known[model] = {row.id: known_of(row, model, before) for row in rows}
+        known = self._known[model] = {row.id: known_facts(row, model, before) for row in rows}
         return [found.facts for found in known.values()]
 
 
-class Dearest(NamedTuple):
+class HighestPrices(NamedTuple):
     """The highest prices of a model, and what they were taken from."""
 
     prices: tuple[int, int]
@@ -221,23 +231,23 @@ class Dearest(NamedTuple):
     made_at_s: float
 
 
-class AllAble(NamedTuple):
+class UniformCapability(NamedTuple):
     """Whether all nodes of a model can do something, and what that was taken from."""
 
     holds: bool
-    entries: Entries
+    entries: NodeColumns
     changes: int
     said: int
     made_at_s: float
 
-    def is_old(self, entries: Entries, now_s: float) -> bool:
+    def is_old(self, entries: NodeColumns, now_s: float) -> bool:
         if entries is not self.entries or entries.changes != self.changes:
             return True
         return entries.said != self.said and now_s - self.made_at_s >= FRESH_S
 
 
 @dataclass(slots=True)
-class Gate:
+class PolicyGate:
     """One job's conditions on who may serve it. Implements dispatch's Gate."""
 
     eligibility: Eligibility
@@ -246,16 +256,16 @@ class Gate:
     model: ModelId
     payer: AccountId | None = None
     usual: Prices | None = None
-    needs: Needs = NO_NEEDS
+    needs: RequiredCapabilities = NOTHING_REQUIRED
 
-    _known: Sequence[Allowed | None] = _EVERYBODY
+    _known: Sequence[AllowedNodes | None] = _EVERYBODY
     """Whom it leaves, by what was known when it was last looked at; until then, unless a node says something."""
     _known_until_s: float = 0.0
     _known_said: int = _NEVER
     _is_sure: bool = False
     """Whether that took in everything that nodes had said: then nobody of those can be refused until one says more."""
 
-    def stages(self) -> Sequence[Allowed | None]:
+    def stages(self) -> Sequence[AllowedNodes | None]:
         """Whoever is then chosen is judged once more (`admits`): so what was seen a moment ago is good enough."""
         now_s, said = self.eligibility.now_s(), self.eligibility.said(self.model)
         if now_s < self._known_until_s and said == self._known_said:
@@ -274,13 +284,15 @@ class Gate:
     def _forget(self) -> None:
         self._known_until_s, self._known_said, self._is_sure = 0.0, _NEVER, False
 
-    def _terms(self) -> Terms:
+    def _terms(self) -> EligibilityTerms:
         """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""
         is_dear = self.usual is not None and self.eligibility.has_dearer(self.usual, self.model)
         are_able = not self.needs.can or self.eligibility.all_are_able(self.needs, self.model)
-        return Terms(self.policy, self.usual if is_dear else None, self.model, NO_NEEDS if are_able else self.needs)
+        return EligibilityTerms(
+            self.policy, self.usual if is_dear else None, self.model, NOTHING_REQUIRED if are_able else self.needs
+        )
 
-    def _asks_nothing(self, terms: Terms) -> bool:
+    def _asks_nothing(self, terms: EligibilityTerms) -> bool:
         asks_none = self.checks is None and terms.usual is None and not terms.needs.can
         return asks_none and self.policy.order is None
 
@@ -298,7 +310,7 @@ class Gate:
         is_known = self._is_sure and self._known_said == self.eligibility.said(self.model)
         if is_known and self._leaves(node_id) and self.eligibility.was_asked(node_id, self.model):
             return True
-        terms = Terms(self.policy, self.usual, self.model, self.needs)
+        terms = EligibilityTerms(self.policy, self.usual, self.model, self.needs)
         is_refused = self.eligibility.refuses(node_id, terms, self.checks)
         if is_refused:
             self._forget()

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.inference.capabilities import NO_NEEDS, Able, Needs, says_of
+from sparewatt.inference.capabilities import NOTHING_REQUIRED, CapabilityCheck, RequiredCapabilities, says_of
 from sparewatt.inference.facts import facts_with
-from sparewatt.inference.matcher.entries import Entries
-from sparewatt.inference.matcher.model import Allowed, NodeRow, Seating
+from sparewatt.inference.matcher.columns import NodeColumns
+from sparewatt.inference.matcher.model import AllowedNodes, NodeRow, PositionList
 from sparewatt.policy.check import FACT_OF, Check, Compiled, NodeFacts, compile_policy
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.model import Policy, Prices
@@ -27,14 +27,14 @@ USUAL_PRICE = "usual_price"
 ORDER = "order"
 
 
-class Terms(NamedTuple):
+class EligibilityTerms(NamedTuple):
     """What a list of allowed nodes depends on."""
 
     policy: Policy
     usual: Prices | None
     """The most that is paid in the directions for which the policy names no price."""
     model: ModelId
-    needs: Needs = NO_NEEDS
+    needs: RequiredCapabilities = NOTHING_REQUIRED
 
     @property
     def is_live(self) -> bool:
@@ -42,7 +42,7 @@ class Terms(NamedTuple):
         return self.policy.max_ttft_ms is not None
 
     def checks(self) -> Compiled:
-        able = Able(declared=self.needs.declared)
+        able = CapabilityCheck(declared=self.needs.declared)
         checks: list[Check] = [(name, needed, able, says_of) for name, needed in self.needs.filters()]
         checks += compile_policy(self.policy).checks
         if self.usual is not None:
@@ -68,7 +68,7 @@ def prices_of(report: ModelReport) -> tuple[int, int]:
     return report.prompt_price_nano, report.completion_price_nano
 
 
-class Known(NamedTuple):
+class KnownFacts(NamedTuple):
     """A node's facts, and what they were taken from."""
 
     specs: NodeSpecs
@@ -81,11 +81,11 @@ class Known(NamedTuple):
         return is_same and abs(self.rtt_s - row.rtt_s) <= drift_s
 
 
-def known_of(row: NodeRow, model: ModelId, before: Mapping[NodeId, Known]) -> Known:
+def known_facts(row: NodeRow, model: ModelId, before: Mapping[NodeId, KnownFacts]) -> KnownFacts:
     known = before.get(row.id)
     if known is not None and known.holds_for(row, drift_s=RTT_DRIFT_S):
         return known
-    return Known(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
+    return KnownFacts(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
 
 
 class Verdict(NamedTuple):
@@ -97,31 +97,31 @@ class Verdict(NamedTuple):
 
 
 @dataclass(slots=True)
-class Judged:
+class PolicyVerdicts:
     """All verdicts of one policy on the nodes of one model."""
 
     checks: Compiled
-    entries: Entries | None = None
+    entries: NodeColumns | None = None
     changes: int = 0
     reports: int = 0
     made_at_s: float | None = None
     """None: to be judged before it is used."""
     verdicts: dict[NodeId, Verdict] = field(default_factory=dict)
-    stages: Sequence[Allowed | None] = ()
+    stages: Sequence[AllowedNodes | None] = ()
     hints: Sequence[str] | None = None
     """What would let somebody through, if anybody asked."""
 
-    def is_old(self, entries: Entries, now_s: float, *, is_live: bool) -> bool:
+    def is_old(self, entries: NodeColumns, now_s: float, *, is_live: bool) -> bool:
         if self.made_at_s is None or entries is not self.entries or entries.changes != self.changes:
             return True
         return now_s - self.made_at_s >= FRESH_S and (is_live or entries.reports != self.reports)
 
-    def knows_all(self, entries: Entries) -> bool:
+    def knows_all(self, entries: NodeColumns) -> bool:
         """Whether nobody has come, gone or reported since."""
         is_same = entries is self.entries and entries.changes == self.changes and entries.reports == self.reports
         return is_same and self.made_at_s is not None
 
-    def judge(self, facts: Sequence[NodeFacts], entries: Entries, order: Sequence[str], *, now_s: float) -> None:
+    def judge(self, facts: Sequence[NodeFacts], entries: NodeColumns, order: Sequence[str], *, now_s: float) -> None:
         before = self.verdicts
         self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}
         self.stages = _stages(self, entries)
@@ -138,7 +138,7 @@ def _verdict(facts: NodeFacts, checks: Compiled, order: Sequence[str], before: M
     return Verdict(facts, refused.field if refused is not None else None, turn)
 
 
-def _stages(judged: Judged, entries: Entries) -> Sequence[Allowed | None]:
+def _stages(judged: PolicyVerdicts, entries: NodeColumns) -> Sequence[AllowedNodes | None]:
     """First those whom the order names, one after the other; then whomever the checks leave."""
     dropped = Counter(refused for _, refused, _ in judged.verdicts.values() if refused is not None)
     left = {node_id: turn for node_id, (_, refused, turn) in judged.verdicts.items() if refused is None}
@@ -150,8 +150,8 @@ def _stages(judged: Judged, entries: Entries) -> Sequence[Allowed | None]:
     return [*first, _seated(left.keys(), entries, dropped) if judged.checks.checks else None]
 
 
-def _seated(nodes: Collection[NodeId], entries: Entries, dropped: Mapping[str, int]) -> Allowed:
+def _seated(nodes: Collection[NodeId], entries: NodeColumns, dropped: Mapping[str, int]) -> AllowedNodes:
     allowed = frozenset(nodes)
     places = np.flatnonzero(np.fromiter((node_id in allowed for node_id in entries.nodes), bool, len(entries)))
     counts = {name: count for name, count in dropped.items() if count}
-    return Allowed(allowed, counts, Seating(entries, entries.changes, places))
+    return AllowedNodes(allowed, counts, PositionList(entries, entries.changes, places))

@@ -70,10 +70,17 @@ def exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
 
 
 class Budgets:
-    def __init__(self, books: Books, *, clock: Clock) -> None:
-        self.pending_elsewhere: Callable[[KeyId], int] = lambda _: 0
-        """What the other processes of this gateway say is `pending` there."""
-        self.reload_s = RELOAD_S
+    def __init__(
+        self,
+        books: Books,
+        *,
+        clock: Clock,
+        pending_elsewhere: Callable[[KeyId], int] = lambda _: 0,
+        reload_s: float = RELOAD_S,
+    ) -> None:
+        """`pending_elsewhere`: what the other processes of this gateway say is `pending` there."""
+        self._pending_elsewhere = pending_elsewhere
+        self._reload_s = reload_s
         self._books = books
         self._clock = clock
         self._spending: dict[KeyId, Spending] = {}
@@ -83,7 +90,7 @@ class Budgets:
         """What a key may still spend in this period, running requests counted at what they hold. None: no budget."""
         if budget is None:
             return None
-        spent = (await self._current(key, budget)).spent + self.pending_elsewhere(key)
+        spent = (await self._current(key, budget)).spent + self._pending_elsewhere(key)
         return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
 
     def pending(self) -> dict[KeyId, int]:
@@ -112,7 +119,7 @@ class Budgets:
         known = self._spending.get(key)
         if known is None or known.since_unix_s != since:
             return await self._load(key, since)
-        if self._clock.now_s() - known.loaded_at_s > self.reload_s:
+        if self._clock.now_s() - known.loaded_at_s > self._reload_s:
             try:
                 return await self._load(key, since)
             except StoreUnavailable:  # answers go on without Postgres, and what is spent here is known

@@ -54,7 +54,17 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ledger:
-    def __init__(self, books: Books, journal: Journal, *, instance: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        books: Books,
+        journal: Journal,
+        *,
+        instance: str,
+        clock: Clock,
+        call_in: Callable[[AccountId], Awaitable[bool]] | None = None,
+    ) -> None:
+        """`call_in`: has the other processes of this gateway return credits they do not need; whether any did."""
+        self._call_in = call_in or _nobody_else
         self._books = books
         self._journal = journal
         self._instance = instance
@@ -72,8 +82,6 @@ class Ledger:
         self.spent = NOTHING
         self.earned = NOTHING
         """Of what was posted from here: what payers paid, and what owners got of it."""
-        self.call_in: Callable[[AccountId], Awaitable[bool]] = _nobody_else
-        """Has the other processes of this gateway return what they do not need; whether any did."""
 
     @property
     def unposted(self) -> int:
@@ -97,7 +105,7 @@ class Ledger:
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
         held = self.hold_here(account, nano) or await self._hold_in_line(account, nano)
-        if held is None and await self.call_in(account):
+        if held is None and await self._call_in(account):
             held = await self._hold_in_line(account, nano)
         return held
 
@@ -237,9 +245,9 @@ class Ledger:
         """Raises UnbalancedEntry: then nothing is posted and nothing is opened any more, until a person has looked."""
         try:
             return job_row(settled.closed, settled.billed)
-        except UnbalancedEntry:
+        except UnbalancedEntry as error:
             if self._broken is None:
-                _log.crash("books_stopped", job=settled.closed.job.id)
+                _log.crash("books_stopped", error, job=settled.closed.job.id)
             self._broken = "unbalanced"
             raise
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.rng import Rng
-from sparewatt.supervisor.data_dir import write_private
+from sparewatt.machine.data_dir import write_private
 
 SOCKET, DOOR = "control.sock", "control.json"
 PATH_BYTES_MAX = 100

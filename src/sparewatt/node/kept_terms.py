@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.errors import StartupError
+from sparewatt.machine.data_dir import write_private
 from sparewatt.node.settings import NodeSettings
-from sparewatt.supervisor.data_dir import write_private
 
 FILE = "terms.json"
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(NodeSettings)}

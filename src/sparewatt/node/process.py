@@ -14,6 +14,8 @@ from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import JoinRefused, StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import SystemRng
+from sparewatt.machine.data_dir import DataDir
+from sparewatt.machine.signals import stop_event
 from sparewatt.node.agent import Agent
 from sparewatt.node.backends.fronted import FrontedServer
 from sparewatt.node.backends.model import Backend, BackendError, BackendModel
@@ -35,8 +37,6 @@ from sparewatt.node.serving import check_backend_url, http_address, model_server
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.wishes import read_wishes
 from sparewatt.protocol.node import Capability
-from sparewatt.supervisor.data_dir import DataDir
-from sparewatt.supervisor.signals import stop_event
 
 _log = Log("sparewatt.node")
 SERVER_PAUSE_S = 0.1

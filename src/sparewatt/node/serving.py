@@ -15,11 +15,11 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Log
 from sparewatt.core.rng import Rng
+from sparewatt.machine.children import Child, ChildExit, Supervisor
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.finding import KNOWN_PORTS, find_local_servers, in_words
 from sparewatt.node.backends.llama_server import GET_LLAMA, NEEDS_LLAMA, has_llama
 from sparewatt.node.settings import NodeSettings
-from sparewatt.supervisor.children import Child, ChildExit, Supervisor
-from sparewatt.supervisor.spawn import free_port
 
 _log = Log("sparewatt.node")
 LOAD_S = 600.0

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import StartupError
+from sparewatt.machine.data_dir import write_private
 from sparewatt.node.hours import Hours
-from sparewatt.supervisor.data_dir import write_private
 
 FILE = "wishes.json"
 UNTIL_TOLD = 1e12

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson, SparewattError
-from sparewatt.core.limits import BODY_TOP_FIELDS_MAX, LONG_BODY_BYTES_MIN, MESSAGES_MAX, MODEL_ID_CHARS_MAX
+from sparewatt.core.limits import (
+    BODY_TOP_FIELDS_MAX,
+    LONG_BODY_BYTES_MIN,
+    MESSAGES_MAX,
+    MODEL_ID_CHARS_MAX,
+    RETRY_AFTER_S_MAX,
+)
 from sparewatt.protocol.crowding import refuse_crowded
 
 TOKENS_MAX = 1 << 24
@@ -368,3 +376,16 @@ def error_body(error: SparewattError, **extra: object) -> dict[str, Any]:
     """OpenAI's error object: always all four keys, ours (if any) beside them."""
     shape = {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}
     return {"error": shape | extra}
+
+
+def error_headers(error: SparewattError) -> dict[str, str]:
+    """What HTTP says beside the error object: when to retry, and whether a client should at all."""
+    headers: dict[str, str] = {}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    if error.retry_after_s is not None:
+        wait_s = min(error.retry_after_s, RETRY_AFTER_S_MAX)
+        headers |= {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(wait_s * 1000))}
+    if not error.retryable and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        headers["x-should-retry"] = "false"
+    return headers

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
 from sparewatt.inference.matcher.hashing import fractions, hash_text
+from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import Candidate, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.policies import NEURALGRID
+from sparewatt.inference.matcher.ranking import NEURALGRID
 from sparewatt.inference.matcher.scan import eligible, neuralgrid_parts
-from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.prices import Floats
@@ -29,7 +29,7 @@ Cost = Callable[[MatchJob, Floats, Floats], Floats]
 
 
 def least_loaded(job: MatchJob, data: Floats, chance: Floats) -> Floats:  # noqa: ARG001 (one shape for all)
-    cost: Floats = data[Field.JOBS] + chance
+    cost: Floats = data[ColumnField.JOBS] + chance
     return cost
 
 
@@ -37,13 +37,13 @@ def power_of_two(job: MatchJob, data: Floats, chance: Floats) -> Floats:  # noqa
     """The less loaded of two drawn by lot."""
     drawn = np.argsort(chance)[:2]
     cost: Floats = np.full(chance.size, np.inf)
-    cost[drawn] = data[Field.JOBS][drawn] + chance[drawn]
+    cost[drawn] = data[ColumnField.JOBS][drawn] + chance[drawn]
     return cost
 
 
 def kind_neuralgrid(job: MatchJob, data: Floats, chance: Floats) -> Floats:
     """NeuralGrid's score over the nodes that are not busy; when all are, the least busy one."""
-    busy = data[Field.JOBS] >= BUSY_JOBS
+    busy = data[ColumnField.JOBS] >= BUSY_JOBS
     if busy.all():
         return least_loaded(job, data, chance)
     vram, compute, cost = neuralgrid_parts(job, data)
@@ -62,7 +62,7 @@ class Baseline(Gateways):
         super().__init__(world, NEURALGRID, heartbeat_s=heartbeat_s, seed=seed)
         self._cost = COSTS[name]
 
-    def _pick(self, job: MatchJob, table: NodeTable, at: Situation) -> tuple[NodeId, Candidate | None] | None:
+    def _pick(self, job: MatchJob, table: NodeTable, at: MatchContext) -> tuple[NodeId, Candidate | None] | None:
         entries = table.entries(job.model)
         places = _able(job, table, entries, at) if entries is not None else None
         if entries is None or places is None or not places.size:
@@ -73,7 +73,7 @@ class Baseline(Gateways):
         return entries.nodes[best], None
 
 
-def _able(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> NDArray[np.intp]:
+def _able(job: MatchJob, table: NodeTable, entries: NodeColumns, at: MatchContext) -> NDArray[np.intp]:
     """Places that are there and hold the model; if none does, those that are getting it; if none is, any.
 
     So a model that is nowhere is loaded once, and it gets no second node because its only one is full or has failed a
@@ -82,7 +82,7 @@ def _able(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> N
     data = entries.data
     scan = eligible(job, data, now_s=at.now_s, rules=at.rules)
     there = scan.able | scan.stopped.get(Rejection.FULL, False)
-    warm = there & (data[Field.WARM] != 0)
+    warm = there & (data[ColumnField.WARM] != 0)
     if warm.any():
         return _untried(np.flatnonzero(warm), entries, at)
     places = _untried(np.flatnonzero(there), entries, at)
@@ -90,7 +90,7 @@ def _able(job: MatchJob, table: NodeTable, entries: Entries, at: Situation) -> N
     return np.array(coming, np.intp) if coming else places
 
 
-def _untried(places: NDArray[np.intp], entries: Entries, at: Situation) -> NDArray[np.intp]:
+def _untried(places: NDArray[np.intp], entries: NodeColumns, at: MatchContext) -> NDArray[np.intp]:
     """Those that have not failed the job yet, or all if there is no other."""
     left = [place for place in places.tolist() if entries.nodes[place] not in at.tried]
     return np.array(left, np.intp) if left else places

@@ -11,15 +11,15 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.limits import NEWS_APART_S, REFUSALS_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.inference.admission.model import Applicant
+from sparewatt.inference.admission.model import AdmissionRequest
 from sparewatt.inference.admission.rules import cost_tokens
-from sparewatt.inference.admission.service import Admission
-from sparewatt.inference.dispatch.learning import STEPS_MIN, predicted_step_s
-from sparewatt.inference.dispatch.prefixes import PrefixMemory
+from sparewatt.inference.admission.service import AdmissionControl
+from sparewatt.inference.dispatch.node_selection import STEPS_MIN, predicted_step_s
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.ranking import Ranking
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.sim.clock import VirtualClock
 from sparewatt.sim.physics import SimJob
@@ -42,9 +42,9 @@ class Held(NamedTuple):
 class Gateways:
     """Implements Chooser for all gateways at once."""
 
-    def __init__(self, world: World, policy: Policy, *, heartbeat_s: float, seed: int, affinity: bool = True) -> None:
+    def __init__(self, world: World, ranking: Ranking, *, heartbeat_s: float, seed: int, affinity: bool = True) -> None:
         self._world = world
-        self._policy = policy
+        self._ranking = ranking
         self._seed = seed
         self._rules = HealthRules(heartbeat_s=heartbeat_s)
         self._reporter = Reporter(world, keeps_prefixes=affinity)
@@ -54,7 +54,7 @@ class Gateways:
         self._news_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
         self.tables = [NodeTable(gateways=n) for _ in range(n)]
-        self._prefixes = [PrefixMemory() for _ in range(n)]
+        self._prefixes = [PrefixIndex() for _ in range(n)]
         self._admissions = [self._admission(table, seed) for table in self.tables]
         for gateway, table in enumerate(self.tables):
             for site, name in enumerate(self._ids):
@@ -64,11 +64,9 @@ class Gateways:
             world.at(heartbeat_s * (site + 1) / len(self._ids), self._beat, site)
         world.at(STRAIN_S, self._refresh)
 
-    def _admission(self, table: NodeTable, seed: int) -> Admission:
+    def _admission(self, table: NodeTable, seed: int) -> AdmissionControl:
         """Wired as in a gateway: places that come free move the line."""
-        admission = Admission(table.room, clock=VirtualClock(self._world), rng=seeded(seed))
-        table.room.on_room = admission.on_room
-        return admission
+        return AdmissionControl(table.capacity, clock=VirtualClock(self._world), rng=seeded(seed))
 
     # reports
 
@@ -112,7 +110,7 @@ class Gateways:
             refuse(job, error.retry_after_s or 0.0)
 
         expected = self.tables[job.gateway].typical_output_tokens(ModelId(job.model.name))
-        applicant = Applicant(
+        applicant = AdmissionRequest(
             key_id=KeyId(f"user {job.number % USERS}"),
             model=ModelId(job.model.name),
             cost_tokens=cost_tokens(job.prompt_tokens, expected),
@@ -136,10 +134,10 @@ class Gateways:
         job.promised_ttft_s = 0.0 if best is None else self._promise_s(job, site, best)
         return site
 
-    def _situation(self, job: SimJob, now_s: float) -> Situation:
+    def _situation(self, job: SimJob, now_s: float) -> MatchContext:
         tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
         held = self._prefixes[job.gateway].held(job.prefix, now_s=now_s) if job.prefix else None
-        return Situation(now_s=now_s, rules=self._rules, tried=tried, held=held)
+        return MatchContext(now_s=now_s, rules=self._rules, tried=tried, held=held)
 
     def _pick_late(
         self, asked: MatchJob, job: SimJob, table: NodeTable, now_s: float
@@ -156,12 +154,12 @@ class Gateways:
         job.late.discard(site)
         return 0.0 if is_asked_again or job.refusals >= REFUSALS_MAX else best.predicted_ttft_s
 
-    def _pick(self, job: MatchJob, table: NodeTable, at: Situation) -> tuple[NodeId, Candidate | None] | None:
+    def _pick(self, job: MatchJob, table: NodeTable, at: MatchContext) -> tuple[NodeId, Candidate | None] | None:
         """A node and what it promises; a policy that predicts nothing promises nothing."""
-        best = match(job, table, at, policy=self._policy, seed=self._seed).best
+        best = match(job, table, at, ranking=self._ranking, seed=self._seed).best
         if best is None:
             return None
-        return best.node_id, best if self._policy.unit == "s" else None
+        return best.node_id, best if self._ranking.unit == "s" else None
 
     def sent(self, job: SimJob, site: int, now_s: float) -> None: ...
 

@@ -23,7 +23,7 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 def draw(answer: Answer) -> str:
     """Mean completion time on a logarithmic axis: policies differ by more than ten times."""
     bound, oracle = _mean(answer.bound), _mean(answer.oracle)
-    means = {name: _mean(runs) for name, runs in answer.policies.items()}
+    means = {name: _mean(runs) for name, runs in answer.rankings.items()}
     low, high = _range([bound, oracle, *means.values()])
     height = TOP + ROW * len(means) + 64
     bottom = TOP + ROW * len(means)
@@ -33,7 +33,7 @@ def draw(answer: Answer) -> str:
 
     parts = [_head(height), _titles(answer)]
     parts += [_tick(x(value), value, bottom) for value in _ticks(low, high)]
-    for row, (name, runs) in enumerate(answer.policies.items()):
+    for row, (name, runs) in enumerate(answer.rankings.items()):
         parts.append(
             _row(TOP + ROW * row, name, runs, left=LEFT, x=[x(run.e2e_mean) for run in runs], end=x(means[name]))
         )

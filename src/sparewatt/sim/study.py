@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sparewatt.inference.matcher.model import HealthRules
-from sparewatt.inference.matcher.policies import BALANCED, POLICIES
+from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS
 from sparewatt.sim.baselines import COSTS, Baseline
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.oracle import Oracle
@@ -20,7 +20,7 @@ from sparewatt.sim.summary import TIMEOUT_S, Numbers, Outcome, bound_of, mean_of
 from sparewatt.sim.workload import generate, make_jobs
 from sparewatt.sim.world import Chooser, World
 
-NAMES = (*POLICIES, *COSTS)
+NAMES = (*RANKINGS, *COSTS)
 WARM_UP_S = 60.0
 ORACLE_WEIGHTS = (2.0, 4.0)
 GATEWAY_ORDER = ("use", "eu", "usw", "jp", "in", "sg", "sa", "eu")
@@ -40,7 +40,7 @@ class Question:
     gateways: int = 1
     heartbeat_s: float = HealthRules().heartbeat_s
     seeds: int = 2
-    policies: tuple[str, ...] = NAMES
+    rankings: tuple[str, ...] = NAMES
     faults: Faults = field(default_factory=Faults)
     affinity: bool = True
     """Whether nodes tell that they keep prompts, and gateways remember where those were read."""
@@ -86,14 +86,14 @@ class Run:
 @dataclass(slots=True)
 class Answer:
     question: Question
-    policies: dict[str, list[Numbers]] = field(default_factory=dict)
+    rankings: dict[str, list[Numbers]] = field(default_factory=dict)
     oracle: list[Numbers] = field(default_factory=list)
     bound: list[Numbers] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, object]:
         garbage = self.question.faults.garbage > 0
         return {
-            "policies": {name: mean_of(runs).as_dict(with_garbage=garbage) for name, runs in self.policies.items()},
+            "policies": {name: mean_of(runs).as_dict(with_garbage=garbage) for name, runs in self.rankings.items()},
             "oracle": mean_of(self.oracle).as_dict(),
             "bound": mean_of(self.bound).as_dict(),
         }
@@ -118,7 +118,7 @@ def nearest_gateways(scenario: Scenario, regions: Sequence[int]) -> list[list[in
 def make_chooser(name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True) -> Chooser:
     if name in COSTS:
         return Baseline(world, name, heartbeat_s=heartbeat_s, seed=seed)
-    return Gateways(world, POLICIES[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
+    return Gateways(world, RANKINGS[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
 
 
 def run_policy(case: Case, name: str, *, progress: Progress | None = None) -> Run:
@@ -173,9 +173,9 @@ def study(
         oracle = run_oracle(case, progress=progress)
         answer.oracle.append(oracle.numbers)
         answer.bound.append(_beside(run_bound(case), oracle.numbers))
-        for name in question.policies:
+        for name in question.rankings:
             run = run_policy(case, name, progress=progress)
-            answer.policies.setdefault(name, []).append(_beside(run.numbers, oracle.numbers))
+            answer.rankings.setdefault(name, []).append(_beside(run.numbers, oracle.numbers))
             if each is not None:
                 each(name, case, run)
     return answer

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from sparewatt.core.limits import ATTEMPTS_MAX
-from sparewatt.inference.dispatch.choosing import RETRY_AFTER_S
+from sparewatt.inference.dispatch.node_selection import RETRY_AFTER_S
 from sparewatt.inference.dispatch.reply import StreamReply
 from sparewatt.sim.node import SimNode
 from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob

@@ -9,12 +9,12 @@ import time
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.inference.matcher import kernel
-from sparewatt.inference.matcher.entries import SCAN_MAX
+from sparewatt.inference.matcher.columns import SCAN_MAX
 from sparewatt.inference.matcher.match import match, question
+from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.shortlist import sort_out
-from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed
 
@@ -88,10 +88,10 @@ def _time_decisions(table: NodeTable, count: int, *, compiled: bool) -> list[flo
     times_us = []
     for number in range(count):
         job = MatchJob(MatchId(f"match_{number}"), MODEL, prompt_tokens=500, output_tokens=200)
-        at = Situation(now_s=NOW_S + number * DECISION_EVERY_S, rules=HealthRules())
+        at = MatchContext(now_s=NOW_S + number * DECISION_EVERY_S, rules=HealthRules())
         before = _sortings(table)
         began_s = time.perf_counter()
-        match(job, table, at, policy=BALANCED, seed=1, compiled=compiled)
+        match(job, table, at, ranking=BALANCED, seed=1, compiled=compiled)
         took_us = (time.perf_counter() - began_s) * 1e6
         if _sortings(table) == before:
             times_us.append(took_us)
@@ -139,7 +139,7 @@ def _time_shortlist(table: NodeTable, *, compiled: bool) -> float:
     if entries is None:
         return 0.0
     job = MatchJob(MatchId("match_0"), MODEL, prompt_tokens=500, output_tokens=200)
-    asked = question(job, table, Situation(now_s=NOW_S, rules=HealthRules()), policy=BALANCED, seed=1)
+    asked = question(job, table, MatchContext(now_s=NOW_S, rules=HealthRules()), ranking=BALANCED, seed=1)
     times_ms = []
     for _ in range(SORTINGS):
         began_s = time.perf_counter()

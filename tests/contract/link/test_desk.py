@@ -1,4 +1,4 @@
-"""The desk behind a front end that gives connections away: nodes join, work and leave on picows, with no task each."""
+"""Links behind an edge that gives connections away: nodes join, work and leave on picows, with no task each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparewatt.link.sockets import Socket
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clock import ManualClock
 from tests.contract.link.servers import Server, picows_server
-from tests.unit.gateway.test_links import HOST, Desk
+from tests.unit.inference.fleet.test_link_registry import HOST, Registry
 from tests.unit.link.ends import Carrier, Runner, Taker, echo, job_of
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S, until
@@ -36,46 +36,46 @@ async def join(server: Server, session: aiohttp.ClientSession, library: Library,
 
 @LIBRARIES
 async def test_a_node_joins_works_and_leaves(library: Library) -> None:
-    desk, runner, outbox = Desk(), Runner(echo), Outbox()
+    registry, runner, outbox = Registry(), Runner(echo), Outbox()
     async with picows_server() as server, aiohttp.ClientSession() as session:
-        server.give_to = desk.adopt
+        server.give_to = registry.adopt
         socket = await join(server, session, library)
         Carrier(GatewayLink(outbox=outbox, runner=runner, clock=ManualClock()).receive, outbox, []).start(socket)
-        await until(lambda: desk.links)
-        assert not desk._visits
+        await until(lambda: registry.links)
+        assert not registry._visits
         taker, body = Taker(), bytes(700_000)
-        (link,) = desk.links.values()
+        (link,) = registry.links.values()
         taker.stream = link.open(job_of(body), body, taker)
         await until(lambda: taker.over)
         assert (taker.data, taker.fails) == (body, [])
         socket.close()
-        await until(lambda: not desk.links)
+        await until(lambda: not registry.links)
         await runner.close()
         await socket.wait_closed()
 
 
 @LIBRARIES
 async def test_a_node_that_is_refused_is_told_why(library: Library) -> None:
-    desk = Desk()
-    desk.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
+    registry = Registry()
+    registry.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
-        server.give_to = desk.adopt
+        server.give_to = registry.adopt
         with pytest.raises(JoinRefused, match="has been used"):
             await join(server, session, library)
-        await until(lambda: not desk._visits)
+        await until(lambda: not registry._visits)
 
 
 @LIBRARIES
-async def test_a_desk_that_closes_lets_its_nodes_go(library: Library) -> None:
-    desk = Desk()
+async def test_a_registry_that_closes_lets_its_nodes_go(library: Library) -> None:
+    registry = Registry()
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
-        server.give_to = desk.adopt
+        server.give_to = registry.adopt
         socket = await join(server, session, library)
-        await until(lambda: desk.links)
-        leaving = asyncio.create_task(desk.close())
+        await until(lambda: registry.links)
+        leaving = asyncio.create_task(registry.close())
         with suppress(LinkLost):
             while True:
                 await socket.receive()
         await leaving
         await socket.wait_closed()
-        assert not desk.links
+        assert not registry.links

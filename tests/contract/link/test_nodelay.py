@@ -13,13 +13,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sparewatt.gateway.addresses import listen
-from sparewatt.gateway.front import listening
+from sparewatt.edge.listener import listen
+from sparewatt.edge.server import serving
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.library import Library
 from sparewatt.link.picows_sockets import PicowsSocket
 from sparewatt.link.sockets import Socket
 from tests.contract.link.servers import SERVERS, dialled, listener
+from tests.unit.edge.served import plain_refusals
 
 LIBRARIES = ["picows", "aiohttp"]
 
@@ -62,6 +63,10 @@ async def test_a_client_of_the_gateway_is_sent_every_token_at_once() -> None:
     bound = listen("127.0.0.1", 0)
     assert bound.proto == sockets.IPPROTO_TCP
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/"
-    async with listening(app, bound), aiohttp.ClientSession() as session, session.get(url) as reply:
+    async with (
+        serving(app, bound, refusals=plain_refusals()),
+        aiohttp.ClientSession() as session,
+        session.get(url) as reply,
+    ):
         assert reply.status == 200
     assert seen == [True]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.supervisor.anvil import Anvil
-from sparewatt.supervisor.anvil_binary import find_anvil
-from sparewatt.supervisor.postgres import EmbeddedPostgres
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.localnet.anvil import Anvil
+from sparewatt.localnet.anvil_binary import find_anvil
+from sparewatt.machine.spawn import free_port
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.chain.setting import Setting, open_setting
 from tests.integration.databases import fresh_database
 

@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from sparewatt.core.errors import ChainRefused
-from sparewatt.supervisor.anvil import Anvil
+from sparewatt.localnet.anvil import Anvil
 from tests.integration.chain.setting import Setting
 
 STEPS = 40

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.supervisor.anvil import Anvil
+from sparewatt.localnet.anvil import Anvil
 from tests.integration.chain.setting import Setting
 
 ROOT = Path(__file__).parents[3]

@@ -14,8 +14,8 @@ from sparewatt.chain.follower import Follower
 from sparewatt.chain.model import Log
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_BLOCKS_KEPT
+from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.chain import ChainEvent
-from sparewatt.supervisor.anvil import Anvil
 from tests.integration.chain.setting import Setting, open_setting
 
 

@@ -15,11 +15,11 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger.credits import deposit_transfer
 from sparewatt.ledger.deposits import Arrival
 from sparewatt.ledger.on_chain import OnChain, deposit_request
+from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
 from sparewatt.store.payouts import BatchRow
-from sparewatt.supervisor.anvil import Anvil
 from tests.integration.chain.settling import OWNER, USER, Settling, open_settling
 from tests.integration.money.samples import delivery, job, settle
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparewatt.supervisor.postgres import EmbeddedPostgres
+from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.hostile.loiterers import Stalled, Trickling, half_open, stall
 from tests.integration.hostile.target import Target
 from tests.integration.networks import Network, start_network

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
-from sparewatt.supervisor.postgres import EmbeddedPostgres
 from sparewatt.testing.clock import ManualClock
 from tests.integration.databases import fresh_database
 from tests.integration.money.samples import NOON_S

@@ -15,9 +15,8 @@ from aiohttp.web import Application, Request
 from sparewatt.accounts.principal import SCOPES
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.rng import seeded
-from sparewatt.gateway.process import assemble
 from sparewatt.gateway.routes import make_app
-from sparewatt.gateway.services import Services
+from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.store.database import Database, KeyTerms
 from sparewatt.testing.clock import ManualClock
@@ -73,4 +72,4 @@ async def running_gateway(dsn: str, data: Path, clock: ManualClock, **settings: 
 async def make_key(
     services: Services, account: AccountId, scopes: tuple[str, ...], *, secret: str, **terms: Any
 ) -> None:
-    await services.keys.create(account, terms=KeyTerms(name="test", **terms), scopes=scopes, secret=secret)
+    await services.key_service.create(account, terms=KeyTerms(name="test", **terms), scopes=scopes, secret=secret)

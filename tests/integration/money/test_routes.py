@@ -14,7 +14,7 @@ import pytest
 from sparewatt.core.errors import RateLimited, StartupError
 from sparewatt.core.limits import STATEMENT_LINES_MAX
 from sparewatt.core.money import Nano
-from sparewatt.gateway.money.desk import make_desk
+from sparewatt.gateway.money import make_money_service
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.ledger import chart
 from sparewatt.store.database import Database
@@ -210,7 +210,7 @@ async def test_a_network_that_is_not_for_development_takes_no_test_money(
 def test_settings_that_make_no_sense_stop_the_start(settings: dict[str, Any], clock: ManualClock) -> None:
     chosen = GatewaySettings(database_url="postgresql://nowhere", **settings)
     with pytest.raises(StartupError):
-        make_desk(chosen, Database(None), clock=clock)  # type: ignore[arg-type]  # it is not asked anything
+        make_money_service(chosen, Database(None), clock=clock)  # type: ignore[arg-type]  # it is not asked anything
 
 
 # key, usage, generation
@@ -220,7 +220,7 @@ async def test_a_key_shows_its_limit_and_what_is_left(gateway: Gateway) -> None:
     await make_key(
         gateway.services, ANN, ("inference",), secret="sk-sw-limited", budget_nano=1_000_000, budget_period="week"
     )
-    key_id = gateway.services.ring.authenticate("Bearer sk-sw-limited", unix_s=NOON_S).id
+    key_id = gateway.services.keys.authenticate("Bearer sk-sw-limited", unix_s=NOON_S).id
     await settle(
         gateway.services.database,
         job("1", delivery(), paid=100_000, key=key_id),
@@ -443,7 +443,7 @@ async def test_the_chores_expire_redeem_and_settle(gateway: Gateway, clock: Manu
     await work(gateway)
     await gateway.post("/v1/treasury/fund", {"usd": "1"}, who="operator")
     clock.advance(31 * 86_400)
-    await gateway.services.money.tend()
+    await gateway.services.money.run_chores()
     data = (await gateway.told("/v1/credits"))["data"]
     assert (data["promo_nano"], data["expired_nano"]) == (0, 999_980_000)
     summary = (await gateway.told("/v1/earnings/summary", who="ben"))["data"]

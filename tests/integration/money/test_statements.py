@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from sparewatt.api.money.pages import cursor_of
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.gateway.money.pages import cursor_of
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import ClosedJob, JobState
 from sparewatt.store.database import Database

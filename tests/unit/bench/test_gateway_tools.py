@@ -15,7 +15,7 @@ import pytest
 from bench.gateway import answers
 from bench.gateway.tools import HERE
 
-from sparewatt.supervisor.spawn import free_port
+from sparewatt.machine.spawn import free_port
 from tests.processes import end_process, start_process, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

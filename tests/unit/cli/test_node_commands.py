@@ -13,10 +13,10 @@ import pytest
 from sparewatt.cli.node import region_warning
 from sparewatt.cli.node_logs import in_words
 from sparewatt.cli.node_service import with_whole_paths
+from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.node.kept_terms import keep_terms, read_terms
 from sparewatt.node.log_file import FILE
 from sparewatt.node.wishes import UNTIL_TOLD, read_wishes
-from sparewatt.supervisor.data_dir import make_private_dir
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_agent import STATUS, Node, running_agent
 from tests.unit.node.rig import node_settings

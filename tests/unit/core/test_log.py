@@ -73,20 +73,21 @@ def test_a_format_that_does_not_fit_its_arguments_is_logged_as_it_is() -> None:
     assert line_of("%d jobs", 3)["event"] == "3 jobs"
 
 
-def test_a_crash_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_is_logged_with_its_trace_also_when_it_is_no_longer_handled(caplog: pytest.LogCaptureFixture) -> None:
     try:
         dict[str, int]()["lost"]
-    except KeyError:
-        Log("sparewatt.test").crash("request_crashed", request="req_1")
+    except KeyError as error:
+        lost = error
+    assert sys.exc_info() == (None, None, None)
+    Log("sparewatt.test").crash("request_crashed", lost, request="req_1")
     line = json.loads(JsonLines().format(caplog.records[0]))
     assert line["event"] == "request_crashed"
     assert "KeyError: 'lost'" in line["trace"]
 
 
-def test_a_crash_without_an_error_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    assert sys.exc_info() == (None, None, None)
-    Log("sparewatt.test").crash("request_crashed")
-    assert json.loads(JsonLines().format(caplog.records[0]))["event"] == "request_crashed"
+def test_a_crash_that_was_never_raised_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    Log("sparewatt.test").crash("request_crashed", KeyError("lost"))
+    assert "KeyError" in json.loads(JsonLines().format(caplog.records[0]))["trace"]
 
 
 def test_a_warning_is_more_than_an_event(caplog: pytest.LogCaptureFixture) -> None:

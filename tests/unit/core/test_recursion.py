@@ -25,7 +25,7 @@ def limit_and_web3_after(module: str) -> list[str]:
         ("sparewatt.chain.process", True),
         ("sparewatt.gateway.process", False),
         ("sparewatt.node.process", False),
-        ("sparewatt.supervisor.network", False),
+        ("sparewatt.localnet.network", False),
     ],
 )
 def test_no_process_raises_the_recursion_limit_and_only_the_chains_loads_web3(module: str, *, loads_web3: bool) -> None:

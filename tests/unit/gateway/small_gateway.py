@@ -15,31 +15,24 @@ from argon2 import PasswordHasher
 from yarl import URL
 
 from sparewatt.accounts.custody import Custody
-from sparewatt.accounts.doors import Doors
-from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret
-from sparewatt.accounts.limits import RateLimits
+from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.people import People
 from sparewatt.accounts.principal import SCOPES
-from sparewatt.accounts.sessions import Sessions
-from sparewatt.accounts.tokens import JoinTokens
-from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
+from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peers import Peers
+from sparewatt.cluster.process_slot import ALONE, ProcessSlot
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId, new_id
 from sparewatt.core.rng import seeded
-from sparewatt.gateway.addresses import listen
-from sparewatt.gateway.front import Patience, listening
-from sparewatt.gateway.links import LinkDesk
-from sparewatt.gateway.money.desk import make_desk
-from sparewatt.gateway.routes import make_app
-from sparewatt.gateway.services import Services
+from sparewatt.edge.listener import listen
+from sparewatt.edge.server import serving
+from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.gateway.accounting import Accounting
+from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
+from sparewatt.gateway.services import Services, build
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.gateway.siblings.place import ALONE, Place
-from sparewatt.inference.admission.service import Admission
-from sparewatt.inference.dispatch.dispatcher import Dispatcher
-from sparewatt.inference.dispatch.model import DispatchRules
-from sparewatt.inference.eligibility import Eligibility
-from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.prices import PriceCaps
+from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.node import NodeSpecs
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
 from sparewatt.store.people import PeopleStore, Role
@@ -163,61 +156,74 @@ class ListDatabase(Database):
         return (found.key_id, found.explanation) if found else None
 
 
-def make_services(table: NodeTable | None = None, *, place: Place = ALONE) -> Services:
-    clock, rng, health = ManualClock(now_s=NOW_S), seeded(1), HealthRules()
-    table, ring, database = table or NodeTable(), KeyRing(), ListDatabase()
-    tokens = JoinTokens(database, rng=rng)
-    desk = LinkDesk(table=table, tokens=tokens, hosts=frozenset({"127.0.0.1:1"}), health=health, clock=clock, rng=rng)
-    ring.put([key_row("user", USER, "inference"), key_row("other", OTHER, "inference")])
-    ring.put([key_row("admin", ADMIN, *SCOPES, role="operator"), key_row("lender", LENDER, "node")])
-    desk.owners = {row.id: AccountId("acc_lender") for row in table}
-    admission = Admission(table.room, clock=clock, rng=rng)
-    table.room.on_room = admission.on_room
-    settings = GatewaySettings(database_url="postgresql://nowhere")
-    return Services(
-        settings=settings,
-        database=database,
-        ring=ring,
-        keys=KeyService(database, ring, rng=rng),
+UNLIMITED = {
+    "requests_per_min": 1_000_000,
+    "tokens_per_min": 1_000_000_000,
+    "address_requests_per_min": 1_000_000,
+    "address_tokens_per_min": 1_000_000_000,
+    "signups_per_address_hour": 5,
+}
+
+
+def make_services(
+    table: NodeTable | None = None,
+    *,
+    slot: ProcessSlot = ALONE,
+    database: ListDatabase | None = None,
+    accounting: Accounting | None = None,
+    links: dict[NodeId, NodeLink] | None = None,
+    **settings: Any,
+) -> Services:
+    """With four keys, and every node of the table the lender's."""
+    clock, rng = ManualClock(now_s=NOW_S), seeded(1)
+    database = database or ListDatabase()
+    client = PeerClient(slot)
+    services = build(
+        GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
+        database,
+        table=NodeTable() if table is None else table,
+        accounting=accounting,
         people=People(database.people, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
-        sessions=Sessions(database.people, clock=clock, rng=rng),
-        doors=Doors(signups_per_address_hour=5, clock=clock),
-        tokens=tokens,
-        table=table,
-        desk=desk,
-        admission=admission,
-        dispatcher=Dispatcher(table=table, links=desk.links, health=health, rules=DispatchRules(), seed=1, clock=clock),
-        money=make_desk(settings, database, clock=clock),
-        health=health,
+        secret=bytes(32),
+        links={} if links is None else links,
+        port=1,
+        client=client,
+        peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
         clock=clock,
         rng=rng,
-        prefix_secret=bytes(32),
-        started_unix_s=1_700_000_000.0,
-        root_url="http://127.0.0.1:1",
-        origins=frozenset({"http://127.0.0.1:1"}),
-        limits=RateLimits(
-            requests_per_min=1_000_000,
-            tokens_per_min=1_000_000_000,
-            address_requests_per_min=1_000_000,
-            address_tokens_per_min=1_000_000_000,
-        ),
-        prices=PriceCaps(table.median_price, clock=clock),
-        eligibility=Eligibility(table, clock=clock),
-        place=place,
     )
+    services.keys.put([key_row("user", USER, "inference"), key_row("other", OTHER, "inference")])
+    services.keys.put([key_row("admin", ADMIN, *SCOPES, role="operator"), key_row("lender", LENDER, "node")])
+    services.links.owners.update({row.id: AccountId("acc_lender") for row in services.table})
+    return services
 
 
-class FrontServer(TestServer):
+def app_of(services: Services) -> Application:
+    return make_app(services, endpoint_groups(services))
+
+
+class EdgeServer(TestServer):
     """aiohttp's test server, with our own front end on the socket."""
 
-    def __init__(self, app: Application, patience: Patience | None = None) -> None:
+    def __init__(self, services: Services, app: Application, timeouts: ClientTimeouts | None = None) -> None:
         super().__init__(app)
-        self._patience = patience
+        self._services = services
+        self._timeouts = timeouts
         self._open = AsyncExitStack()
 
     async def start_server(self, loop: AbstractEventLoop | None = None, **_: Any) -> None:
         listener = listen("127.0.0.1", 0)
-        self.doorkeeper = await self._open.enter_async_context(listening(self.app, listener, patience=self._patience))
+        self.registry = await self._open.enter_async_context(
+            serving(
+                self.app,
+                listener,
+                settings=self._services.settings.edge,
+                inference=inference_endpoints(self._services),
+                links=self._services.links,
+                refusals=refusals(self._services),
+                timeouts=self._timeouts,
+            )
+        )
         self.port = listener.getsockname()[1]
         self._root = URL(f"http://127.0.0.1:{self.port}")
 
@@ -227,9 +233,9 @@ class FrontServer(TestServer):
 
 @asynccontextmanager
 async def running(
-    services: Services, app: Application | None = None, *, patience: Patience | None = None
+    services: Services, app: Application | None = None, *, timeouts: ClientTimeouts | None = None
 ) -> AsyncIterator[Client]:
-    async with TestClient(FrontServer(app or make_app(services), patience)) as client:
+    async with TestClient(EdgeServer(services, app or app_of(services), timeouts)) as client:
         yield client
 
 

@@ -11,15 +11,8 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
-from sparewatt.gateway.addresses import (
-    bind,
-    listen,
-    own_hosts,
-    own_origins,
-    own_root_url,
-    refuse_unlinkable,
-    refuse_unsafe,
-)
+from sparewatt.edge.listener import bind, listen
+from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unlinkable, refuse_unsafe
 from sparewatt.gateway.settings import GatewaySettings
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 (what is tested)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.errors import StoreUnavailable
-from sparewatt.gateway.process import _drain, _once, _save_nodes
+from sparewatt.gateway.chores import run_once, save_nodes
+from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from tests.unit.gateway.small_gateway import ListDatabase, make_services
 from tests.unit.inference.nodes import NOW_S, a_table, node_id, some_specs
@@ -13,34 +14,34 @@ ONE = node_id(1)
 
 def services_with_change() -> tuple[Services, ListDatabase]:
     services = make_services(a_table(1))
-    services.desk.changed.add(ONE)
+    services.links.changed.add(ONE)
     assert isinstance(services.database, ListDatabase)
     return services, services.database
 
 
 async def test_what_changed_is_stored_once() -> None:
     services, database = services_with_change()
-    await _save_nodes(services)
-    await _save_nodes(services)
+    await save_nodes(services)
+    await save_nodes(services)
     assert [node_id for node_id, _, _ in database.saved] == [ONE]
-    assert services.desk.changed == set()
+    assert services.links.changed == set()
 
 
 async def test_a_node_that_is_here_was_seen_now_and_one_that_left_when_it_left() -> None:
     services, database = services_with_change()
     services.table.disconnect(ONE, unix_s=5.0)
-    await _save_nodes(services)
+    await save_nodes(services)
     services.table.connect(ONE, some_specs(), now_s=NOW_S)
-    services.desk.changed.add(ONE)
-    await _save_nodes(services)
+    services.links.changed.add(ONE)
+    await save_nodes(services)
     assert [seen for _, _, seen in database.saved] == [5.0, services.clock.unix_s()]
 
 
 async def test_a_change_while_storing_is_stored_the_next_time() -> None:
     services, database = services_with_change()
-    database.on_save = lambda: services.desk.changed.add(ONE)
-    await _save_nodes(services)
-    assert services.desk.changed == {ONE}
+    database.on_save = lambda: services.links.changed.add(ONE)
+    await save_nodes(services)
+    assert services.links.changed == {ONE}
 
 
 async def test_what_could_not_be_stored_is_stored_the_next_time() -> None:
@@ -51,8 +52,8 @@ async def test_what_could_not_be_stored_is_stored_the_next_time() -> None:
 
     database.on_save = fail
     with pytest.raises(StoreUnavailable):
-        await _save_nodes(services)
-    assert services.desk.changed == {ONE}
+        await save_nodes(services)
+    assert services.links.changed == {ONE}
 
 
 async def test_a_gateway_stops_also_without_its_database() -> None:
@@ -63,7 +64,7 @@ async def test_a_gateway_stops_also_without_its_database() -> None:
 
     database.on_save = fail
     await _drain(services)
-    assert services.stopping
+    assert services.drain.is_draining
 
 
 async def test_a_chore_that_stumbles_ends_neither_the_gateway_nor_itself() -> None:
@@ -74,6 +75,6 @@ async def test_a_chore_that_stumbles_ends_neither_the_gateway_nor_itself() -> No
         runs += 1
         raise RuntimeError("nobody foresaw this")
 
-    await _once(stumble, name="stumble")
-    await _once(stumble, name="stumble")
+    await run_once(stumble, name="stumble")
+    await run_once(stumble, name="stumble")
     assert runs == 2

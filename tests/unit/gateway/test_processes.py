@@ -7,15 +7,15 @@ from click.testing import CliRunner
 
 from sparewatt.cli.gateway import gateway
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway.addresses import bind, listen
+from sparewatt.edge.listener import bind, listen
 from sparewatt.gateway.processes import reserved_ports, run_processes
 from sparewatt.gateway.settings import GatewaySettings
 
 
 def test_every_process_has_ports_of_its_own_and_they_stay_reserved() -> None:
-    with reserved_ports(GatewaySettings(port=0, processes=3)) as (public, links, siblings, metrics):
-        assert len({public, *links, *siblings, *metrics}) == 10
-        for port in (public, *links, *siblings, *metrics):
+    with reserved_ports(GatewaySettings(port=0, processes=3)) as (public, links, peers, metrics):
+        assert len({public, *links, *peers, *metrics}) == 10
+        for port in (public, *links, *peers, *metrics):
             listen("127.0.0.1", port, shared=True).close()
 
 

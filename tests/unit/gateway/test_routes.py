@@ -5,16 +5,15 @@ import asyncio
 import msgspec
 import pytest
 
+from sparewatt.api.dashboard.status_page import render_status
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.gateway.feeds.status import render_status
-from sparewatt.gateway.front import Patience
+from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
-from sparewatt.inference.dispatch.model import Job
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.testing.clock import ManualClock
-from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, FrontServer, bearer, make_services, running
-from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
+from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, EdgeServer, bearer, make_services, running
+from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_model, a_table, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, ROLE, RecordingSink, ScriptedNode, text_event
 from tests.waiting import until
 
@@ -94,8 +93,8 @@ async def test_a_node_is_found_by_its_address_in_any_case() -> None:
 
 def serve_one(services: Services, match_id: str) -> None:
     """A job of the user's that found no node."""
-    job = Job(match=a_job(id=MatchId(match_id)), key_id=KeyId("key_user"), body=b"", stream=False, wants_usage=False)
-    services.dispatcher.dispatch(job, RecordingSink(), policy=BALANCED)
+    job = a_dispatched_job(match=a_job(id=MatchId(match_id)), key_id=KeyId("key_user"))
+    services.dispatcher.dispatch(job, RecordingSink(), ranking=BALANCED)
 
 
 @pytest.mark.parametrize(("secret", "status"), [(USER, 200), (ADMIN, 200), (OTHER, 404)])
@@ -167,7 +166,7 @@ async def test_a_join_token_needs_the_node_scope() -> None:
 async def test_the_status_page_escapes_what_nodes_say() -> None:
     evil = "<script>alert(1)</script>"
     services = make_services(a_table(1, some_specs(a_model(id=evil), region=f"{evil}&\"'")))
-    page = render_status(services)
+    page = render_status(services.states.all(), jobs_running=0)
     assert evil not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     async with running(services) as client:
@@ -176,7 +175,7 @@ async def test_the_status_page_escapes_what_nodes_say() -> None:
 
 
 async def test_the_status_page_shows_no_node_by_name() -> None:
-    page = render_status(make_services(with_nodes()))
+    page = render_status(make_services(with_nodes()).states.all(), jobs_running=0)
     assert "attic" not in page
     assert node_id(1) not in page
     assert "<b>2</b> of 3 nodes online" in page
@@ -186,7 +185,7 @@ async def test_a_stopping_gateway_is_not_ready_and_takes_no_jobs() -> None:
     services = make_services(with_nodes())
     async with running(services) as client:
         ready = await (await client.get("/readyz")).json()
-        services.stopping = True
+        services.drain.is_draining = True
         stopping = await client.get("/readyz")
         refused = await client.post("/v1/chat/completions", headers=bearer(), data=BODY)
         assert (await client.get("/healthz")).status == 200
@@ -202,7 +201,7 @@ def one_node(services: Services) -> ScriptedNode:
     services.table.connect(node_id(1), some_specs(), now_s=NOW_S)
     assert isinstance(services.clock, ManualClock)
     node = ScriptedNode(1, services.clock, services.table)
-    services.desk.links[node.id] = node.link
+    services.links.links[node.id] = node.link
     return node
 
 
@@ -246,7 +245,7 @@ async def test_of_a_chat_in_one_piece_nobody_is_told_a_first_token() -> None:
             for shown in (told, listed["data"][0]):
                 assert shown["streamed"] is is_streamed
                 assert (shown["attempts"][0]["first_token_ms"] is not None) is is_streamed
-    assert sum(services.history.tally.take(["network"])["network", ""].first_token) == 1
+    assert sum(services.counter.interval.take(["network"])["network", ""].first_token) == 1
 
 
 async def test_a_fault_that_the_model_server_found_is_an_openai_error() -> None:
@@ -304,7 +303,7 @@ async def test_a_client_that_takes_nothing_is_given_up(
     """The job, its place on the node, the connection and what is queued on it are let go."""
     services = make_services()
     node = one_node(services)
-    async with running(services, patience=Patience(write_s=0.05, look_s=0.01)) as client:
+    async with running(services, timeouts=ClientTimeouts(write_s=0.05, check_s=0.01)) as client:
         _, writer = await asyncio.open_connection(client.host, client.port, limit=1)
         body = BODY[:-1] + b',"stream":true}'
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {USER}\r\n"
@@ -321,7 +320,7 @@ async def test_a_client_that_takes_nothing_is_given_up(
         await until(sends_all_it_may)
         assert services.dispatcher.running == 0
         server = client.server
-        assert isinstance(server, FrontServer)
-        await until(lambda: not server.doorkeeper.connections)
+        assert isinstance(server, EdgeServer)
+        await until(lambda: not server.registry.connections)
         writer.transport.abort()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

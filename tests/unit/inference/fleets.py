@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.facts import facts_with
-from sparewatt.inference.matcher.model import Allowed, Decision
+from sparewatt.inference.matcher.model import AllowedNodes, Decision
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.check import verdict
 from sparewatt.policy.model import Policy
@@ -52,11 +52,11 @@ def refusals(table: NodeTable, policy: Policy) -> dict[NodeId, str | None]:
     return {name: refused.field if refused else None for name, refused in found.items()}
 
 
-def allowed_by(table: NodeTable, policy: Policy) -> Allowed:
+def allowed_by(table: NodeTable, policy: Policy) -> AllowedNodes:
     """Without places: the matcher finds them itself."""
     found = refusals(table, policy)
     fields = [field for field in found.values() if field is not None]
-    return Allowed(
+    return AllowedNodes(
         frozenset(name for name, field in found.items() if field is None),
         {field: fields.count(field) for field in fields},
     )

@@ -9,8 +9,12 @@ from typing import Any
 
 import msgspec
 
-from sparewatt.core.ids import MatchId, ModelId, NodeId
-from sparewatt.inference.matcher.entries import Field
+from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.inference.admission.sizing import PromptSize
+from sparewatt.inference.call import ModelCall
+from sparewatt.inference.dispatch.model import Job
+from sparewatt.inference.matcher.columns import ColumnField
+from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import (
     REASONS,
     TOLD_OF_STOPPED,
@@ -21,7 +25,6 @@ from sparewatt.inference.matcher.model import (
     NodeRow,
     Rejection,
 )
-from sparewatt.inference.matcher.situation import Situation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 
@@ -92,6 +95,21 @@ def a_job(**changes: Any) -> MatchJob:
     return MatchJob(**(values | changes))
 
 
+def a_call(body: bytes = b"", *, model: str = MODEL, **changes: Any) -> ModelCall:
+    """What a client asked for, as far as dispatch and metering look at it."""
+    values: dict[str, Any] = {"path": "/v1/chat/completions", "size": PromptSize(500, 125)}
+    return ModelCall(model=model, body=body, **(values | changes))
+
+
+def a_dispatched_job(
+    body: bytes = b"", *, match: MatchJob | None = None, stream: bool = False, wants_usage: bool = False, **changes: Any
+) -> Job:
+    match = match or a_job()
+    call = a_call(body, model=match.model, stream=stream, wants_usage=wants_usage)
+    values: dict[str, Any] = {"match": match, "call": call, "key_id": KeyId("key_test"), "body": body}
+    return Job(**(values | changes))
+
+
 def a_decision(
     job: MatchJob,
     *ranked: Candidate,
@@ -112,9 +130,9 @@ def a_decision(
     return Decision(job, policy, total, len(ranked), *numbers, barred=barred)
 
 
-def situation(**changes: Any) -> Situation:
+def situation(**changes: Any) -> MatchContext:
     values: dict[str, Any] = {"now_s": NOW_S, "rules": HealthRules()}
-    return Situation(**(values | changes))
+    return MatchContext(**(values | changes))
 
 
 _OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "seats", "own_active"}
@@ -135,12 +153,12 @@ def table_of(*rows: NodeRow, gateways: int = 1) -> NodeTable:
     return table
 
 
-def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[Field, float]:
+def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[ColumnField, float]:
     """What a scan would read about one node."""
     row, entries = table.get(node_id(number)), table.entries(model)
     assert row is not None
     assert entries is not None
-    return dict(zip(Field, entries.data[:, row.seats[model].place].tolist(), strict=True))
+    return dict(zip(ColumnField, entries.data[:, row.seats[model].place].tolist(), strict=True))
 
 
 def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:

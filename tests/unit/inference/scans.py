@@ -6,53 +6,57 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher import kernel, scan
-from sparewatt.inference.matcher.entries import Entries, Field, Floats
+from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
+from sparewatt.inference.matcher.match_query import AS_THEY_ARE, NOBODY, MatchQuery, Positions
 
 LARGE_SHARE = 0.02
 PREFIXES = (0, 1 << 96, (1 << 160) - (1 << 20))
 """Ids that differ in their last bits only, and a few that differ in their first."""
 
-_FLAGS = (Field.CONNECTED, Field.DRAINING, Field.MEASURED, Field.WARM)
+_FLAGS = (ColumnField.CONNECTED, ColumnField.DRAINING, ColumnField.MEASURED, ColumnField.WARM)
 _CEILINGS = {
-    Field.KV_BYTES_PER_TOKEN: 1e6,
-    Field.KV_FREE_BYTES: 1e9,
-    Field.CONTEXT_TOKENS: 2e4,
-    Field.FITS_TOKENS: 2e4,
-    Field.STEP_S: 0.1,
-    Field.STEP_TOKEN_S: 1e-6,
-    Field.KV_TOKEN_S: 1e-6,
-    Field.READ_TOKEN_S: 1e-3,
-    Field.PROMPT_USD: 1e-6,
-    Field.COMPLETION_USD: 1e-6,
-    Field.OPEN_S: 100.0,
-    Field.LAST_HEARD_S: 100.0,
-    Field.SUSPECT_UNTIL_S: 100.0,
+    ColumnField.KV_BYTES_PER_TOKEN: 1e6,
+    ColumnField.KV_FREE_BYTES: 1e9,
+    ColumnField.CONTEXT_TOKENS: 2e4,
+    ColumnField.FITS_TOKENS: 2e4,
+    ColumnField.STEP_S: 0.1,
+    ColumnField.STEP_TOKEN_S: 1e-6,
+    ColumnField.KV_TOKEN_S: 1e-6,
+    ColumnField.READ_TOKEN_S: 1e-3,
+    ColumnField.PROMPT_USD: 1e-6,
+    ColumnField.COMPLETION_USD: 1e-6,
+    ColumnField.OPEN_S: 100.0,
+    ColumnField.LAST_HEARD_S: 100.0,
+    ColumnField.SUSPECT_UNTIL_S: 100.0,
 }
 
 
-def random_entries(chance: np.random.Generator) -> Entries:
+def random_entries(chance: np.random.Generator) -> NodeColumns:
     n = int(chance.integers(600, 2500) if chance.random() < LARGE_SHARE else chance.integers(1, 40))
-    entries = Entries()
+    entries = NodeColumns()
     for number in chance.permutation(n).tolist():
         prefix = PREFIXES[number % len(PREFIXES)]
         entries.add(NodeId(f"0x{prefix + number:040x}"), int(chance.integers(0, 1 << 63)), number)
     steps = int(chance.choice([1, 2, 1_000_000]))
-    for field in Field:
+    for field in ColumnField:
         column = chance.integers(0, steps, n) / steps * _CEILINGS.get(field, 2.0)
         numbers: Floats = np.ceil(column / 2.0) if field in _FLAGS else column
         entries.write_column(field, numbers)
-    entries.write_column(Field.HALVING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
+    entries.write_column(ColumnField.HALVING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
     if chance.random() < 0.5:
-        for field, value in ((Field.OPEN_S, 99.0), (Field.CONTEXT_TOKENS, 1e9), (Field.FITS_TOKENS, np.inf)):
+        for field, value in (
+            (ColumnField.OPEN_S, 99.0),
+            (ColumnField.CONTEXT_TOKENS, 1e9),
+            (ColumnField.FITS_TOKENS, np.inf),
+        ):
             entries.write_column(field, np.full(n, value))
     return entries
 
 
-def random_question(chance: np.random.Generator) -> Question:
+def random_question(chance: np.random.Generator) -> MatchQuery:
     weights = tuple(chance.choice([0.0, 1.0, 2.5, 100.0], len(PARTS)).tolist())
-    return Question(
+    return MatchQuery(
         float(chance.integers(1, 10_000)),
         float(chance.integers(1, 10_000)),
         float(chance.integers(0, 10_000)),
@@ -67,7 +71,7 @@ def random_question(chance: np.random.Generator) -> Question:
     )
 
 
-def some_places(chance: np.random.Generator, n: int, *, share: float) -> Places:
+def some_places(chance: np.random.Generator, n: int, *, share: float) -> Positions:
     if chance.random() < share:
         return NOBODY
     return chance.permutation(n)[: int(chance.integers(1, n + 1))]

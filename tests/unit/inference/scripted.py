@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, NodeId
+from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
-from sparewatt.inference.dispatch.model import DispatchRules, Job
-from sparewatt.inference.dispatch.run import JobRun
-from sparewatt.inference.dispatch.straight import Departures, Straight
+from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import BALANCED, Policy
+from sparewatt.inference.matcher.ranking import BALANCED, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.outbox import Outbox
@@ -38,7 +39,7 @@ from sparewatt.protocol.link import (
 from sparewatt.protocol.node import NodeLoad, NodeSpecs
 from sparewatt.protocol.receipts import Signed
 from sparewatt.testing.clock import ManualClock
-from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_table, node_id
+from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_table, node_id
 
 BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
 COMPLETION = (
@@ -205,10 +206,10 @@ class RecordingSink:
         assert self.calls == ["start"]
         self.pieces.append(data)
 
-    def straight(self) -> Straight:
+    def direct_path(self) -> DirectPath:
         """What goes that way waits for the client as well, until the test says that it was taken."""
         assert self.calls == ["start"]
-        return Straight(self._write_straight, b"%x %b", Departures(lambda leave: leave()), is_open=False)
+        return DirectPath(self._write_straight, b"%x %b", WriteBatch(lambda leave: leave()), is_open=False)
 
     def _write_straight(self, written: bytes) -> None:
         length, _, data = written.partition(b" ")
@@ -235,6 +236,7 @@ class Stage:
         self.nodes = {node_id(n): ScriptedNode(n, self.clock, self.table) for n in range(1, count + 1)}
         self.links = {node.id: node.link for node in self.nodes.values()}
         self.rules = rules or DispatchRules()
+        self.prefixes = PrefixIndex()
         self.dispatcher = Dispatcher(
             table=self.table,
             links=self.links,
@@ -242,6 +244,7 @@ class Stage:
             rules=self.rules,
             seed=7,
             clock=self.clock,
+            prefixes=self.prefixes,
         )
         self.sink = RecordingSink()
 
@@ -252,18 +255,13 @@ class Stage:
         wants_usage: bool = False,
         body: bytes = BODY,
         match: MatchJob | None = None,
-        policy: Policy = BALANCED,
+        ranking: Ranking = BALANCED,
         prefix: tuple[int, ...] = (),
     ) -> JobRun:
-        job = Job(
-            match=match or a_job(model=MODEL),
-            key_id=KeyId("key_test"),
-            body=body,
-            stream=stream,
-            wants_usage=wants_usage,
-            prefix=prefix,
+        job = a_dispatched_job(
+            body, match=match or a_job(model=MODEL), stream=stream, wants_usage=wants_usage, prefix=prefix
         )
-        return self.dispatcher.dispatch(job, self.sink, policy=policy)
+        return self.dispatcher.dispatch(job, self.sink, ranking=ranking)
 
     def again(self, **job: Any) -> JobRun:
         """One more job, with a sink of its own."""

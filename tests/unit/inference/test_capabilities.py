@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.errors import NoEligibleNode, UnsupportedContent, UnsupportedParameter
-from sparewatt.inference.capabilities import COMMON, NO_NEEDS, Needs, is_able, unable_error
-from sparewatt.inference.dispatch.choosing import match_through, no_match_error
-from sparewatt.inference.eligibility import Eligibility, Gate
+from sparewatt.inference.capabilities import COMMON, NOTHING_REQUIRED, RequiredCapabilities, is_able, unable_error
+from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
+from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.carriers import read_line
@@ -20,7 +20,7 @@ from tests.unit.inference.fleets import assert_adds_up
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, node_id, situation, some_specs
 
 Says = tuple[Capability, ...] | None
-VECTORS = Needs(frozenset({"embeddings"}))
+VECTORS = RequiredCapabilities(frozenset({"embeddings"}))
 
 
 class Fleet:
@@ -38,31 +38,31 @@ class Fleet:
         else:
             self.table.set_specs(node_id(number), specs)
 
-    def gate(self, needs: Needs, line: str = "") -> Gate:
+    def gate(self, needs: RequiredCapabilities, line: str = "") -> PolicyGate:
         gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, needs=needs)
         assert gate is not None
         return gate
 
-    def candidates(self, gate: Gate) -> list[int]:
-        decision = match_through(gate, a_job(), self.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    def candidates(self, gate: PolicyGate) -> list[int]:
+        decision = match_through(gate, a_job(), self.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
         return sorted(int(each.node_id, 16) for each in decision.ranked)
 
 
 @pytest.mark.parametrize(
     ("needs", "says", "can"),
     [
-        (NO_NEEDS, None, True),
-        (NO_NEEDS, (), True),
-        (Needs(COMMON), None, True),
+        (NOTHING_REQUIRED, None, True),
+        (NOTHING_REQUIRED, (), True),
+        (RequiredCapabilities(COMMON), None, True),
         (VECTORS, None, False),
         (VECTORS, ("embeddings",), True),
-        (Needs(frozenset({"vision"})), None, False),
-        (Needs(frozenset({"chat"}), declared=True), None, False),
-        (Needs(frozenset({"chat"}), declared=True), ("chat", "tools"), True),
-        (Needs(frozenset({"chat", "tools"})), ("chat",), False),
+        (RequiredCapabilities(frozenset({"vision"})), None, False),
+        (RequiredCapabilities(frozenset({"chat"}), declared=True), None, False),
+        (RequiredCapabilities(frozenset({"chat"}), declared=True), ("chat", "tools"), True),
+        (RequiredCapabilities(frozenset({"chat", "tools"})), ("chat",), False),
     ],
 )
-def test_a_node_is_believed_as_far_as_it_says(needs: Needs, says: Says, *, can: bool) -> None:
+def test_a_node_is_believed_as_far_as_it_says(needs: RequiredCapabilities, says: Says, *, can: bool) -> None:
     assert is_able(needs, says) is can
 
 
@@ -88,9 +88,9 @@ def test_needs_and_policy_must_both_hold() -> None:
 
 def test_each_need_is_a_filter_of_its_own_in_the_funnel() -> None:
     fleet = Fleet(("chat",), ("chat", "tools"), ("chat", "tools", "vision"))
-    gate = fleet.gate(Needs(frozenset({"tools", "vision"})))
-    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
-    steps = {step["filter"]: step["dropped"] for step in describe(decision, {})["funnel"]}
+    gate = fleet.gate(RequiredCapabilities(frozenset({"tools", "vision"})))
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
+    steps = {step.filter: step.dropped for step in describe(decision, {}).funnel}
     assert (steps["capability.tools"], steps["capability.vision"]) == (1, 1)
     assert_adds_up(decision, kept=8)
 
@@ -115,7 +115,7 @@ def test_a_node_that_learned_it_is_found_in_time() -> None:
 def test_a_model_that_nobody_serves_so_is_the_requests_fault() -> None:
     fleet = Fleet(("chat",))
     gate = fleet.gate(VECTORS)
-    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
     error = no_match_error(decision, fleet.table, gate)
     assert isinstance(error, UnsupportedParameter)
     assert "embeddings" in error.message
@@ -125,7 +125,7 @@ def test_where_a_policy_also_rules_out_it_is_the_policys_fault() -> None:
     fleet = Fleet(("chat",))
     fleet.report(2, ("embeddings",), region="US")
     gate = fleet.gate(VECTORS, "region=EU")
-    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
     error = no_match_error(decision, fleet.table, gate)
     assert isinstance(error, NoEligibleNode)
     assert "region" in error.message

@@ -9,12 +9,12 @@ import pytest
 
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.inference import eligibility as module
-from sparewatt.inference.dispatch.choosing import match_through, no_match_error
-from sparewatt.inference.eligibility import Eligibility, Gate
+from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
+from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.model import Allowed, Decision, NodeRow
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.model import AllowedNodes, Decision, NodeRow
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.carriers import read_line
@@ -41,7 +41,7 @@ class Fleet:
             self.table.connect(node_id(number), said, now_s=NOW_S)
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
-    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: Prices | None = None) -> Gate:
+    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: Prices | None = None) -> PolicyGate:
         gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, usual=usual)
         assert gate is not None
         return gate
@@ -50,11 +50,11 @@ class Fleet:
         (last,) = self.gate(line, usual=usual).stages()
         return numbers(last)
 
-    def decide(self, gate: Gate | None) -> Decision:
-        return match_through(gate, a_job(), self.table, situation(now_s=NOW_S), policy=BALANCED, seed=1)
+    def decide(self, gate: PolicyGate | None) -> Decision:
+        return match_through(gate, a_job(), self.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
 
 
-def numbers(allowed: Allowed | None) -> list[int]:
+def numbers(allowed: AllowedNodes | None) -> list[int]:
     assert allowed is not None
     return sorted(int(name, 16) for name in allowed.nodes)
 
@@ -284,7 +284,7 @@ def test_an_own_node_is_counted_once_whatever_else_is_wrong_with_it() -> None:
         decision = fleet.decide(fleet.gate(line, payer=ANN))
         assert_adds_up(decision, kept=8)
         assert candidates(decision) == [4, 5]
-        funnel = {step["filter"]: step["dropped"] for step in describe(decision, {})["funnel"]}
+        funnel = {step.filter: step.dropped for step in describe(decision, {}).funnel}
         assert funnel["own_node"] == (2 if line else 3)
         assert funnel["online"] == 0
 
@@ -375,8 +375,8 @@ def test_an_equal_fleet_is_the_same_with_a_gate_and_without() -> None:
     table = a_table(20)
     eligibility = Eligibility(table, clock=ManualClock(now_s=NOW_S))
     gate = eligibility.gate(read_line("region=EU"), MODEL)
-    free = match_through(None, a_job(), table, situation(), policy=BALANCED, seed=1)
-    assert match_through(gate, a_job(), table, situation(), policy=BALANCED, seed=1).ranked == free.ranked
+    free = match_through(None, a_job(), table, situation(), ranking=BALANCED, seed=1)
+    assert match_through(gate, a_job(), table, situation(), ranking=BALANCED, seed=1).ranked == free.ranked
 
 
 def test_nodes_that_are_away_would_not_help() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, ModelId
 from sparewatt.core.rng import Rng
-from sparewatt.inference.admission.model import AdmissionRules, Applicant, Priority
-from sparewatt.inference.admission.service import Admission, Ticket
+from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, Priority
+from sparewatt.inference.admission.service import AdmissionControl, Ticket
 from sparewatt.testing.clock import ManualClock
 
 MODEL = ModelId("llama-3-8b")
@@ -24,15 +24,15 @@ def an_applicant(
     *,
     model: str = MODEL,
     body_bytes: int = 10,
-) -> Applicant:
-    return Applicant(KeyId(key), ModelId(model), cost_tokens, priority, body_bytes)
+) -> AdmissionRequest:
+    return AdmissionRequest(KeyId(key), ModelId(model), cost_tokens, priority, body_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Implements Waiter."""
 
-    job: Applicant
+    job: AdmissionRequest
     number: int
 
 
@@ -40,8 +40,8 @@ def standing(key: str = "a", cost_tokens: int = 100, priority: Priority = Priori
     return Standing(an_applicant(key, cost_tokens, priority), next(_numbers))
 
 
-class FakeRoom:
-    """Implements Room. A started job takes a place until the test gives it back."""
+class FakeCapacity:
+    """Implements CapacityView. A started job takes a place until the test gives it back."""
 
     def __init__(self, free: int = 0, *, nodes: int = 1) -> None:
         self._free = dict.fromkeys([MODEL, ModelId("other")], free)
@@ -52,6 +52,9 @@ class FakeRoom:
 
     def nodes(self, model: ModelId) -> int:
         return self._nodes if model in self._free else 0
+
+    def subscribe(self, on_freed: Callable[[Iterable[str]], None]) -> None:
+        """The tests call it themselves."""
 
     def change(self, by: int, model: ModelId = MODEL) -> None:
         self._free[model] += by
@@ -76,15 +79,15 @@ class Desk:
     def __init__(
         self, free: int = 0, *, nodes: int = 1, chance: float = 0.5, rules: AdmissionRules | None = None
     ) -> None:
-        self.room = FakeRoom(free, nodes=nodes)
+        self.room = FakeCapacity(free, nodes=nodes)
         self.clock = ManualClock()
         self.chance = FixedChance(chance)
-        self.admission = Admission(self.room, clock=self.clock, rng=self.chance, rules=rules)
+        self.admission = AdmissionControl(self.room, clock=self.clock, rng=self.chance, rules=rules)
         self.tickets: list[Ticket] = []
         self.started: list[int] = []
         self.refused: dict[int, SparewattError] = {}
 
-    def come(self, job: Applicant | None = None) -> int:
+    def come(self, job: AdmissionRequest | None = None) -> int:
         """A job comes; its number."""
         job = job or an_applicant()
         number = len(self.tickets)
@@ -100,11 +103,11 @@ class Desk:
         self.tickets.append(self.admission.admit(job, start=start, refuse=refuse))
         return number
 
-    def come_all(self, jobs: Sequence[Applicant]) -> list[int]:
+    def come_all(self, jobs: Sequence[AdmissionRequest]) -> list[int]:
         return [self.come(job) for job in jobs]
 
     def make_room(self, places: int = 1, model: ModelId = MODEL) -> None:
         """So many jobs end on a node that has the model."""
         self.room.change(places, model)
-        self.admission.on_room([model])
+        self.admission.on_freed([model])
         self.clock.advance(0)

@@ -126,9 +126,8 @@ async def test_a_known_budget_works_while_postgres_is_away(
         await budgets.left(KEY, budget(100))
 
 
-async def test_what_other_processes_hold_and_just_spent_counts(budgets: Budgets) -> None:
-    assert await budgets.left(KEY, budget(100)) == 100
-    budgets.pending_elsewhere = lambda key: 30 if key == KEY else 0
+async def test_what_other_processes_hold_and_just_spent_counts(books: MemoryBooks, clock: ManualClock) -> None:
+    budgets = Budgets(books, clock=clock, pending_elsewhere=lambda key: 30 if key == KEY else 0)
     assert await budgets.left(KEY, budget(100)) == 70
 
 

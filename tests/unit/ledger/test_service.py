@@ -396,7 +396,7 @@ async def test_what_is_free_at_one_process_can_be_called_in_by_another(
     _, hold = await start(ledger, nano=4 * SLICE_NANO)
     hold.release()
     assert await other.hold(PAYER, Nano(1)) is None  # all of it is reserved by the first
-    other.call_in = ledger.give_back
+    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock, call_in=ledger.give_back)
     assert await other.hold(PAYER, Nano(3 * SLICE_NANO)) is not None
     assert ledger.free_here(PAYER) == 0
     assert books.slices[CREDITS, "b"] + books.slices.get((CREDITS, "a"), 0) == 4 * SLICE_NANO

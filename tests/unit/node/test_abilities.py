@@ -11,6 +11,7 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.abilities import PROBES_MAX, Abilities
 from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel
 from sparewatt.node.backends.openai import OpenAIBackend
@@ -23,7 +24,6 @@ from sparewatt.node.measure_plan import LOADED_MAX, may_load
 from sparewatt.node.measure_reading import measure_reading
 from sparewatt.node.reporting import Reporter, Server
 from sparewatt.protocol.node import Capability, NodeLoad, NodeSpecs, Speed, checked
-from sparewatt.supervisor.spawn import free_port
 from sparewatt.testing import Settings
 from tests.unit.node.rig import HARDWARE, MODEL, ScriptedBackend, node_settings, rigged
 

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from sparewatt import __version__
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.doctor.examination import examine
 from sparewatt.node.doctor.gateway import check_clock, check_gateway, check_token, check_version
 from sparewatt.node.doctor.machine import check_agent, check_disk, check_gpus, check_key, check_memory
@@ -22,7 +23,6 @@ from sparewatt.node.doctor.model import Check
 from sparewatt.node.hardware.model import Gpu, Reading
 from sparewatt.node.identity import KEY_FILE, load_or_create_key
 from sparewatt.protocol.link import LINK_PATH
-from sparewatt.supervisor.spawn import free_port
 
 CARD = Gpu("nvidia", "RTX 4090", 24 * 10**9, "580.1")
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.inference.matcher.entries import Field
+from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import reading
-from sparewatt.inference.matcher.question import Question
+from sparewatt.inference.matcher.match_query import MatchQuery
 from sparewatt.node.outlook import House, Outlook, ReadingShare, Turn, Writing, first_token_s, reading_s
 from sparewatt.protocol.node import Speed
 from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
@@ -137,9 +137,9 @@ def test_a_prompt_that_waits_for_its_place_is_not_being_read() -> None:
 def test_node_and_gateway_expect_the_same_reading_time() -> None:
     entries = a_table(1, some_specs(a_model(measured=SPEED))).entries(MODEL)
     assert entries is not None
-    fixed_s, token_s = entries.data[Field.READ_FIXED_S, 0], entries.data[Field.READ_TOKEN_S, 0]
+    fixed_s, token_s = entries.data[ColumnField.READ_FIXED_S, 0], entries.data[ColumnField.READ_TOKEN_S, 0]
     for tokens in (0, 10, 500):
-        assert reading_s(SPEED, tokens) == pytest.approx(reading(Question(float(tokens), 1.0), fixed_s, token_s))
+        assert reading_s(SPEED, tokens) == pytest.approx(reading(MatchQuery(float(tokens), 1.0), fixed_s, token_s))
     assert reading_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sparewatt.core.limits import LINK_JOBS_MAX, NEWS_APART_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
-from sparewatt.inference.matcher.policies import BALANCED
+from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.sim.gateways import Gateways
 from sparewatt.sim.physics import SimJob
 from sparewatt.sim.scenario import Faults
@@ -128,7 +128,7 @@ def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
     gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
     world.chooser = gateways
     job, started, refused = case.jobs()[0], list[int](), list[float]()
-    room = gateways.tables[0].room
+    room = gateways.tables[0].capacity
     for row in gateways.tables[0]:
         row.own_jobs += LINK_JOBS_MAX
         room.note(row)
@@ -149,7 +149,7 @@ def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None
     world.chooser = gateways
     for row in gateways.tables[0]:
         row.own_jobs += LINK_JOBS_MAX
-        gateways.tables[0].room.note(row)
+        gateways.tables[0].capacity.note(row)
     refused = list[float]()
     gateways.admit(case.jobs()[0], start=lambda _: None, refuse=lambda _, after_s: refused.append(after_s))
     ring_all(world, until_s=WAITING_S_MAX - 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.inference.dispatch.prefixes import BLOCK_TOKENS
+from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
 from sparewatt.sim.physics import Machine, SimJob
 from sparewatt.sim.prefix_cache import PrefixCache
 from sparewatt.sim.request import Request

@@ -12,7 +12,7 @@ from sparewatt.sim.study import Answer, Question, make_case, run_policy, study
 from sparewatt.sim.summary import gini, mean_of, outcome_of, summarise
 from tests.unit.sim.conftest import make_job
 
-QUESTION = Question(nodes=20, rate=2.0, duration_s=10.0, seeds=2, policies=("balanced", "least-loaded"))
+QUESTION = Question(nodes=20, rate=2.0, duration_s=10.0, seeds=2, rankings=("balanced", "least-loaded"))
 KEYS = [
     "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit", "gini",
     "gap_to_oracle",
@@ -45,14 +45,14 @@ def test_the_answer_has_the_documented_shape(answer: Answer) -> None:
     assert list(found) == ["policies", "oracle", "bound"]
     policies, oracle, bound = found["policies"], found["oracle"], found["bound"]
     assert isinstance(policies, dict)
-    assert list(policies) == list(QUESTION.policies)
+    assert list(policies) == list(QUESTION.rankings)
     for numbers in (*policies.values(), oracle, bound):
         assert list(numbers) == KEYS
     assert oracle["gap_to_oracle"] == 0.0  # type: ignore[index]
 
 
 def test_numbers_are_means_over_seeds(answer: Answer) -> None:
-    runs = answer.policies["balanced"]
+    runs = answer.rankings["balanced"]
     assert len(runs) == 2
     assert mean_of(runs).e2e_mean == pytest.approx((runs[0].e2e_mean + runs[1].e2e_mean) / 2)
 

@@ -65,10 +65,10 @@ def test_baselines_promise_nothing_and_are_refused_nothing() -> None:
 
 
 def test_nobody_beats_the_bound() -> None:
-    answer = study(replace(SMALL, policies=("balanced", "p2c")))
+    answer = study(replace(SMALL, rankings=("balanced", "p2c")))
     bound = answer.bound[0]
     assert bound.e2e_mean <= answer.oracle[0].e2e_mean
-    assert all(bound.e2e_mean <= runs[0].e2e_mean for runs in answer.policies.values())
+    assert all(bound.e2e_mean <= runs[0].e2e_mean for runs in answer.rankings.values())
 
 
 def test_the_oracle_avoids_garbage_and_others_do_not_know() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class TicketState(enum.Enum):
     LEFT = "left"
 
 
-class Applicant(msgspec.Struct, frozen=True):
+class AdmissionRequest(msgspec.Struct, frozen=True):
     """A job as admission sees it."""
 
     key_id: KeyId
@@ -45,7 +45,7 @@ class Applicant(msgspec.Struct, frozen=True):
     body_bytes: int = 0
 
 
-class Room(Protocol):
+class CapacityView(Protocol):
     """What the nodes of a model can take. Both answers come from a count, not from a search."""
 
     def free(self, model: ModelId) -> int:
@@ -54,6 +54,10 @@ class Room(Protocol):
 
     def nodes(self, model: ModelId) -> int:
         """Nodes that are there and have the model, measured or not: those worth waiting for."""
+        ...
+
+    def subscribe(self, on_freed: Callable[[Iterable[str]], None]) -> None:
+        """Be told the models of a node that can take more than before."""
         ...
 
 

@@ -17,7 +17,7 @@ SHED_FACTOR, SHED_POWER = 300.0, 5
 RETRY_S_MIN, RETRY_S_MAX = 1.0, 60.0
 
 
-class Turn(NamedTuple):
+class LaneShare(NamedTuple):
     """Which lane is served, and how many quanta each lane is given on the way there."""
 
     lane: int
@@ -38,14 +38,14 @@ def priority_named(name: str, *, param: str) -> Priority:
         raise InvalidField(f"There is no priority {name[:40]!r}. Priorities: {known}.", param=param) from None
 
 
-def whose_turn(deficits: Sequence[int], costs: Sequence[int], *, quantum: int, first_was_given: bool) -> Turn:
+def next_lane(deficits: Sequence[int], costs: Sequence[int], *, quantum: int, first_was_given: bool) -> LaneShare:
     """Deficit round robin, one job at a time. Lanes stand in the order in which they are visited.
 
     A visit gives a lane its quantum; it is served as long as what it has covers its next job, then the next lane is
     visited. Rounds in which nobody could be served are reckoned, not walked: no job is so large that this takes long.
     """
     if first_was_given and deficits[0] >= costs[0]:
-        return Turn(0, (0,) * len(costs))
+        return LaneShare(0, (0,) * len(costs))
     # A first lane that has had its visit comes after the others in each round.
     visits = [*range(1, len(costs)), 0] if first_was_given else [*range(len(costs))]
     missing = [max(1, -(-(costs[lane] - deficits[lane]) // quantum)) for lane in visits]
@@ -54,7 +54,7 @@ def whose_turn(deficits: Sequence[int], costs: Sequence[int], *, quantum: int, f
     quanta = [0] * len(costs)
     for order, lane in enumerate(visits):
         quanta[lane] = rounds if order <= at else rounds - 1
-    return Turn(visits[at], tuple(quanta))
+    return LaneShare(visits[at], tuple(quanta))
 
 
 def shed_probability(saturation: float) -> float:

@@ -12,9 +12,9 @@ from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import JobShed, NoCapacity, QueueFull, ShuttingDown, SparewattError
 from sparewatt.core.ids import ModelId
 from sparewatt.core.rng import Rng
-from sparewatt.inference.admission.line import Line
-from sparewatt.inference.admission.model import AdmissionRules, Applicant, Priority, Room, TicketState
+from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, CapacityView, Priority, TicketState
 from sparewatt.inference.admission.rules import is_shed, retry_after_s
+from sparewatt.inference.admission.waiting_line import WaitingLine
 
 PACE_S_DEFAULT = 0.5
 PACE_EWMA = 0.2
@@ -28,7 +28,7 @@ class Ticket:
 
     def __init__(
         self,
-        job: Applicant,
+        job: AdmissionRequest,
         *,
         start: Callable[[], None],
         refuse: Callable[[SparewattError], None],
@@ -56,13 +56,13 @@ class Ticket:
             self._leave(self)
 
 
-class ModelLine:
+class ModelQueue:
     """The line for one model, and how fast it moves."""
 
     __slots__ = ("line", "moved_at_s", "pace_s")
 
     def __init__(self, rules: AdmissionRules, *, now_s: float) -> None:
-        self.line: Line[Ticket] = Line(rules)
+        self.line: WaitingLine[Ticket] = WaitingLine(rules)
         self.moved_at_s = now_s
         self.pace_s = PACE_S_DEFAULT
 
@@ -71,20 +71,29 @@ class ModelLine:
         self.moved_at_s = now_s
 
 
-class Admission:
-    def __init__(self, room: Room, *, clock: Clock, rng: Rng, rules: AdmissionRules | None = None) -> None:
-        self._room = room
+class AdmissionControl:
+    def __init__(
+        self,
+        capacity: CapacityView,
+        *,
+        clock: Clock,
+        rng: Rng,
+        rules: AdmissionRules | None = None,
+        on_waited: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
+        """`on_waited`: hears how long a job stood in line that does no more, whatever became of it."""
+        capacity.subscribe(self.on_freed)
+        self._capacity = capacity
+        self._on_waited = on_waited
         self._clock = clock
         self._rng = rng
         self._rules = rules or AdmissionRules()
-        self._lines: dict[str, ModelLine] = {}
+        self._lines: dict[str, ModelQueue] = {}
         """Only of models that somebody waits for."""
         self._bytes_waiting = 0
         self._to_move: dict[str, None] = {}
         self._move_timer: Timer | None = None
         self._closed = False
-        self.on_waited: Callable[[float], None] = lambda _seconds: None
-        """Hears how long somebody stood in line who does no more, whatever became of them."""
 
     @property
     def waiting(self) -> int:
@@ -96,13 +105,15 @@ class Admission:
 
     def must_wait(self, model: ModelId) -> bool:
         """Whether a job that came now would have to stand in line. Nobody waits for nodes that are not there."""
-        return model in self._lines or (self._room.free(model) <= 0 and self._room.nodes(model) > 0)
+        return model in self._lines or (self._capacity.free(model) <= 0 and self._capacity.nodes(model) > 0)
 
-    def lets_through(self, model: ModelId) -> bool:
+    def has_free_slot(self, model: ModelId) -> bool:
         """Whether a job that came now may start at once, without a ticket."""
-        return not self._closed and model not in self._lines and self._room.free(model) > 0
+        return not self._closed and model not in self._lines and self._capacity.free(model) > 0
 
-    def admit(self, job: Applicant, *, start: Callable[[], None], refuse: Callable[[SparewattError], None]) -> Ticket:
+    def admit(
+        self, job: AdmissionRequest, *, start: Callable[[], None], refuse: Callable[[SparewattError], None]
+    ) -> Ticket:
         """Calls `start` or `refuse`, at once or later, once; neither after `cancel`."""
         ticket = Ticket(job, start=start, refuse=refuse, leave=self._leave)
         if self._closed:
@@ -113,7 +124,7 @@ class Admission:
             self._line_up(ticket)
         return ticket
 
-    def on_room(self, models: Iterable[str]) -> None:
+    def on_freed(self, models: Iterable[str]) -> None:
         """A node that has these models can take more than before. Called often: nearly always nobody waits.
 
         The line moves in a turn of its own: whoever calls this may be in the middle of ending a job.
@@ -134,7 +145,7 @@ class Admission:
 
     def _line_up(self, ticket: Ticket) -> None:
         job = ticket.job
-        found = self._lines.get(job.model) or ModelLine(self._rules, now_s=self._clock.now_s())
+        found = self._lines.get(job.model) or ModelQueue(self._rules, now_s=self._clock.now_s())
         ticket.position = found.line.position_if_joined(job)
         error = self._refusal(ticket, found)
         if error is not None:
@@ -146,10 +157,10 @@ class Admission:
         self._bytes_waiting += job.body_bytes
         ticket.since_s = self._clock.now_s()
         ticket.timer = self._clock.call_later(self._rules.wait_s, lambda: self._time_out(ticket))
-        if self._room.free(job.model) > 0:
-            self.on_room((job.model,))
+        if self._capacity.free(job.model) > 0:
+            self.on_freed((job.model,))
 
-    def _refusal(self, ticket: Ticket, found: ModelLine) -> SparewattError | None:
+    def _refusal(self, ticket: Ticket, found: ModelQueue) -> SparewattError | None:
         """A straight list of reasons not to let a job wait."""
         job, line = ticket.job, found.line
         if job.priority is Priority.LOW and is_shed(
@@ -167,7 +178,7 @@ class Admission:
             return QueueFull(text, retry_after_s=self._come_back_s(ticket, found))
         return None
 
-    def _make_place(self, job: Applicant, found: ModelLine) -> None:
+    def _make_place(self, job: AdmissionRequest, found: ModelQueue) -> None:
         """In a full band, the key with the most in line makes room for one with fewer."""
         if not found.line.band_is_full(job):
             return
@@ -176,7 +187,7 @@ class Admission:
             pushed.position = found.line.position_of(pushed)
             self._turn_away(pushed, self._full(pushed, found))
 
-    def _full(self, ticket: Ticket, found: ModelLine) -> QueueFull:
+    def _full(self, ticket: Ticket, found: ModelQueue) -> QueueFull:
         band = ticket.job.priority.value
         return QueueFull(
             f"The line for {ticket.job.model!r} is full: {self._rules.per_band} wait at priority {band!r}, "
@@ -184,7 +195,7 @@ class Admission:
             retry_after_s=self._come_back_s(ticket, found),
         )
 
-    def _come_back_s(self, ticket: Ticket, found: ModelLine) -> float:
+    def _come_back_s(self, ticket: Ticket, found: ModelQueue) -> float:
         return retry_after_s(ticket.position or 1, pace_s=found.pace_s)
 
     # leaving it
@@ -198,10 +209,10 @@ class Admission:
                 self._move_line(ModelId(model))
                 self._to_move.pop(model, None)
         finally:
-            self.on_room(tuple(self._to_move))  # a start that broke must not hold up the others
+            self.on_freed(tuple(self._to_move))  # a start that broke must not hold up the others
 
     def _move_line(self, model: ModelId) -> None:
-        while (found := self._lines.get(model)) is not None and self._room.free(model) > 0:
+        while (found := self._lines.get(model)) is not None and self._capacity.free(model) > 0:
             found.note_move(self._clock.now_s())
             ticket = found.line.next()
             self._has_left(ticket)
@@ -229,7 +240,7 @@ class Admission:
     def _has_left(self, ticket: Ticket) -> None:
         """The books of a ticket that stands in line no more."""
         ticket.queued_s = self._clock.now_s() - ticket.since_s
-        self.on_waited(ticket.queued_s)
+        self._on_waited(ticket.queued_s)
         self._bytes_waiting -= ticket.job.body_bytes
         if ticket.timer is not None:
             ticket.timer.cancel()

@@ -1,12 +1,13 @@
-"""One node's turn at a job: the listener of one stream on one link.
+"""One node's attempt at a job: the listener of one stream on one link.
 
-It reads the reply, keeps the deadlines, and tells the job's run one of six things: output, done, cut at a stop text,
-failed, an error that the model server answered with, or that the request itself was at fault. After that it is silent,
-whatever the node still sends.
+It reads the reply, watches the deadlines, and reports one of six events to the job's run: output, done, cut at a stop
+text, failed, an error of the model server, or that the request itself was at fault. After the last of them it is
+silent, whatever the node still sends.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Protocol
 
@@ -14,21 +15,21 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
-from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job, Outcome, Seen
+from sparewatt.inference.dispatch.chunk_shape import needs_reading
+from sparewatt.inference.dispatch.direct_path import DirectPath
+from sparewatt.inference.dispatch.embedding_reply import whole_reply
+from sparewatt.inference.dispatch.emitted_text import EmittedText
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DispatchRules, Job, Outcome
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
-from sparewatt.inference.dispatch.said import Said
 from sparewatt.inference.dispatch.seam import Seam
-from sparewatt.inference.dispatch.shape import needs_reading
-from sparewatt.inference.dispatch.straight import Straight
-from sparewatt.inference.dispatch.vectors import whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import NodeLink, Stream
 from sparewatt.protocol.link import End, Fail, Head, Open
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
-"""Statuses of a model server that another node would only repeat. All others are the node's own trouble."""
+"""HTTP statuses of a model server that another node would only repeat. All others are the node's own trouble."""
 CLOCK_SLACK_S = 1e-3
-"""Closer to its deadline than this, an alarm is not set again: floats would let it ring for ever."""
+"""Closer to its deadline than this, a timer is not set again: floats would let it fire for ever."""
 _NOT_NOW = (429, 503)
 """The model server is full or still loading."""
 
@@ -36,21 +37,32 @@ _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
 
 
-Lane = tuple[Stream, Straight, dict[Straight, bytes], bytes, bytes, int, int, Seen, bytearray | None]
-"""All that a piece needs that goes straight: from where and to where, between what its text stands, who counts it."""
+Direct = tuple[Stream, DirectPath, dict[DirectPath, bytes], bytes, bytes, int, int, DeliveryCount, bytearray | None]
+"""What a piece on the direct path needs: the link's stream, the client's path, the bytes around its text, who counts.
+"""
 
 
-class AttemptOwner(Protocol):
+class AttemptState(enum.Enum):
+    WAITING = "waiting"
+    """For the first output."""
+    STREAMING = "streaming"
+    """The client has some of it."""
+    COMPLETE = "complete"
+    """The client has all of it, the stream's end marker included."""
+    OVER = "over"
+
+
+class AttemptListener(Protocol):
     """The job's run."""
 
     def on_output(self, data: bytes) -> None: ...
 
-    def straight(self) -> Straight | None:
-        """A shorter way than `on_output`, once something went that way; it lasts until the attempt is over."""
+    def direct_path(self) -> DirectPath | None:
+        """A shorter way than `on_output`, once something was put out; it lasts until the attempt is over."""
         ...
 
     def on_untaken(self, n_bytes: int) -> None:
-        """So much went straight, and the client has not taken it yet."""
+        """So many bytes took the direct path, and the client has not read them yet."""
         ...
 
     def on_done(self, data: bytes) -> None: ...
@@ -65,11 +77,11 @@ class AttemptOwner(Protocol):
 
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
 
-    def can_move(self) -> bool:
+    def can_fail_over(self) -> bool:
         """Whether another node could go on with the answer."""
         ...
 
-    def price_usd(self, seen: Seen) -> float:
+    def price_usd(self, delivered: DeliveryCount) -> float:
         """What the client will pay for the whole answer, if it ends with this."""
         ...
 
@@ -78,9 +90,9 @@ class Attempt:
     """Implements StreamListener and Alarmed."""
 
     __slots__ = (
-        "_candidate", "_clock", "_deadlines", "_heard_at_s", "_is_long", "_job", "_lane", "_longest_pause_s", "_over",
-        "_owner", "_passing", "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam", "_status", "_stream",
-        "complete", "had_to_wait", "record", "was_too_soon",
+        "_candidate", "_clock", "_deadlines", "_direct", "_has_no_direct_path", "_heard_at_s", "_job",
+        "_longest_pause_s", "_owner", "_passing", "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam",
+        "_state", "_status", "_stream", "had_to_wait", "record", "was_too_soon",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +101,7 @@ class Attempt:
         candidate: Candidate,
         record: AttemptRecord,
         *,
-        owner: AttemptOwner,
+        owner: AttemptListener,
         rules: DispatchRules,
         clock: Clock,
         deadlines: Deadlines,
@@ -108,43 +120,46 @@ class Attempt:
         price = owner.price_usd if job.tab is not None else None
         self._reply: StreamReply | WholeReply
         self._passing: StreamReply | None = None
-        """Where chunks may be passed on as they are, once they are all alike."""
-        if job.stream:
-            self._reply = reply = StreamReply(wants_usage=job.wants_usage, price=price, seam=seam)
+        """The reply, where chunks may be passed on unread once they differ in their text only."""
+        if job.call.stream:
+            self._reply = reply = StreamReply(wants_usage=job.call.wants_usage, price=price, seam=seam)
             self._passing = reply if seam is None else None
         else:
-            self._reply = whole_reply(job.path, price=price)
-        self._lane: Lane | None = None
-        self._is_long = False
-        """Whether its sink has no shorter way."""
+            self._reply = whole_reply(job.call.path, price=price)
+        self._direct: Direct | None = None
+        self._has_no_direct_path = False
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: Stream | None = None
         self._heard_at_s = 0.0
         self._longest_pause_s = math.inf
         """Between two of its tokens; until the first has come, none counts."""
-        self.complete = False
+        self._state = AttemptState.WAITING
         self.had_to_wait = False
-        """Whether it once had no credit left: then the client set the pace, and the node's speed cannot be told."""
+        """Whether it once had no flow-control credit left: then the client set the pace, not the node."""
         self.was_too_soon = False
-        """Whether the node said that it cannot keep what was promised: without a promise it may take the job."""
-        self._over = False
+        """Whether the node refused because it cannot keep the promised first-token time: without one it may accept."""
 
     @property
-    def started(self) -> bool:
+    def has_output(self) -> bool:
+        """Whether a streamed answer has begun."""
         return isinstance(self._reply, StreamReply) and self._reply.started
+
+    @property
+    def is_complete(self) -> bool:
+        return self._state is AttemptState.COMPLETE
 
     @property
     def tokens(self) -> int:
         return self._reply.tokens
 
     @property
-    def seen(self) -> Seen:
+    def delivered(self) -> DeliveryCount:
         return self._reply.seen
 
     @property
-    def said(self) -> Said | None:
-        """What of a streamed answer it has passed on."""
+    def emitted(self) -> EmittedText | None:
+        """The text of a streamed answer that it has passed on."""
         return self._reply.said if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
@@ -153,12 +168,12 @@ class Attempt:
         self._deadlines.set(self, self._heard_at_s + self._deadline_s())
         text = self._seam.text.encode() if self._seam is not None else b""
         meta = Open(
-            path=job.path,
+            path=job.call.path,
             job=match.id,
             model=match.model,
             body_bytes=len(job.body) + len(text),
-            stream=job.stream,
-            window_bytes=LINK_STREAM_WINDOW_BYTES if job.stream else LINK_WHOLE_WINDOW_BYTES,
+            stream=job.call.stream,
+            window_bytes=LINK_STREAM_WINDOW_BYTES if job.call.stream else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=match.prompt_tokens,
             cached_tokens=self._candidate.cached_tokens,
@@ -170,14 +185,14 @@ class Attempt:
             self._fail(Outcome.FAILED, str(error))
 
     def cancel(self) -> None:
-        """Stop it on the node; nobody is told."""
+        """Stop it on the node; nothing is reported."""
         stream = self._stream
         self._finish()
         if stream is not None:
             stream.cancel()
 
     def consumed(self, n_bytes: int) -> None:
-        """The client has taken that much; the node may send on, and is told so when it is a good part of its window."""
+        """The client has read so many bytes: credit for the node, sent once it is a good part of its window."""
         stream = self._stream
         if stream is not None:
             stream.owed_bytes += n_bytes
@@ -193,7 +208,7 @@ class Attempt:
 
     def on_data(self, data: bytes) -> None:
         stream = self._stream
-        if self._over or stream is None:
+        if self._state is AttemptState.OVER or stream is None:
             return
         now_s = self._clock.now_s()
         if stream.window_left <= 0:
@@ -204,18 +219,18 @@ class Attempt:
         passing = self._passing
         if passing is not None and passing.passes(data):
             self._owner.on_output(data)
-            if self._lane is None and not self._is_long:
-                self._go_straight(passing, stream)
+            if self._direct is None and not self._has_no_direct_path:
+                self._enter_direct_path(passing, stream)
             return
-        if self._lane is not None:
-            self._go_the_long_way(stream)
+        if self._direct is not None:
+            self._leave_direct_path(stream)
         try:
             self._read(data)
         except ReplyBroken as error:
             self._fail(Outcome.FAILED, str(error))
 
     def on_end(self, _: End) -> None:
-        if self._over:
+        if self._state is AttemptState.OVER:
             return
         if self._refusal is not None:
             self._end_refused(self._refusal.error_message() or f"the model server answered {self._status}")
@@ -233,27 +248,26 @@ class Attempt:
         self.was_too_soon = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self._fail(outcome, f"{fail.code}: {fail.message}")
 
-    # the short way
+    # the direct path
 
-    def _go_straight(self, reply: StreamReply, stream: Stream) -> None:
-        """Chunks are alike, and one was passed on: from now on each takes one call from its link to its client."""
-        alike, straight = reply.alike(), self._owner.straight()
-        if straight is None or alike is None:
-            self._is_long = straight is None
+    def _enter_direct_path(self, reply: StreamReply, stream: Stream) -> None:
+        """Chunks have one shape, and one was passed on: from now on each takes one call from its link to its client."""
+        shape, path = reply.direct_shape(), self._owner.direct_path()
+        if path is None or shape is None:
+            self._has_no_direct_path = path is None
             return
-        before, after, seen, kept = alike
-        pieces = straight.departures.pieces
-        self._lane = (stream, straight, pieces, before, after, len(before), -len(after), seen, kept)
-        stream.on_data = self._pass_straight
+        before, after, delivered, kept = shape
+        self._direct = (stream, path, path.batch.pieces, before, after, len(before), -len(after), delivered, kept)
+        stream.on_data = self._pass_directly
 
-    def _go_the_long_way(self, stream: Stream) -> None:
-        """Until chunks are alike again."""
-        self._lane = None
+    def _leave_direct_path(self, stream: Stream) -> None:
+        """Until chunks have one shape again."""
+        self._direct = None
         stream.on_data = self.on_data
 
-    def _pass_straight(self, data: bytes) -> None:
-        """All that `on_data` does with one more chunk like those before, and all that it calls. The rest is for it."""
-        stream, straight, pieces, before, after, n_before, n_after, seen, kept = self._lane  # type: ignore[misc]
+    def _pass_directly(self, data: bytes) -> None:
+        """All that `on_data` does, and all that it calls, with one more chunk of the known shape; else `on_data`."""
+        stream, path, pieces, before, after, n_before, n_after, delivered, kept = self._direct  # type: ignore[misc]
         if data.startswith(before) and data.endswith(after) and stream.window_left > 0:
             text = data[n_before:n_after]
             if text and needs_reading(text) is None:
@@ -261,24 +275,24 @@ class Attempt:
                 pause_s = now_s - self._heard_at_s
                 if pause_s > self._longest_pause_s:  # noqa: PLR1730 (a call less)
                     self._longest_pause_s = pause_s
-                self._heard_at_s = straight.at_s = now_s
-                seen.chunks += 1
-                seen.text_bytes += len(text)
+                self._heard_at_s = path.at_s = now_s
+                delivered.chunks += 1
+                delivered.text_bytes += len(text)
                 if kept is not None:
                     kept += text
                 n_bytes = len(data)
-                if straight in pieces:
-                    pieces[straight] += straight.form % (n_bytes, data)
+                if path in pieces:
+                    pieces[path] += path.form % (n_bytes, data)
                 else:
-                    pieces[straight] = straight.form % (n_bytes, data)
+                    pieces[path] = path.form % (n_bytes, data)
                     if len(pieces) == 1:
-                        straight.departures.set_off()
-                if straight.is_open:
+                        path.batch.schedule()
+                if path.is_open:
                     stream.owed_bytes += n_bytes
                     if stream.owed_bytes >= stream.step_bytes:
                         self._give_credit(stream)
                 else:
-                    straight.untaken_bytes += n_bytes
+                    path.untaken_bytes += n_bytes
                     self._owner.on_untaken(n_bytes)
                 return
         self.on_data(data)
@@ -288,7 +302,7 @@ class Attempt:
     def _deadline_s(self) -> float:
         """For the first token, or for the whole reply where nothing is seen before its end."""
         rules, node = self._rules, self._candidate
-        if self._job.stream:
+        if self._job.call.stream:
             return max(rules.first_token_floor_s, rules.first_token_factor * node.predicted_ttft_s)
         floor_s = max(rules.first_token_floor_s, rules.whole_reply_floor_s)
         return max(floor_s, rules.first_token_factor * node.predicted_finish_s)
@@ -309,6 +323,7 @@ class Attempt:
         if passed.broken is None or was_started:  # else nothing was sent yet, and another node can start over
             self._make_room(len(data) - len(passed.data))
             if reply.started and not was_started:
+                self._state = AttemptState.STREAMING
                 self._watch_for_silence()
             self._pass_on(passed.data, complete=reply.done)
         if reply.is_cut:
@@ -319,7 +334,7 @@ class Attempt:
 
     def _pass_on(self, data: bytes, *, complete: bool) -> None:
         if data:
-            self.complete = complete
+            self._state = AttemptState.COMPLETE if complete else self._state
             self._owner.on_output(data)
 
     def _make_room(self, n_bytes: int) -> None:
@@ -334,8 +349,8 @@ class Attempt:
     def _give_credit(self, stream: Stream) -> None:
         if stream.window_left <= 0:
             self._heard_at_s = self._clock.now_s()  # it has waited for this
-        if self._lane is not None:
-            self._go_the_long_way(stream)  # for once: there, what is kept of an answer has a limit
+        if self._direct is not None:
+            self._leave_direct_path(stream)  # for once: on the usual way, what is kept of an answer is bounded
         stream.tell_credit()
 
     def _end_refused(self, message: str) -> None:
@@ -348,11 +363,12 @@ class Attempt:
             self._owner.on_server_error(self._status, message)
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
-        """The node is done for. A client that has its [DONE] has lost nothing by that."""
-        if self._over:
+        """The node failed. A client that has its [DONE] has lost nothing by that."""
+        if self._state is AttemptState.OVER:
             return
+        was_complete = self.is_complete
         self.cancel()
-        if self.complete:
+        if was_complete:
             self._owner.on_done(b"")
         else:
             self._owner.on_failed(outcome, reason)
@@ -361,8 +377,8 @@ class Attempt:
         self._fail(Outcome.TIMED_OUT, reason)
 
     def ring(self) -> None:
-        """Its deadline has come: that for the first token, or to see whether it went silent since."""
-        if not self.started:
+        """Its deadline has come: that for the first token, or the next check for silence."""
+        if not self.has_output:
             self._time_out("no first token in time")
             return
         # Without credit it cannot speak: then the client is the slow one.
@@ -383,7 +399,7 @@ class Attempt:
     def _patience_s(self) -> float:
         """For the next token. A node that paused before may pause again; where nobody else can help, it may rest."""
         rules = self._rules
-        if self.complete or not self._owner.can_move():
+        if self.is_complete or not self._owner.can_fail_over():
             return rules.idle_s
         return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
 
@@ -391,7 +407,7 @@ class Attempt:
         return self._stream is not None and self._stream.window_left <= 0
 
     def _finish(self) -> None:
-        """Each of them holds the other: let go, or both stay until the collector comes by."""
-        self._over = True
+        """Stream and attempt refer to each other: cut here, both are freed without the garbage collector."""
+        self._state = AttemptState.OVER
         self._deadlines.drop(self)
-        self._stream = self._lane = None
+        self._stream = self._direct = None

@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Protocol
 
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import JOBS_UNSETTLED_MAX
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
-from sparewatt.inference.dispatch.choosing import match_through
-from sparewatt.inference.dispatch.keeping import ToStore
+from sparewatt.inference.dispatch.explanation_queue import ExplanationQueue
+from sparewatt.inference.dispatch.failover import ContinuationCandidates
+from sparewatt.inference.dispatch.job_run import JobRun, RunContext
+from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
-from sparewatt.inference.dispatch.prefixes import PrefixMemory
-from sparewatt.inference.dispatch.resume import Able
-from sparewatt.inference.dispatch.ring import MatchRing
-from sparewatt.inference.dispatch.run import Desk, JobRun
+from sparewatt.inference.dispatch.node_selection import match_through
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
-from sparewatt.inference.matcher.policies import Policy
-from sparewatt.inference.matcher.situation import Situation
+from sparewatt.inference.matcher.ranking import Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
+
+
+class JobObserver(Protocol):
+    """Hears of every job, on the request path: a note, no more."""
+
+    def on_started(self, record: MatchRecord) -> None:
+        """A job was dispatched and is not over."""
+        ...
+
+    def on_finished(self, record: MatchRecord) -> None:
+        """A job is over, however. Called once."""
+        ...
+
+
+class Unobserved:
+    """Implements JobObserver for tests and simulations that count nothing."""
+
+    def on_started(self, record: MatchRecord) -> None: ...
+
+    def on_finished(self, record: MatchRecord) -> None: ...
 
 
 class Dispatcher:
@@ -36,29 +56,26 @@ class Dispatcher:
         rules: DispatchRules,
         seed: int,
         clock: Clock,
+        observer: JobObserver | None = None,
+        prefixes: PrefixIndex | None = None,
     ) -> None:
         self._table = table
         self._health = health
         self._rules = rules
         self._seed = seed
         self._clock = clock
+        self._observer = observer or Unobserved()
         self.deadlines = Deadlines(clock=clock)
         """Of all attempts."""
         self._running: dict[JobRun, None] = {}
-        """The longest under way first."""
-        self._alarm: Timer | None = None
-        """Rings when the time of the longest is up."""
+        """The oldest first."""
+        self._timer: Timer | None = None
+        """Fires when the time of the oldest is up."""
         self._ring = MatchRing()
-        self._unsettled: list[MatchRecord] = []
-        """Of jobs that are over, and not looked at since."""
-        self._to_store = ToStore()
-        self.prefixes = PrefixMemory()
+        self.explanations = ExplanationQueue()
+        """Those that wait to be stored."""
         self._tokens_done = 0
-        self.watch: Callable[[MatchRecord], None] = unwatched
-        """Hears of a job when it is under way."""
-        self.on_over: Callable[[Sequence[MatchRecord]], None] = unwatched
-        """Hears of jobs when they are over, of several at once (see `settle`)."""
-        self._desk = Desk(
+        self._context = RunContext(
             table=table,
             links=links,
             health=health,
@@ -66,9 +83,9 @@ class Dispatcher:
             seed=seed,
             clock=clock,
             deadlines=self.deadlines,
-            prefixes=self.prefixes,
-            able=Able(table, clock=clock),
-            on_over=self._over,
+            prefixes=prefixes if prefixes is not None else PrefixIndex(),
+            continuations=ContinuationCandidates(table, clock=clock),
+            on_over=self._on_over,
         )
 
     @property
@@ -80,7 +97,7 @@ class Dispatcher:
         """All that nodes have written so far, by count."""
         return self._tokens_done + sum(run.tokens for run in self._running)
 
-    def being_written(self) -> tuple[Counter[str], Counter[NodeId]]:
+    def tokens_in_progress(self) -> tuple[Counter[str], Counter[NodeId]]:
         """Tokens of jobs that are not over, by model and by node."""
         models: Counter[str] = Counter()
         nodes: Counter[NodeId] = Counter()
@@ -90,16 +107,16 @@ class Dispatcher:
                 nodes[node_id] += tokens
         return models, nodes
 
-    def dispatch(self, job: Job, sink: Sink, *, policy: Policy) -> JobRun:
+    def dispatch(self, job: Job, sink: Sink, *, ranking: Ranking) -> JobRun:
         """Match and start a job. The sink hears of it at once or later, never twice."""
-        run = JobRun(job, sink, policy, self._desk)
+        run = JobRun(job, sink, ranking, self._context)
         self._running[run] = None
-        if self._alarm is None:
-            self._alarm = self._clock.call_later(self._rules.job_s, self._end_overdue)
-        self._keep(run.record)
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._rules.job_s, self._end_overdue)
+        self._ring.add(run.record)
         run.start()
         if run in self._running:
-            self.watch(run.record)
+            self._observer.on_started(run.record)
         return run
 
     def break_off(self, error: SparewattError) -> None:
@@ -107,10 +124,10 @@ class Dispatcher:
         for run in list(self._running):
             run.break_off(error)
 
-    def dry_run(self, job: MatchJob, *, policy: Policy, gate: Gate | None = None) -> Decision:
+    def dry_run(self, job: MatchJob, *, ranking: Ranking, gate: Gate | None = None) -> Decision:
         """Who would serve it, without sending anything."""
-        at = Situation(now_s=self._clock.now_s(), rules=self._health)
-        return match_through(gate, job, self._table, at, policy=policy, seed=self._seed)
+        at = MatchContext(now_s=self._clock.now_s(), rules=self._health)
+        return match_through(gate, job, self._table, at, ranking=ranking, seed=self._seed)
 
     def record(self, match_id: MatchId) -> MatchRecord | None:
         return self._ring.get(match_id)
@@ -119,49 +136,26 @@ class Dispatcher:
         """The latest first."""
         return islice(self._ring.latest(), count)
 
-    @property
-    def to_store(self) -> ToStore:
-        """Explanations that wait to be stored."""
-        self.settle()
-        return self._to_store
-
-    def settle(self) -> None:
-        """Do what remains to be done for jobs that are over: count them, choose which to store, pack them away.
-
-        For several at a stretch that is half the work. Whoever reads a count that follows from it calls this first.
-        """
-        records, self._unsettled = self._unsettled, []
-        if records:
-            self._ring.pack(records)
-            self._to_store.offer(records)
-            self.on_over(records)
-
-    def _over(self, run: JobRun) -> None:
+    def _on_over(self, run: JobRun) -> None:
+        record = run.record
         self._running.pop(run, None)
-        if not self._running and self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        for attempt in run.record.attempts:
+        if not self._running and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for attempt in record.attempts:
             self._tokens_done += attempt.tokens
-        self._unsettled.append(run.record)
-        if len(self._unsettled) >= JOBS_UNSETTLED_MAX:
-            self.settle()
+        self._ring.pack(record)
+        self.explanations.offer(record)
+        self._observer.on_finished(record)
 
     def _end_overdue(self) -> None:
-        """All jobs have the same time, so the longest under way is the next whose time is up: one alarm does."""
-        self._alarm = None
+        """All jobs have the same time, so the oldest is the next whose time is up: one timer is enough."""
+        self._timer = None
         now_s = self._clock.now_s()
         while self._running:
             run = next(iter(self._running))
             if run.due_s > now_s + CLOCK_SLACK_S:
-                self._alarm = self._clock.call_later(run.due_s - now_s, self._end_overdue)
+                self._timer = self._clock.call_later(run.due_s - now_s, self._end_overdue)
                 return
             run.run_out_of_time()
             self._running.pop(run, None)
-
-    def _keep(self, record: MatchRecord) -> None:
-        self._ring.add(record)
-
-
-def unwatched(_: object) -> None:
-    """While nobody wants to hear."""

@@ -13,9 +13,9 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
-from sparewatt.inference.dispatch.straight import Straight
-from sparewatt.inference.matcher.model import Allowed, Candidate, Decision, MatchJob
-from sparewatt.protocol.link import JobPath
+from sparewatt.inference.call import ModelCall
+from sparewatt.inference.dispatch.direct_path import DirectPath
+from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
 
 
 class Sink(Protocol):
@@ -25,7 +25,7 @@ class Sink(Protocol):
 
     def data(self, data: bytes) -> None: ...
 
-    def straight(self) -> Straight | None:
+    def direct_path(self) -> DirectPath | None:
         """A shorter way than `data` for what comes next, if there is one; it lasts until `finish`."""
         ...
 
@@ -60,7 +60,7 @@ class Tab(Protocol):
 class Gate(Protocol):
     """What a job's policy says about who may serve it."""
 
-    def stages(self) -> Sequence[Allowed | None]:
+    def stages(self) -> Sequence[AllowedNodes | None]:
         """Whom to look among, first to last; None is everybody."""
         ...
 
@@ -76,20 +76,21 @@ class Gate(Protocol):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A request that was admitted: what to send to a node, how its reply is to be read, and who pays."""
+    """A call that was routed and held for: what to send to a node, who may have it, and who pays."""
 
     match: MatchJob
+    """What the matcher looks at: sizes and preference."""
+    call: ModelCall
+    """What the client asked for."""
     key_id: KeyId
     body: bytes
-    stream: bool
-    wants_usage: bool
+    """For the node's model server."""
     tab: Tab | None = None
     gate: Gate | None = None
     """Who may serve it, where not everybody may."""
     attempts_max: int = ATTEMPTS_MAX
     prefix: tuple[int, ...] = ()
     """Its prompt as hashed blocks (see `prefixes`); empty where no node keeps prompts."""
-    path: JobPath = "/v1/chat/completions"
     allow_resume: bool = True
     """Whether another node may go on with an answer that has begun."""
 
@@ -111,7 +112,7 @@ class DispatchRules:
     job_s: float = JOB_TIMEOUT_S
 
 
-class Seen(msgspec.Struct, array_like=True, gc=False):
+class DeliveryCount(msgspec.Struct, array_like=True, gc=False):
     """An answer as the gateway counted it, beside what the node says of it."""
 
     chunks: int = 0
@@ -140,7 +141,7 @@ class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
     prompt_price_nano: int = 0
     completion_price_nano: int = 0
     """Nano-USD per million tokens, as the node asked for them when it was chosen."""
-    seen: Seen | None = None
+    seen: DeliveryCount | None = None
     """What of it was passed on to the client."""
     chars: int = 0
     """Of text, in that."""
@@ -149,7 +150,7 @@ class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
     """What the client had from the nodes before, and this one went on from: where the seam is."""
 
 
-class Move(NamedTuple):
+class Reassignment(NamedTuple):
     """A later choice for the same job: among whom the attempt of this number was chosen."""
 
     attempt: int
@@ -166,7 +167,7 @@ class MatchRecord(msgspec.Struct, gc=False):
     decision: Decision
     outcome: Outcome = Outcome.RUNNING
     attempts: list[AttemptRecord] = msgspec.field(default_factory=list)
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Reassignment, ...] = ()
     """Empty unless something broke; as many as there are attempts after the first, which are bounded."""
     error_status: int | None = None
     """The HTTP status of the error that the client got instead of a reply."""

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.inference.dispatch.model import Seen
-from sparewatt.inference.dispatch.said import Said
+from sparewatt.inference.dispatch.chunk_shape import ChunkShape, shape_of
+from sparewatt.inference.dispatch.emitted_text import EmittedText
+from sparewatt.inference.dispatch.model import DeliveryCount
 from sparewatt.inference.dispatch.seam import Seam
-from sparewatt.inference.dispatch.shape import Shape, shape_of
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
-from sparewatt.inference.dispatch.stops import StraddlingStop
+from sparewatt.inference.dispatch.stop_text import StraddlingStop
 from sparewatt.protocol.openai import (
     Chunk,
     Usage,
@@ -29,8 +29,8 @@ NOTHING = b"null"
 """What llama.cpp streams now and then beside several texts."""
 
 
-Alike = tuple[bytes, bytes, Seen, bytearray | None]
-"""What stands before the text of every chunk and after it, where chunks are counted, and where their text is kept."""
+DirectShape = tuple[bytes, bytes, DeliveryCount, bytearray | None]
+"""The bytes before the text of every chunk and after it, where chunks are counted, and where their text is kept."""
 
 
 class ReplyBroken(Exception):
@@ -38,7 +38,7 @@ class ReplyBroken(Exception):
 
 
 @dataclass(slots=True)
-class Passed:
+class ForwardedBytes:
     """What one piece of input turned into: what may go to the client, and why nothing more can, if so."""
 
     data: bytes
@@ -55,15 +55,15 @@ class StreamReply:
     )  # fmt: skip
 
     def __init__(
-        self, *, wants_usage: bool, price: Callable[[Seen], float] | None = None, seam: Seam | None = None
+        self, *, wants_usage: bool, price: Callable[[DeliveryCount], float] | None = None, seam: Seam | None = None
     ) -> None:
         self._wants_usage = wants_usage
         self._price = price
         self._seam = seam
         self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
-        self._unsure = Seen() if seam is not None else None
+        self._unsure = DeliveryCount() if seam is not None else None
         """What is held back because it may be the end of a stop text."""
-        self.said = Said()
+        self.said = EmittedText()
         self.is_cut = False
         """Whether it was ended here, by a stop text that the node could not see: whatever it says more is dropped."""
         self._splitter = EventSplitter()
@@ -72,11 +72,11 @@ class StreamReply:
         self.started = False
         self.done = False
         self.usage: Usage | None = None
-        self.seen = Seen()
+        self.seen = DeliveryCount()
         self._usage_events: tuple[bytes, ...] = ()
         self._fed_chars = 0
         self._texts_ended = 0
-        self._shape: Shape | None = None
+        self._shape: ChunkShape | None = None
         """Of its chunks, once it is known; no longer when it is done."""
         self._has_rest = False
         """Whether half an event waits for its end."""
@@ -98,8 +98,8 @@ class StreamReply:
         self.said.note_text(text)
         return True
 
-    def alike(self) -> Alike | None:
-        """What to go by where chunks are passed on without asking `passes`: as long as nothing else is fed."""
+    def direct_shape(self) -> DirectShape | None:
+        """What the direct path goes by in the place of `passes`, until something else is fed; None: no shape yet."""
         shape, said = self._shape, self.said
         if shape is None or self._has_rest:
             return None
@@ -110,14 +110,14 @@ class StreamReply:
         """What the node says it made, but never more than one token per chunk unless it said so at the end."""
         return self.usage.completion_tokens if self.usage else self.seen.chunks
 
-    def feed(self, data: bytes) -> Passed:
+    def feed(self, data: bytes) -> ForwardedBytes:
         """What may go to the client now. Until the reply has started, that is nothing."""
         try:
             self._take(data)
         except (ReplyBroken, ProtocolViolation) as error:
-            return Passed(self._give(), str(error))
+            return ForwardedBytes(self._give(), str(error))
         self._has_rest = self._splitter.has_rest
-        return Passed(self._give())
+        return ForwardedBytes(self._give())
 
     def end(self) -> bytes:
         """The node says that it has sent everything. Raises ReplyBroken if that cannot be."""
@@ -213,7 +213,7 @@ class StreamReply:
             self.seen.text_bytes -= self._unsure.text_bytes
         self._held.clear()
         self.is_cut = True
-        self.said = Said()
+        self.said = EmittedText()
 
     def _note_usage(self, usage: Usage, *, is_of_one_text: bool = False) -> None:
         """llama.cpp counts each of several texts by itself, as it ends: then what was read in all is not told."""
@@ -253,12 +253,12 @@ class WholeReply:
 
     __slots__ = ("_parts", "_price", "_size", "seen", "usage")
 
-    def __init__(self, *, price: Callable[[Seen], float] | None = None) -> None:
+    def __init__(self, *, price: Callable[[DeliveryCount], float] | None = None) -> None:
         self._parts: list[bytes] = []
         self._size = 0
         self._price = price
         self.usage: Usage | None = None
-        self.seen = Seen()
+        self.seen = DeliveryCount()
 
     @property
     def tokens(self) -> int:

@@ -1,4 +1,7 @@
-"""The owner's question: why does my node get jobs, or none? A count over past matches, part by part. Pure."""
+"""Why a node gets jobs, or none: counts over past matches, for the node's owner. Pure.
+
+Where another node got the job, the costs of both are compared part by part. `sentences` puts the counts into words.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.words import counted
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
-from sparewatt.inference.matcher.policies import POLICIES
+from sparewatt.inference.matcher.ranking import RANKINGS
 
 PARTS_NAMED = 3
-_WORTH_NAMING_S = 0.001
+_PART_GAP_S_MIN = 0.001
+"""A smaller gap is not worth a mention."""
 
 _REASONS = {
     Rejection.NO_MODEL: "did not have the model",
@@ -27,26 +31,31 @@ _REASONS = {
 
 
 @dataclass(slots=True)
-class Losses:
-    """Matches in which the node could have had the job and another got it, with what it cost more, in seconds."""
+class LossSummary:
+    """Matches in which the node could have had the job and another node got it."""
 
     count: int = 0
     compared: int = 0
+    """Of these, the matches whose costs are seconds; the sums below are over them."""
     gap_s: float = 0.0
+    """How much more than the winner the node would have cost."""
     parts_s: dict[str, float] = field(default_factory=dict)
+    """The same, by part of the cost."""
 
-    def add(self, mine: Candidate, winner: Candidate, *, policy: str) -> None:
+    def add(self, loser: Candidate, winner: Candidate, *, ranking: str) -> None:
+        """`loser`: this node."""
         self.count += 1
-        known = POLICIES.get(policy)
-        if known is None or known.unit != "s":
-            return  # a score is no time
+        ranked_by = RANKINGS.get(ranking)
+        if ranked_by is None or ranked_by.unit != "s":
+            return  # a score cannot be given in seconds
         self.compared += 1
-        self.gap_s += mine.cost - winner.cost
-        for name, ours, theirs in zip((*known.part_names, "jitter"), mine.parts, winner.parts, strict=True):
-            self.parts_s[name] = self.parts_s.get(name, 0.0) + ours - theirs
+        self.gap_s += loser.cost - winner.cost
+        names = (*ranked_by.part_names, "jitter")
+        for name, loser_s, winner_s in zip(names, loser.parts, winner.parts, strict=True):
+            self.parts_s[name] = self.parts_s.get(name, 0.0) + loser_s - winner_s
 
-    def include(self, other: Losses) -> None:
-        """Those that another process of this gateway counted."""
+    def include(self, other: LossSummary) -> None:
+        """Add what another process of this gateway counted."""
         self.count += other.count
         self.compared += other.compared
         self.gap_s += other.gap_s
@@ -58,32 +67,32 @@ class Losses:
         return self.gap_s / self.compared if self.compared else None
 
     def worst_parts(self) -> list[tuple[str, float]]:
-        """What it lost by, on the mean, worst first."""
+        """The parts of the cost in which the node was behind, with the mean gap in seconds, the worst first."""
         means = [(name, total_s / self.compared) for name, total_s in self.parts_s.items()]
-        named = [(name, mean_s) for name, mean_s in means if mean_s >= _WORTH_NAMING_S]
-        return sorted(named, key=lambda part: -part[1])[:PARTS_NAMED]
+        gaps = [(name, mean_s) for name, mean_s in means if mean_s >= _PART_GAP_S_MIN]
+        return sorted(gaps, key=lambda part: -part[1])[:PARTS_NAMED]
 
 
 @dataclass(slots=True)
-class Why:
-    """How one node fared in the matches looked at."""
+class WhyReport:
+    """How one node fared in past matches."""
 
     matches: int = 0
     sent: Counter[Outcome] = field(default_factory=Counter)
-    """Matches in which it was sent the job, by how its last try at it ended."""
-    lost: Losses = field(default_factory=Losses)
+    """Matches that sent the node their job, by the outcome of its last attempt."""
+    lost: LossSummary = field(default_factory=LossSummary)
     rejected: Counter[Rejection] = field(default_factory=Counter)
     ruled_out: int = 0
-    """It has the model, and the request's policy or payer allowed others only."""
+    """The node has the model, but the request's policy or payer allowed other nodes only."""
     unlisted: int = 0
-    """It has the model, but was neither among the best nor among the rejections that were kept."""
+    """The node has the model, but is neither among the candidates nor among the rejections that were stored."""
 
     @property
     def chosen(self) -> int:
         return self.sent.total()
 
-    def include(self, other: Why) -> None:
-        """What another process of this gateway counted."""
+    def include(self, other: WhyReport) -> None:
+        """Add what another process of this gateway counted."""
         self.matches += other.matches
         self.sent += other.sent
         self.rejected += other.rejected
@@ -94,76 +103,79 @@ class Why:
 
 def look_back(
     node_id: NodeId, records: Iterable[MatchRecord], *, models: Collection[str], since_unix_s: float = 0.0
-) -> Why:
-    """How a node that has these models fared in these matches; those from before it was there do not count."""
-    why = Why()
+) -> WhyReport:
+    """Count the matches since `since_unix_s`, when the node joined. `models`: those that the node has."""
+    report = WhyReport()
     for record in records:
         if record.created_unix_s >= since_unix_s:
-            why.matches += 1
-            _count(why, node_id, record, models)
-    return why
+            report.matches += 1
+            _count(report, node_id, record, models)
+    return report
 
 
-def _count(why: Why, node_id: NodeId, record: MatchRecord, models: Collection[str]) -> None:
+def _count(report: WhyReport, node_id: NodeId, record: MatchRecord, models: Collection[str]) -> None:
     decision = record.decision
-    tries = [attempt.outcome for attempt in record.attempts if attempt.node_id == node_id]
-    mine = next((candidate for candidate in decision.ranked if candidate.node_id == node_id), None)
-    stopped = next((item.reason for item in decision.rejected if item.node_id == node_id), None)
-    if tries:
-        why.sent[tries[-1]] += 1
-    elif mine is not None:
-        why.lost.add(mine, decision.ranked[0], policy=decision.policy)
-    elif stopped is not None:
-        why.rejected[stopped] += 1
+    outcomes = [attempt.outcome for attempt in record.attempts if attempt.node_id == node_id]
+    candidate = next((each for each in decision.ranked if each.node_id == node_id), None)
+    rejection = next((each.reason for each in decision.rejected if each.node_id == node_id), None)
+    if outcomes:
+        report.sent[outcomes[-1]] += 1
+    elif candidate is not None:
+        report.lost.add(candidate, decision.ranked[0], ranking=decision.ranking)
+    elif rejection is not None:
+        report.rejected[rejection] += 1
     elif decision.job.model not in models:
-        why.rejected[Rejection.NO_MODEL] += 1
+        report.rejected[Rejection.NO_MODEL] += 1
     elif _lists_all_but_barred(decision):
-        why.ruled_out += 1
+        report.ruled_out += 1
     else:
-        why.unlisted += 1
+        report.unlisted += 1
 
 
 def _lists_all_but_barred(decision: Decision) -> bool:
-    """Whether everybody whom the request's policy and payer left is in the lists: who is not was ruled out."""
+    """Whether all nodes that the request's policy and payer allowed are listed: then an unlisted node was barred."""
     barred, dropped = sum(decision.barred.values()), sum(decision.dropped.values())
-    stopped = dropped - decision.dropped.get(Rejection.NO_MODEL, 0)
+    rejected = dropped - decision.dropped.get(Rejection.NO_MODEL, 0)
     ranked = decision.total - barred - dropped
-    return barred > 0 and len(decision.ranked) == ranked and len(decision.rejected) == stopped
+    return barred > 0 and len(decision.ranked) == ranked and len(decision.rejected) == rejected
 
 
-def sentences(why: Why) -> list[str]:
-    """The same, as an owner would like to hear it."""
-    if not why.matches:
+def sentences(report: WhyReport) -> list[str]:
+    """The report in words, for the node's owner."""
+    if not report.matches:
         return ["There was no match yet."]
-    said = [_said_sent(why)]
-    if why.lost.count:
-        said.append(_said_lost(why.lost, why.matches))
-    said += [f"It {_REASONS.get(reason, reason.value)} {_where(n, why)}." for reason, n in why.rejected.most_common()]
-    if why.ruled_out:
-        said.append(f"It was ruled out by the request's policy or payer {_where(why.ruled_out, why)}.")
-    if why.unlisted:
-        said.append(
-            f"No more is kept {_where(why.unlisted, why)} than that it has the model: "
+    lines = [_sent_sentence(report)]
+    if report.lost.count:
+        lines.append(_lost_sentence(report.lost, report.matches))
+    lines += [
+        f"It {_REASONS.get(reason, reason.value)} {_share_phrase(n, report)}."
+        for reason, n in report.rejected.most_common()
+    ]
+    if report.ruled_out:
+        lines.append(f"It was ruled out by the request's policy or payer {_share_phrase(report.ruled_out, report)}.")
+    if report.unlisted:
+        lines.append(
+            f"No more is kept {_share_phrase(report.unlisted, report)} than that it has the model: "
             "others were better, or the request's policy or payer ruled it out."
         )
-    return said
+    return lines
 
 
-def _where(n: int, why: Why) -> str:
-    return "there" if why.matches == 1 else f"in {n:,} of them"
+def _share_phrase(n: int, report: WhyReport) -> str:
+    return "there" if report.matches == 1 else f"in {n:,} of them"
 
 
-def _said_sent(why: Why) -> str:
-    of = "the last match" if why.matches == 1 else f"the last {why.matches:,} matches"
-    if not why.chosen:
-        return f"The node got no job in {of}."
-    ends = ", ".join(f"{n} {outcome.value.replace('_', ' ')}" for outcome, n in why.sent.most_common())
-    return f"The node got {counted(why.chosen, 'job')} in {of}: {ends}."
+def _sent_sentence(report: WhyReport) -> str:
+    matches = "the last match" if report.matches == 1 else f"the last {report.matches:,} matches"
+    if not report.chosen:
+        return f"The node got no job in {matches}."
+    outcomes = ", ".join(f"{n} {outcome.value.replace('_', ' ')}" for outcome, n in report.sent.most_common())
+    return f"The node got {counted(report.chosen, 'job')} in {matches}: {outcomes}."
 
 
-def _said_lost(lost: Losses, matches: int) -> str:
-    said = f"It could have had {lost.count:,} more of {matches:,}, but others were better"
+def _lost_sentence(lost: LossSummary, matches: int) -> str:
+    sentence = f"It could have had {lost.count:,} more of {matches:,}, but others were better"
     if lost.mean_gap_s is None:
-        return f"{said}."
-    by = ", ".join(f"{name.replace('_', ' ')} {mean_s:+.3g} s" for name, mean_s in lost.worst_parts())
-    return f"{said}, by {lost.mean_gap_s:.3g} s on the mean" + (f" ({by})." if by else ".")
+        return f"{sentence}."
+    parts = ", ".join(f"{name.replace('_', ' ')} {mean_s:+.3g} s" for name, mean_s in lost.worst_parts())
+    return f"{sentence}, by {lost.mean_gap_s:.3g} s on the mean" + (f" ({parts})." if parts else ".")

@@ -14,10 +14,10 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
-from sparewatt.inference.matcher.entries import Entries, Field, Floats
+from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
+from sparewatt.inference.matcher.match_query import NOBODY, MatchQuery, Positions, ScanFunction, ScanResult, told_of
 from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.question import NOBODY, Places, Question, Rank, Ranking, told_of
 from sparewatt.inference.matcher.scan import ranked
 from sparewatt.inference.matcher.table import NodeTable
 
@@ -40,19 +40,25 @@ def cached_tokens(job: MatchJob, held: Mapping[NodeId, int], table: NodeTable) -
 
 
 def merged(
-    job: Question, entries: Entries, ranking: Ranking, holders: Places, tokens: Floats, *, rank: Rank
-) -> Ranking:
+    job: MatchQuery,
+    entries: NodeColumns,
+    result: ScanResult,
+    holders: Positions,
+    tokens: Floats,
+    *,
+    rank: ScanFunction,
+) -> ScanResult:
     """The ranking with these holders priced by what is left for them to read. They must be allowed and untried."""
     found = rank(job, with_less_to_read(job, entries, holders, tokens), NOBODY, NOBODY, k=holders.size)
     again = holders[found.places]
-    others = (ranking.places[:, None] != again).all(axis=1)
-    places = np.concatenate((ranking.places[others], again))
-    lines = np.concatenate((ranking.lines[others], found.lines))
+    others = (result.places[:, None] != again).all(axis=1)
+    places = np.concatenate((result.places[others], again))
+    lines = np.concatenate((result.lines[others], found.lines))
     order = ranked(lines[:, 0], entries, places, k=CANDIDATES_KEPT)
-    return ranking._replace(told=told_of(places[order], lines[order]), found=order.size)
+    return result._replace(told=told_of(places[order], lines[order]), found=order.size)
 
 
-def with_less_to_read(job: Question, entries: Entries, holders: Places, tokens: Floats) -> Entries:
+def with_less_to_read(job: MatchQuery, entries: NodeColumns, holders: Positions, tokens: Floats) -> NodeColumns:
     """The holders alone, each with a token's reading time made as much shorter as it has tokens already.
 
     What even a short prompt takes is left as it is.
@@ -61,5 +67,5 @@ def with_less_to_read(job: Question, entries: Entries, holders: Places, tokens: 
     whole = job.prompt_tokens - SHORT_PROMPT_TOKENS
     if whole > 0.0:
         unread = np.maximum(0.0, whole - tokens) / whole
-        part.write_column(Field.READ_TOKEN_S, part.numbers[:, Field.READ_TOKEN_S] * unread)
+        part.write_column(ColumnField.READ_TOKEN_S, part.numbers[:, ColumnField.READ_TOKEN_S] * unread)
     return part

@@ -19,12 +19,12 @@ from numba.np.numpy_support import carray
 
 from sparewatt.core.limits import REJECTIONS_KEPT
 from sparewatt.inference.matcher import filters, formula, hashing
-from sparewatt.inference.matcher.entries import ID_WORDS, Field
+from sparewatt.inference.matcher.columns import ID_WORDS, ColumnField
+from sparewatt.inference.matcher.match_query import WIDTH, MatchQuery
 from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
-from sparewatt.inference.matcher.question import WIDTH, Question
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
-N_FIELDS, N_REASONS, N_ASK = len(Field), len(REASONS), 10 + N_PARTS
+N_FIELDS, N_REASONS, N_ASK = len(ColumnField), len(REASONS), 10 + N_PARTS
 TOLD, N_TOLD = np.array(TOLD_OF_STOPPED), len(TOLD_OF_STOPPED)
 FULL, TRIED = filters.FULL, filters.TRIED
 SECONDS = 1.000001e-6
@@ -247,7 +247,7 @@ def question_at(ask: int) -> Any:
     """As `kernel` has written it down."""
     a, start = carray(memory_at(ask), (N_ASK,), np.float64), carray(memory_at(ask), (N_ASK,), np.uint64)[0]
     weights = (a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20])
-    return Question(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], start)
+    return MatchQuery(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], start)
 
 
 @numba.njit("int64(" + ", ".join(["int64"] * 19) + ")", error_model="numpy")

@@ -1,16 +1,36 @@
-"""A decision in words and numbers, for the developer who asks why this node and the owner who asks why not theirs."""
+"""A match decision in words and numbers: why this node was chosen, and why each other node was not. Pure.
+
+It describes what the matcher decided; attempts and their outcomes are added by `telemetry/explanations.py`.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
 from sparewatt.core.words import counted
-from sparewatt.inference.matcher.model import AS_USUAL, Candidate, Decision, NodeRow, Preference, Rejected, Rejection
-from sparewatt.inference.matcher.policies import POLICIES, Policy
+from sparewatt.inference.matcher.match_context import vram_needed_bytes
+from sparewatt.inference.matcher.model import (
+    AS_USUAL,
+    Candidate,
+    Decision,
+    NodeRow,
+    Preference,
+    RejectedNode,
+    Rejection,
+)
+from sparewatt.inference.matcher.ranking import RANKINGS, Ranking
+from sparewatt.protocol.api.matches import (
+    DecisionExplanation,
+    FunnelStep,
+    JobEstimate,
+    MatchPreference,
+    NodeRejection,
+    RankedNode,
+    RejectionName,
+)
 
 NEAREST_MODELS = 3
 
@@ -25,74 +45,96 @@ _SENTENCES = {
     Rejection.ALREADY_TRIED: "was tried for this job and failed",
     Rejection.NOT_SHORTLISTED: "was not among the best of this model when they were last sorted",
 }
+_NAMES: dict[Rejection, RejectionName] = {
+    Rejection.OFFLINE: "offline",
+    Rejection.DRAINING: "draining",
+    Rejection.NO_MODEL: "no_model",
+    Rejection.PROMPT_TOO_LONG: "prompt_too_long",
+    Rejection.TOO_LITTLE_VRAM: "too_little_vram",
+    Rejection.NOT_MEASURED: "not_measured",
+    Rejection.FULL: "full",
+    Rejection.ALREADY_TRIED: "already_tried",
+    Rejection.NOT_SHORTLISTED: "not_shortlisted",
+}
 
 
 def nearest_models(wanted: str, known: Iterable[str]) -> list[str]:
-    """The ids most like what was asked for, best first."""
+    """The known ids that are most like `wanted`, best first."""
     by_case = {model.lower(): model for model in sorted(known)}
     close = difflib.get_close_matches(wanted.lower(), list(by_case), n=NEAREST_MODELS, cutoff=0.0)
     return [by_case[model] for model in close]
 
 
-def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
-    """The part of an explanation that the matcher knows; attempts are added by who dispatched."""
-    return {
-        "policy": decision.policy,
-        "model": decision.job.model,
-        "preference": _preference(decision.job.preference),
-        "job": {"prompt_tokens": decision.job.prompt_tokens, "output_tokens": decision.job.output_tokens},
-        "candidates_total": decision.total,
-        "funnel": _funnel(decision),
-        "rejected": [_describe_rejected(item, rows) for item in decision.rejected],
-        "ranked": describe_ranked(decision.ranked, decision.policy, rows),
-        "chosen": decision.best.node_id if decision.best else None,
-        "nearest_relaxations": [] if decision.ranked else _relaxations(decision),
-    }
+def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> DecisionExplanation:
+    """The part of an explanation that the matcher knows. `rows`: the nodes that it names, as far as they are known."""
+    return DecisionExplanation(
+        policy=decision.ranking,
+        model=decision.job.model,
+        preference=_preference(decision.job.preference),
+        job=_estimate(decision, rows),
+        candidates_total=decision.total,
+        funnel=_funnel(decision),
+        rejected=[_describe_rejected(item, rows) for item in decision.rejected],
+        ranked=describe_ranked(decision.ranked, decision.ranking, rows),
+        chosen=decision.best.node_id if decision.best else None,
+        nearest_relaxations=[] if decision.ranked else _relaxations(decision),
+    )
 
 
-def describe_ranked(ranked: Iterable[Candidate], policy: str, rows: Mapping[NodeId, NodeRow]) -> list[dict[str, Any]]:
-    return [_describe_candidate(item, POLICIES[policy], rows) for item in ranked]
+def describe_ranked(ranked: Iterable[Candidate], ranking: str, rows: Mapping[NodeId, NodeRow]) -> list[RankedNode]:
+    return [_describe_candidate(item, RANKINGS[ranking], rows) for item in ranked]
 
 
-def _preference(preference: Preference) -> dict[str, Any] | None:
+def _preference(preference: Preference) -> MatchPreference | None:
     if preference == AS_USUAL:
         return None
-    return {"sort": preference.sort, "weights": dict(preference.weights)}
+    return MatchPreference(sort=preference.sort, weights=dict(preference.weights))
 
 
-def _funnel(decision: Decision) -> list[dict[str, Any]]:
-    """What the job's policy ruled out stands right behind the model: nobody else was looked at."""
+def _estimate(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> JobEstimate:
+    job = decision.job
+    row = rows.get(decision.best.node_id) if decision.best else None
+    model = row.models.get(job.model) if row else None
+    return JobEstimate(
+        prompt_tokens=job.prompt_tokens,
+        output_tokens=job.output_tokens,
+        vram_needed_bytes=vram_needed_bytes(job, model) if model else None,
+    )
+
+
+def _funnel(decision: Decision) -> list[FunnelStep]:
+    """The fields of the job's policy stand right behind the model: nodes that they rule out meet no other filter."""
     first, *others = ((reason.value, decision.dropped.get(reason, 0)) for reason in Rejection)
     left, steps = decision.total, []
     for name, dropped in (first, *decision.barred.items(), *others):
         left -= dropped
-        steps.append({"filter": name, "dropped": dropped, "left": left})
+        steps.append(FunnelStep(filter=name, dropped=dropped, left=left))
     return steps
 
 
-def _describe_rejected(item: Rejected, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
-    return {
-        "node": item.node_id,
-        "name": _name(item.node_id, rows),
-        "reason": item.reason.name.lower(),
-        "detail": _SENTENCES[item.reason].format(needed=item.needed, had=item.had),
-    }
+def _describe_rejected(item: RejectedNode, rows: Mapping[NodeId, NodeRow]) -> NodeRejection:
+    return NodeRejection(
+        node=item.node_id,
+        name=_name(item.node_id, rows),
+        reason=_NAMES[item.reason],
+        detail=_SENTENCES[item.reason].format(needed=item.needed, had=item.had),
+    )
 
 
-def _describe_candidate(item: Candidate, policy: Policy, rows: Mapping[NodeId, NodeRow]) -> dict[str, Any]:
+def _describe_candidate(item: Candidate, ranking: Ranking, rows: Mapping[NodeId, NodeRow]) -> RankedNode:
     row = rows.get(item.node_id)
-    in_seconds = policy.unit == "s"
-    return {
-        "node": item.node_id,
-        "name": _name(item.node_id, rows),
-        "region": row.specs.region if row else None,
-        "cost_s": round(item.cost, 6) if in_seconds else None,
-        "score": None if in_seconds else round(-item.cost, 6),
-        "parts": {name: round(part, 6) for name, part in zip((*policy.part_names, "jitter"), item.parts, strict=True)},
-        "predicted_ttft_s": round(item.predicted_ttft_s, 6),
-        "cached_tokens": item.cached_tokens,
-        "price_usd": format_usd(item.price_nano),
-    }
+    in_seconds = ranking.unit == "s"
+    return RankedNode(
+        node=item.node_id,
+        name=_name(item.node_id, rows),
+        region=row.specs.region if row else None,
+        cost_s=round(item.cost, 6) if in_seconds else None,
+        score=None if in_seconds else round(-item.cost, 6),
+        parts={name: round(part, 6) for name, part in zip((*ranking.part_names, "jitter"), item.parts, strict=True)},
+        predicted_ttft_s=round(item.predicted_ttft_s, 6),
+        cached_tokens=item.cached_tokens,
+        price_usd=format_usd(item.price_nano),
+    )
 
 
 def _name(node_id: NodeId, rows: Mapping[NodeId, NodeRow]) -> str | None:
@@ -101,8 +143,8 @@ def _name(node_id: NodeId, rows: Mapping[NodeId, NodeRow]) -> str | None:
 
 
 def _relaxations(decision: Decision) -> list[str]:
-    """What would have to change for somebody to be eligible, nearest first."""
-    found = []
+    """What would have to change for a node to be eligible, nearest first."""
+    relaxations = []
     for reason, words in (
         (Rejection.PROMPT_TOO_LONG, "a prompt under {:.0f} tokens"),
         (Rejection.TOO_LITTLE_VRAM, "a job that fits {:.3g} bytes of memory"),
@@ -110,8 +152,8 @@ def _relaxations(decision: Decision) -> list[str]:
         largest = max((item.had for item in decision.rejected if item.reason is reason), default=None)
         if largest is not None:
             count = sum(item.had == largest for item in decision.rejected if item.reason is reason)
-            found.append(f"{words.format(largest)} adds {counted(count, 'node')}")
+            relaxations.append(f"{words.format(largest)} adds {counted(count, 'node')}")
     for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
         if decision.dropped.get(reason):
-            found.append(f"waiting for {counted(decision.dropped[reason], 'node')} to {words}")
-    return found
+            relaxations.append(f"waiting for {counted(decision.dropped[reason], 'node')} to {words}")
+    return relaxations

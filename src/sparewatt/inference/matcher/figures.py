@@ -10,7 +10,7 @@ import math
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
-from sparewatt.inference.matcher.model import Figures, NodeRow, Seat
+from sparewatt.inference.matcher.model import ColumnPosition, ModelFigures, NodeRow
 from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
@@ -46,7 +46,7 @@ def active_bytes_of(row: NodeRow) -> int:
     return weights_bytes
 
 
-def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
+def load_values(row: NodeRow, seat: ColumnPosition, unseen: float) -> tuple[float, ...]:
     """The first group of columns. `unseen`: jobs that other gateways may have sent since the last report.
 
     Reading and writing halve each other when both go on. A step is the measured one and what those there add to it: a
@@ -88,7 +88,7 @@ def load_values(row: NodeRow, seat: Seat, unseen: float) -> tuple[float, ...]:
     )
 
 
-def record_values(row: NodeRow, seat: Seat) -> tuple[float, ...]:
+def record_values(row: NodeRow, seat: ColumnPosition) -> tuple[float, ...]:
     """The second group."""
     return (
         row.connected,
@@ -106,7 +106,7 @@ def _within(value: float, most: float) -> float:
     return value if 0.0 <= value <= most else most if value > most else 0.0
 
 
-def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[Figures, tuple[float, ...]]:
+def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tuple[float, ...]]:
     """What follows from specs alone: figures, and the third group of columns."""
     figures = _figures(specs, model)
     values = (
@@ -132,14 +132,14 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[Figures, tuple[f
     return (figures, values) if is_possible else UNUSABLE
 
 
-def _figures(specs: NodeSpecs, model: ModelReport) -> Figures:
+def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
     speed = model.measured if model.measured and _is_possible(model.measured) else None
     prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
     step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
     per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
     derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
     bandwidth = min(derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s, UNKNOWN_LARGE)
-    return Figures(
+    return ModelFigures(
         is_measured=speed is not None,
         weights_bytes=model.weights_bytes,
         read_fixed_s=max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),

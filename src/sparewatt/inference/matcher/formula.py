@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sparewatt.inference.matcher.entries import Field
+from sparewatt.inference.matcher.columns import ColumnField
 
 OTHERS_WEIGHT = 2.0
 """A second of somebody else's waiting counts double: they were there first, and herds hurt everybody."""
@@ -98,18 +98,18 @@ def suspicion(job: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
 
 def parts(job: Any, x: Any) -> Any:
     """The parts in the order of PARTS, none below zero."""
-    read = reading(job, x[Field.READ_FIXED_S], x[Field.READ_TOKEN_S])
-    write = writing(job, x[Field.STEP_S], x[Field.STEP_TOKEN_S])
-    away = network(x[Field.RTT_S])
-    wait, cold = x[Field.QUEUE_S], x[Field.COLD_S]
-    memory = memory_wait(job, write, x[Field.KV_BYTES_PER_TOKEN], x[Field.KV_FREE_BYTES])
-    prefill = read * x[Field.HALVING]
-    others = slowing(job, x[Field.JOBS], read, x[Field.STEP_PER_JOB_S], x[Field.KV_TOKEN_S])
-    rare = scarcity(job, x[Field.STRAIN_MAX], read, write)
-    paid = price(job, usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]))
+    read = reading(job, x[ColumnField.READ_FIXED_S], x[ColumnField.READ_TOKEN_S])
+    write = writing(job, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
+    away = network(x[ColumnField.RTT_S])
+    wait, cold = x[ColumnField.QUEUE_S], x[ColumnField.COLD_S]
+    memory = memory_wait(job, write, x[ColumnField.KV_BYTES_PER_TOKEN], x[ColumnField.KV_FREE_BYTES])
+    prefill = read * x[ColumnField.HALVING]
+    others = slowing(job, x[ColumnField.JOBS], read, x[ColumnField.STEP_PER_JOB_S], x[ColumnField.KV_TOKEN_S])
+    rare = scarcity(job, x[ColumnField.STRAIN_MAX], read, write)
+    paid = price(job, usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
     so_far = away + wait + cold + memory + prefill + write + others + rare + paid
-    flaky = flakiness(x[Field.FAILURE_ODDS], so_far)
-    suspect = suspicion(job, x[Field.LAST_HEARD_S], x[Field.SUSPECT_UNTIL_S])
+    flaky = flakiness(x[ColumnField.FAILURE_ODDS], so_far)
+    suspect = suspicion(job, x[ColumnField.LAST_HEARD_S], x[ColumnField.SUSPECT_UNTIL_S])
     return away, wait, cold, memory, prefill, write, others, rare, paid, flaky, suspect
 
 
@@ -130,11 +130,15 @@ def total(job: Any, p: Any) -> Any:
 def at_least(job: Any, x: Any) -> Any:
     """Some of the parts, quickly: no part is below zero, so the total cannot be lower than this, to the bit."""
     w = job.weights
-    read = reading(job, x[Field.READ_FIXED_S], x[Field.READ_TOKEN_S])
-    write = writing(job, x[Field.STEP_S], x[Field.STEP_TOKEN_S])
-    paid = price(job, usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD]))
-    waits = counted(w[0], network(x[Field.RTT_S])) + counted(w[1], x[Field.QUEUE_S]) + counted(w[2], x[Field.COLD_S])
-    return waits + counted(w[4], read * x[Field.HALVING]) + counted(w[5], write) + counted(w[8], paid)
+    read = reading(job, x[ColumnField.READ_FIXED_S], x[ColumnField.READ_TOKEN_S])
+    write = writing(job, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
+    paid = price(job, usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
+    waits = (
+        counted(w[0], network(x[ColumnField.RTT_S]))
+        + counted(w[1], x[ColumnField.QUEUE_S])
+        + counted(w[2], x[ColumnField.COLD_S])
+    )
+    return waits + counted(w[4], read * x[ColumnField.HALVING]) + counted(w[5], write) + counted(w[8], paid)
 
 
 def to_us(cost: Any) -> Any:
@@ -145,7 +149,7 @@ def to_us(cost: Any) -> Any:
 def summary(job: Any, p: Any, jitter: Any, x: Any) -> Any:
     """In the order of SUMMARY."""
     first_token_s = p[0] + p[1] + p[2] + p[3] + p[4]
-    usd_asked = usd(job, x[Field.PROMPT_USD], x[Field.COMPLETION_USD])
+    usd_asked = usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD])
     return total(job, p) + jitter, first_token_s, first_token_s + p[5], usd_asked
 
 

@@ -12,10 +12,10 @@ import struct
 import numpy as np
 
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
-from sparewatt.inference.matcher.entries import Entries
+from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.match_query import NOBODY, WIDTH, MatchQuery, Positions, ScanResult
 from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
-from sparewatt.inference.matcher.question import NOBODY, WIDTH, Places, Question, Ranking
 
 STOPPED_WIDTH = 2 + len(TOLD_OF_STOPPED)
 FIRST_PLACES = 1024
@@ -50,7 +50,7 @@ class Kernel:
         filled = (self._low, self._places, self._lines, self._counts, self._stops, self._picks, self._stopped)
         self._room = tuple(array.ctypes.data for array in (self._ask, *filled))
 
-    def rank(self, job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
+    def rank(self, job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int) -> ScanResult:
         n = len(entries)
         if n > self._n_places or k > self._k:
             self._make_room(max(2 * n, self._n_places), max(k, self._k))
@@ -72,9 +72,9 @@ class Kernel:
         found = self._scan(numbers, columns, capacity, hashes, ids, n, names, n_named, trials, n_tried, k, *self._room)
         told = bytes(self._told[: found * WIDTH * _DOUBLE])
         if not self._counted[_N_REASONS]:
-            return Ranking(told, found)
+            return ScanResult(told, found)
         *counts, _, n_told = self._counted.tolist()
-        return Ranking(told, found, tuple(counts), bytes(self._told_of_stopped[: n_told * STOPPED_WIDTH * _DOUBLE]))
+        return ScanResult(told, found, tuple(counts), bytes(self._told_of_stopped[: n_told * STOPPED_WIDTH * _DOUBLE]))
 
 
 _kernel: list[Kernel] = []
@@ -93,10 +93,10 @@ def prepare() -> None:
     if ready() or not available():
         return
     made = Kernel()
-    made.rank(Question(1.0, 1.0), Entries(), NOBODY, NOBODY, k=CANDIDATES_KEPT)
+    made.rank(MatchQuery(1.0, 1.0), NodeColumns(), NOBODY, NOBODY, k=CANDIDATES_KEPT)
     _kernel[:] = [made]
 
 
-def rank(job: Question, entries: Entries, named: Places, tried: Places, *, k: int) -> Ranking:
+def rank(job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int) -> ScanResult:
     """The best k of the places that are named, or of all. Needs `ready()`."""
     return _kernel[0].rank(job, entries, named, tried, k=k)

@@ -12,9 +12,9 @@ import msgspec
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId, MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.question import Places
+from sparewatt.inference.matcher.match_query import Positions
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 WEIGHT_MAX = 1000.0
@@ -46,12 +46,12 @@ REASONS = (
 )
 """Why a node that was looked at cannot have a job: a scan says which by its number here."""
 TOLD_OF_STOPPED = (
-    Field.CONTEXT_TOKENS,
-    Field.WEIGHTS_BYTES,
-    Field.KV_BYTES_PER_TOKEN,
-    Field.VRAM_BYTES,
-    Field.JOBS,
-    Field.ROOM_JOBS,
+    ColumnField.CONTEXT_TOKENS,
+    ColumnField.WEIGHTS_BYTES,
+    ColumnField.KV_BYTES_PER_TOKEN,
+    ColumnField.VRAM_BYTES,
+    ColumnField.JOBS,
+    ColumnField.ROOM_JOBS,
 )
 """The numbers that say how far such a node was from having it."""
 _STOPPED_BYTES = 8 * (2 + len(TOLD_OF_STOPPED))
@@ -125,7 +125,7 @@ class MatchJob(msgspec.Struct, frozen=True, gc=False):
     preference: Preference = AS_USUAL
 
 
-class Figures(NamedTuple):
+class ModelFigures(NamedTuple):
     """What a model does on a node that does nothing else, as measured."""
 
     is_measured: bool
@@ -142,13 +142,13 @@ class Figures(NamedTuple):
 
 
 @dataclass(slots=True)
-class Seat:
+class ColumnPosition:
     """Where one of a node's models stands in that model's entries."""
 
     model: str
-    entries: Entries
+    entries: NodeColumns
     place: int
-    figures: Figures
+    figures: ModelFigures
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class NodeRow:
     index: int = 0
     hash: int = 0
     models: dict[str, ModelReport] = field(default_factory=dict)
-    seats: dict[str, Seat] = field(default_factory=dict)
+    seats: dict[str, ColumnPosition] = field(default_factory=dict)
     """By model."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
@@ -205,28 +205,28 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedNode:
     node_id: NodeId
     reason: Rejection
     needed: float = 0.0
     had: float = 0.0
 
 
-class Seating(NamedTuple):
+class PositionList(NamedTuple):
     """Where some nodes stand in their model's entries, as long as nobody there came or went."""
 
-    entries: Entries
+    entries: NodeColumns
     changes: int
-    places: Places
+    places: Positions
     """In ascending order."""
 
 
-class Allowed(NamedTuple):
+class AllowedNodes(NamedTuple):
     """The nodes that a policy leaves, and how many each of its fields ruled out."""
 
     nodes: frozenset[NodeId] = frozenset()
     dropped: Mapping[str, int] = {}
-    seating: Seating | None = None
+    seating: PositionList | None = None
     """Of the nodes, where that was worked out beforehand."""
 
 
@@ -239,7 +239,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
     """
 
     job: MatchJob
-    policy: str
+    ranking: str
     total: int
     found: int = 0
     """How many candidates are told of."""
@@ -271,7 +271,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
         return tuple(self._candidate(line) for line in _lines(self.told, self.found))
 
     @property
-    def rejected(self) -> tuple[Rejected, ...]:
+    def rejected(self) -> tuple[RejectedNode, ...]:
         """Some of those that have the model and cannot have the job."""
         return tuple(self._rejected(line) for line in _lines(self.stopped, len(self.stopped) // _STOPPED_BYTES))
 
@@ -298,7 +298,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
     __hash__ = None  # type: ignore[assignment]
 
     def _said(self) -> tuple[object, ...]:
-        return self.job, self.policy, self.total, self.ranked, self.rejected, self.dropped, self.barred
+        return self.job, self.ranking, self.total, self.ranked, self.rejected, self.dropped, self.barred
 
     def _candidate(self, line: list[float]) -> Candidate:
         place, cost, first_token_s, finish_s, usd, *parts = line
@@ -306,7 +306,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
         cached_tokens = self.cached.get(node_id, 0) if self.cached else 0
         return Candidate(node_id, cost, tuple(parts), first_token_s, finish_s, price_nano, cached_tokens)
 
-    def _rejected(self, line: list[float]) -> Rejected:
+    def _rejected(self, line: list[float]) -> RejectedNode:
         place, number, context_tokens, weights, kv_token, vram, jobs, room = line
         reason, job = REASONS[int(number)], self.job
         match reason:
@@ -318,7 +318,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
                 needed, had = jobs + 1, room
             case _:
                 needed = had = 0.0
-        return Rejected(self.seated[int(place)], reason, needed=needed, had=had)
+        return RejectedNode(self.seated[int(place)], reason, needed=needed, had=had)
 
 
 def _lines(told: bytes, count: int) -> list[list[float]]:

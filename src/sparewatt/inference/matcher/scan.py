@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.inference.matcher import filters, formula
-from sparewatt.inference.matcher.entries import SCAN_MAX, Entries, Field, Floats
+from sparewatt.inference.matcher.columns import SCAN_MAX, ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.hashing import mixed
+from sparewatt.inference.matcher.match_query import MatchQuery, Positions, ScanResult, told_of
 from sparewatt.inference.matcher.model import REASONS, HealthRules, MatchJob, Rejection
-from sparewatt.inference.matcher.question import Places, Question, Ranking, told_of
-from sparewatt.inference.matcher.stopped import pick_stopped
+from sparewatt.inference.matcher.rejections import pick_stopped
 
 Bools = NDArray[np.bool_]
 Score = Callable[[Floats], tuple[Floats, ...]]
@@ -40,7 +40,7 @@ class Scan:
 
 
 def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -> Scan:
-    ask = Question(
+    ask = MatchQuery(
         float(job.prompt_tokens),
         float(job.output_tokens),
         float(job.prompt_tokens_floor),
@@ -56,19 +56,19 @@ def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -
 def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     """NeuralGrid's scoreNode as published; the score is the sum, -1 when offline or too small."""
     context = job.prompt_tokens + job.output_tokens
-    min_vram = np.maximum(1.0, data[Field.WEIGHTS_BYTES] + data[Field.KV_BYTES_PER_TOKEN] * context) / GIB
-    vram = data[Field.VRAM_BYTES] / GIB
-    fits = (vram >= min_vram) & (data[Field.CONNECTED] != 0)
+    min_vram = np.maximum(1.0, data[ColumnField.WEIGHTS_BYTES] + data[ColumnField.KV_BYTES_PER_TOKEN] * context) / GIB
+    vram = data[ColumnField.VRAM_BYTES] / GIB
+    fits = (vram >= min_vram) & (data[ColumnField.CONNECTED] != 0)
     return (
         np.where(fits, 0.3 * (vram / min_vram), -1.0),
-        np.where(fits, 0.5 * (data[Field.TFLOPS] / 100), 0.0),
-        np.where(fits, 0.2 * (1 / (data[Field.HOURLY_USD] + 0.01)), 0.0),
+        np.where(fits, 0.5 * (data[ColumnField.TFLOPS] / 100), 0.0),
+        np.where(fits, 0.2 * (1 / (data[ColumnField.HOURLY_USD] + 0.01)), 0.0),
     )
 
 
 def rank(
-    job: Question, entries: Entries, named: Places, tried: Places, *, k: int, score: Score | None = None
-) -> Ranking:
+    job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int, score: Score | None = None
+) -> ScanResult:
     """The best k of the places that are named, or of all."""
     able: Bools = _over(entries, named, partial(filters.is_able, job))
     counts, stops = _stops(job, entries, named, able, tried)
@@ -82,16 +82,16 @@ def rank(
         best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
     told = told_of(best, lines)
     if not any(counts):
-        return Ranking(told, best.size)
-    return Ranking(told, best.size, tuple(counts), pick_stopped(entries, stops, named))
+        return ScanResult(told, best.size)
+    return ScanResult(told, best.size, tuple(counts), pick_stopped(entries, stops, named))
 
 
-def _named(named: Places, chosen: NDArray[np.intp]) -> Places:
+def _named(named: Positions, chosen: NDArray[np.intp]) -> Positions:
     """Places by their number among those that are named; if none are, that is the place."""
     return named[chosen] if named.size else chosen
 
 
-def _over(entries: Entries, named: Places, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
+def _over(entries: NodeColumns, named: Positions, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
     """What the function makes of the named places' columns, or of all; in blocks, where they are very many."""
     n = len(entries)
     if named.size and (named.size <= 2 * NEAR or n <= SCAN_MAX):
@@ -103,7 +103,7 @@ def _over(entries: Entries, named: Places, function: Callable[[Floats], NDArray[
 
 
 def _stops(
-    job: Question, entries: Entries, named: Places, able: Bools, tried: Places
+    job: MatchQuery, entries: NodeColumns, named: Positions, able: Bools, tried: Positions
 ) -> tuple[list[int], NDArray[np.int8]]:
     """What stopped each place, counted. Those that were tried are taken out of `able`."""
     stops = np.full(able.size, -1, np.int8)
@@ -119,7 +119,9 @@ def _stops(
     return counts, stops
 
 
-def best_of_many(job: Question, entries: Entries, named: Places, low: Floats, *, k: int) -> tuple[Places, Floats]:
+def best_of_many(
+    job: MatchQuery, entries: NodeColumns, named: Positions, low: Floats, *, k: int
+) -> tuple[Positions, Floats]:
     """The best k, given what each place costs at least (infinity: not to be had)."""
     sample = np.sort(low[::SAMPLED])
     guess = min(float(sample[min(sample.size - 1, (k + NEAR) // SAMPLED)]), formula.LARGEST)
@@ -130,7 +132,7 @@ def best_of_many(job: Question, entries: Entries, named: Places, low: Floats, *,
     return best_of(job, entries, _named(named, np.flatnonzero(low <= limit)), k=k)
 
 
-def best_of(job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
+def best_of(job: MatchQuery, entries: NodeColumns, places: Positions, *, k: int) -> tuple[Positions, Floats]:
     """The best k of these places, by the whole formula."""
     x = np.ascontiguousarray(entries.numbers[places].T)
     parts = formula.parts(job, x)
@@ -143,18 +145,20 @@ def best_of(job: Question, entries: Entries, places: Places, *, k: int) -> tuple
     return places[order], np.vstack((*told, weighted, jitter[order])).T
 
 
-def ranked(cost: Floats, entries: Entries, places: Places, *, k: int) -> Places:
+def ranked(cost: Floats, entries: NodeColumns, places: Positions, *, k: int) -> Positions:
     """The k lowest, in order: to the microsecond, then by node id, all 160 bits of it."""
     rounded = formula.to_us(cost)
     among = np.arange(rounded.size)
     if rounded.size > k:
         among = np.flatnonzero(rounded <= np.partition(rounded, k - 1)[k - 1])
     high, middle, low = entries.ids[places[among]].T
-    order: Places = among[np.lexsort((low, middle, high, rounded[among]))[:k]]
+    order: Positions = among[np.lexsort((low, middle, high, rounded[among]))[:k]]
     return order
 
 
-def best_by(score: Score, job: Question, entries: Entries, places: Places, *, k: int) -> tuple[Places, Floats]:
+def best_by(
+    score: Score, job: MatchQuery, entries: NodeColumns, places: Positions, *, k: int
+) -> tuple[Positions, Floats]:
     """The k of the highest score, with its parts; the predictions beside it are those of the formula."""
     x = entries.numbers[places].T
     parts = np.array(score(x))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparewatt.inference.matcher import kernel, scan
-from sparewatt.inference.matcher.entries import Entries, Field
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.hashing import mixed
-from sparewatt.inference.matcher.policies import BALANCED, ECONOMY, FAST
-from sparewatt.inference.matcher.question import AS_THEY_ARE, NOBODY, Places, Question
+from sparewatt.inference.matcher.match_query import AS_THEY_ARE, NOBODY, MatchQuery, Positions
+from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, FAST
 
 REFRESH_S = 0.25
 NODES_PER_REFRESH = 100_000
@@ -28,7 +28,7 @@ FIRST, NEXT, COLD_KEPT, DRAWN = 24, 40, 8, 16
 been given jobs meanwhile; the best of those that would have to load the model; and some of all."""
 WARM_KEPT = FIRST + NEXT + USES_MAX
 _PRICE = PARTS.index("price")
-_FAST_USD, _BALANCED_USD, _ECONOMY_USD = (policy.usd_weight or 0.0 for policy in (FAST, BALANCED, ECONOMY))
+_FAST_USD, _BALANCED_USD, _ECONOMY_USD = (ranking.usd_weight or 0.0 for ranking in (FAST, BALANCED, ECONOMY))
 
 Kind = tuple[int, float]
 """Jobs that share a shortlist: within a factor of four in prompt length, and near the same tier's worth of a dollar."""
@@ -38,7 +38,7 @@ Kind = tuple[int, float]
 class Shortlist:
     """The best places of one model for one kind of job, as of `made_at_s`."""
 
-    looks: Places
+    looks: Positions
     """A line of places per decision."""
     made_at_s: float
     n_places: int
@@ -52,18 +52,18 @@ class Shortlist:
 Shortlists = dict[Kind, Shortlist]
 
 
-def shortlisted(job: Question, entries: Entries, kept: Shortlists, *, compiled: bool) -> Places:
+def shortlisted(job: MatchQuery, entries: NodeColumns, kept: Shortlists, *, compiled: bool) -> Positions:
     """Places worth looking at for this job. Sorts them if the last sorting is too old."""
     kind = kind_of(job)
     found = kept.get(kind)
     if found is None or found.is_old(job.now_s, len(entries)):
         found = kept[kind] = sort_out(job, entries, compiled=compiled)
-    looks: Places = found.looks[found.uses]
+    looks: Positions = found.looks[found.uses]
     found.uses += 1
     return looks
 
 
-def kind_of(job: Question) -> Kind:
+def kind_of(job: MatchQuery) -> Kind:
     usd_weight = job.usd_weight * job.weights[_PRICE]
     nearest = _BALANCED_USD
     if usd_weight < _BALANCED_USD / 2:
@@ -73,12 +73,12 @@ def kind_of(job: Question) -> Kind:
     return int(job.prompt_tokens).bit_length() // 2, nearest
 
 
-def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
+def sort_out(job: MatchQuery, entries: NodeColumns, *, compiled: bool) -> Shortlist:
     """Sort all nodes of the model for a job like this one, without chance."""
     _, usd_weight = kind_of(job)
     like = job._replace(usd_weight=usd_weight, weights=AS_THEY_ARE, jitter=0.0)
     rank = kernel.rank if compiled else scan.rank
-    warm = entries.numbers[: len(entries), Field.WARM] != 0
+    warm = entries.numbers[: len(entries), ColumnField.WARM] != 0
     best, cold = (
         rank(like, entries, named, NOBODY, k=k).places if named.size else NOBODY
         for named, k in ((np.flatnonzero(warm), WARM_KEPT), (np.flatnonzero(~warm), COLD_KEPT))
@@ -88,7 +88,7 @@ def sort_out(job: Question, entries: Entries, *, compiled: bool) -> Shortlist:
     return Shortlist(_looks(job, best, cold, n), job.now_s, n, old_at_s)
 
 
-def _looks(job: Question, best: Places, cold: Places, n_places: int) -> Places:
+def _looks(job: MatchQuery, best: Positions, cold: Positions, n_places: int) -> Positions:
     """A line per decision; no place twice in one."""
     always, moving = best[:FIRST], best[FIRST:]
     if moving.size > NEXT:
@@ -97,10 +97,10 @@ def _looks(job: Question, best: Places, cold: Places, n_places: int) -> Places:
     return np.hstack([np.broadcast_to(part, (USES_MAX, part.shape[-1])) for part in (always, moving, cold, drawn)])
 
 
-def _draws(job: Question, best: Places, n_places: int) -> Places:
+def _draws(job: MatchQuery, best: Positions, n_places: int) -> Positions:
     """Some of all the others, by lot."""
     wanted = USES_MAX * DRAWN
     chance = mixed(np.arange(2 * wanted, dtype=np.uint64), job.start)
     others = np.setdiff1d((chance * n_places).astype(np.int64), best)
-    shuffled: Places = others[np.argsort(mixed(others.astype(np.uint64), job.start))]
+    shuffled: Positions = others[np.argsort(mixed(others.astype(np.uint64), job.start))]
     return np.resize(shuffled, (USES_MAX, DRAWN))

@@ -16,7 +16,8 @@ import numpy as np
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.entries import Entries, Field, Floats
+from sparewatt.inference.matcher.capacity import CapacityCount
+from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.figures import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
@@ -28,8 +29,7 @@ from sparewatt.inference.matcher.figures import (
     specs_values,
 )
 from sparewatt.inference.matcher.hashing import hash_text
-from sparewatt.inference.matcher.model import MatchJob, NodeRow, Seat
-from sparewatt.inference.matcher.room import RoomCount
+from sparewatt.inference.matcher.model import ColumnPosition, MatchJob, NodeRow
 from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class NodeTable:
         self._by_owner: dict[AccountId, set[NodeId]] = {}
         self._open: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
-        self._entries: dict[str, Entries] = {}
+        self._entries: dict[str, NodeColumns] = {}
         self._said = 0
         """Beyond what entries that are gone had counted."""
         self._in_flight: dict[str, int] = {}
@@ -83,7 +83,7 @@ class NodeTable:
         self._shortlists: dict[str, Shortlists] = {}
         self._keepers: dict[str, set[NodeId]] = {}
         """By model, the nodes whose servers keep prompts that they have read."""
-        self.room = RoomCount()
+        self.capacity = CapacityCount()
 
     def __iter__(self) -> Iterator[NodeRow]:
         return iter(self._rows.values())
@@ -94,7 +94,7 @@ class NodeTable:
     def get(self, node_id: NodeId) -> NodeRow | None:
         return self._rows.get(node_id)
 
-    def entries(self, model: str) -> Entries | None:
+    def entries(self, model: str) -> NodeColumns | None:
         """The nodes that have a model, as columns."""
         return self._entries.get(model)
 
@@ -138,7 +138,7 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
-        self.room.note(row)
+        self.capacity.note(row)
         self._write(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
@@ -161,7 +161,7 @@ class NodeTable:
 
     def set_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         row = self._rows[node_id]
-        self.room.forget(row)
+        self.capacity.forget(row)
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
         for gone in [model for model in row.seats if model not in row.models]:
@@ -169,7 +169,7 @@ class NodeTable:
         for model in row.models.values():
             self._write_specs(row, model)
         row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
-        self.room.note(row)
+        self.capacity.note(row)
         self._write(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
@@ -185,9 +185,9 @@ class NodeTable:
         if load.foreign_models != before.foreign_models:
             row.active_bytes = active_bytes_of(row)
         if load.draining is not before.draining:
-            self.room.note(row)
+            self.capacity.note(row)
         elif load.foreign != before.foreign:
-            self.room.note_jobs(row, load.foreign - before.foreign)
+            self.capacity.note_jobs(row, load.foreign - before.foreign)
         for seat in row.seats.values():
             seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
 
@@ -215,7 +215,7 @@ class NodeTable:
         if _count_up(row.own_active, job.model):
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
-        self.room.note_jobs(row, 1)
+        self.capacity.note_jobs(row, 1)
         self._write(row)
         return held
 
@@ -245,7 +245,7 @@ class NodeTable:
         if _count_down(row.own_active, held.model):
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, held.model)
-        self.room.note_jobs(row, -1)
+        self.capacity.note_jobs(row, -1)
         self._write(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
@@ -305,9 +305,9 @@ class NodeTable:
         if entries is None:
             return _NO_PRICES, _NO_PRICES
         data = entries.data
-        there = (data[Field.CONNECTED] != 0) & (data[Field.MEASURED] != 0)
+        there = (data[ColumnField.CONNECTED] != 0) & (data[ColumnField.MEASURED] != 0)
         there = there if there.any() else np.ones(len(entries), bool)
-        return data[Field.PROMPT_USD][there], data[Field.COMPLETION_USD][there]
+        return data[ColumnField.PROMPT_USD][there], data[ColumnField.COMPLETION_USD][there]
 
     # demand
 
@@ -328,17 +328,17 @@ class NodeTable:
         self._strain_per_job = {model: _strain_per_job(entries) for model, entries in self._entries.items()}
         highest = np.zeros(len(self._by_index))
         for model, entries in self._entries.items():
-            warm = entries.data[Field.WARM] != 0
+            warm = entries.data[ColumnField.WARM] != 0
             np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
         for entries in self._entries.values():
-            entries.write_column(Field.STRAIN_MAX, highest[entries.rows])
+            entries.write_column(ColumnField.STRAIN_MAX, highest[entries.rows])
         for row, strain in zip(self._by_index, highest.tolist(), strict=True):
             row.strain_max = strain
 
     # columns
 
     def _write(self, row: NodeRow) -> None:
-        """Something that a scan reads has changed, other than its specs: write it to the row's place in every column."""
+        """Something that a scan reads has changed, other than its specs: write it to the row's places."""
         unseen = self._unseen_weight * row.own_since_report
         for seat in row.seats.values():
             seat.entries.write_moving(seat.place, load_values(row, seat, unseen) + record_values(row, seat))
@@ -349,9 +349,9 @@ class NodeTable:
         if seat is None:
             entries = self._entries.get(model.id)
             if entries is None:
-                entries = self._entries[model.id] = Entries(said=self._said)
+                entries = self._entries[model.id] = NodeColumns(said=self._said)
             place = entries.add(row.id, row.hash, row.index)
-            seat = row.seats[model.id] = Seat(model.id, entries, place, figures)
+            seat = row.seats[model.id] = ColumnPosition(model.id, entries, place, figures)
         seat.figures = figures
         seat.entries.write_specs(seat.place, values)
         keepers = self._keepers.setdefault(model.id, set())
@@ -369,12 +369,14 @@ class NodeTable:
             self._shortlists.pop(model, None)
 
 
-def _strain_per_job(entries: Entries) -> float:
+def _strain_per_job(entries: NodeColumns) -> float:
     """Weights and whole MB/s, so that neither one odd report nor the order of the nodes moves the figure."""
     data = entries.data
-    bandwidth = np.minimum(data[Field.BANDWIDTH], BANDWIDTH_MAX) * data[Field.WARM] * data[Field.CONNECTED]
+    bandwidth = (
+        np.minimum(data[ColumnField.BANDWIDTH], BANDWIDTH_MAX) * data[ColumnField.WARM] * data[ColumnField.CONNECTED]
+    )
     supply = float(np.sum(np.rint(bandwidth / 1e6))) / 1e6
-    return _median(data[Field.WEIGHTS_BYTES]) / 16e9 / max(supply, 1e-3)
+    return _median(data[ColumnField.WEIGHTS_BYTES]) / 16e9 / max(supply, 1e-3)
 
 
 def _median(values: Floats) -> float:

@@ -10,15 +10,15 @@ from sparewatt.core.money import per_mtok
 from sparewatt.protocol.node import ModelReport
 
 
-class Derivation(NamedTuple):
+class PriceDerivation(NamedTuple):
     prompt: str
     completion: str
 
 
-def derivation_of(model: ModelReport, *, hourly_price_nano: int) -> Derivation:
+def derivation_of(model: ModelReport, *, hourly_price_nano: int) -> PriceDerivation:
     """For both prices. A price that is not what the hour would make of it was set by the owner."""
     speed, hourly = model.measured, hourly_price_nano
-    return Derivation(
+    return PriceDerivation(
         prompt=_said(model.prompt_price_nano, hourly, speed.prefill_tps if speed else None),
         completion=_said(model.completion_price_nano, hourly, speed.decode_tps if speed else None),
     )

@@ -71,7 +71,7 @@ def deliveries_of(
     return tuple(found)
 
 
-class Counted(msgspec.Struct, frozen=True, gc=False):
+class CountedTokens(msgspec.Struct, frozen=True, gc=False):
     """An attempt in tokens."""
 
     prompt: int
@@ -86,7 +86,7 @@ def count(
     prompt_estimate: int,
     prompt_most: int,
     output_most: int,
-) -> Counted | None:
+) -> CountedTokens | None:
     """What one of these attempts brought, within what may still be written. None if nothing was passed on.
 
     A node that does not say what it wrote is taken by its chunks, or for an answer in one piece by its text.
@@ -103,7 +103,7 @@ def count(
     prompt = _prompt_of_others(attempts, prompt_estimate) if said is None else said - attempt.carried_tokens
     if not 0 <= prompt <= prompt_most:
         prompt = min(max(0, prompt), prompt_most)
-    return Counted(prompt, written, claimed)
+    return CountedTokens(prompt, written, claimed)
 
 
 def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
@@ -118,7 +118,7 @@ def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
     return estimate
 
 
-def _delivery(attempt: AttemptRecord, counted: Counted, now_ms: float | None, *, is_streamed: bool) -> Delivery:
+def _delivery(attempt: AttemptRecord, counted: CountedTokens, now_ms: float | None, *, is_streamed: bool) -> Delivery:
     started_ms, first_ms, outcome = attempt.started_ms, attempt.first_token_ms, attempt.outcome
     ended_ms = attempt.ended_ms if attempt.ended_ms is not None else now_ms
     return Delivery(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
+from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.money import Nano, format_usd, token_cost
+from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
-from sparewatt.inference.metering.receipts import ReceiptDesk
+from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import Budgets, KeyBudget, exceeded
 from sparewatt.ledger.holds import Hold
@@ -31,18 +33,13 @@ class Payer(msgspec.Struct, frozen=True, gc=False):
     budget: KeyBudget | None = None
 
 
-class Order(msgspec.Struct, frozen=True, gc=False):
-    """A request as the cashier sees it."""
+class Quote(NamedTuple):
+    """What a job can cost at most."""
 
-    id: MatchId
-    model: ModelId
-    prompt_tokens: int
-    answers: int
-    output_limit: int | None
-    """Tokens per answer, if the client set a limit."""
-    stream: bool
+    match: MatchJob
+    call: ModelCall
     price: TokenPrice
-    """What it can cost at most, per million tokens."""
+    """Per million tokens."""
 
 
 _DONE = Outcome.DONE
@@ -53,65 +50,65 @@ Limit = Literal["default", "credits", "budget"]
 """What limits an answer that the client set no limit for."""
 
 
-def _affordable(order: Order, prompt: int, nano: int) -> int:
+def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     """Tokens per answer that so much money pays for."""
-    return (affordable_output(order.price, prompt_tokens=prompt, nano=nano) or 0) // order.answers
+    return (affordable_output(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
 
 
 class Metering:
-    def __init__(self, ledger: Ledger, receipts: ReceiptDesk, budgets: Budgets, *, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, receipts: ReceiptIntake, budgets: Budgets, *, clock: Clock) -> None:
         self._ledger = ledger
         self.clock = clock
         self._running: dict[MatchId, RunningTab] = {}
         self.budgets = budgets
         self.receipts = receipts
 
-    def open_here(self, payer: Payer, order: Order) -> RunningTab | None:
+    def open_here(self, payer: Payer, quote: Quote) -> RunningTab | None:
         """Hold what the job can cost, of what is reserved here. None if that is not enough, or not known here."""
         if payer.budget is not None:
             return None
-        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
-        most = prompt_bound(order.prompt_tokens)
-        nano = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
+        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
+        most = prompt_bound(quote.match.prompt_tokens)
+        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
         hold = self._ledger.hold_here(payer.account, nano)
         if hold is None:
             return None
         self.budgets.hold(payer.key, nano)
-        return RunningTab(self, payer, order, hold, asked, most, "default")
+        return RunningTab(self, payer, quote, hold, asked, most, "default")
 
-    async def open(self, payer: Payer, order: Order) -> RunningTab:
+    async def open(self, payer: Payer, quote: Quote) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
-        most = prompt_bound(order.prompt_tokens)
-        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        most = prompt_bound(quote.match.prompt_tokens)
+        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
         why: Limit = "default"
         if payer.budget is not None:
-            asked, why = await self._within_budget(payer, payer.budget, order, most)
-        nano = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
+            asked, why = await self._within_budget(payer, payer.budget, quote, most)
+        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
         hold = self._ledger.hold_here(payer.account, nano) or await self._ledger.hold(payer.account, nano)
-        if hold is None and order.output_limit is None:
-            asked, why = _affordable(order, most, self._ledger.free_here(payer.account)), "credits"
-            less = hold_for(order.price, prompt_tokens=most, output_tokens=asked * order.answers)
+        if hold is None and quote.call.output_limit is None:
+            asked, why = _affordable(quote, most, self._ledger.free_here(payer.account)), "credits"
+            less = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
             hold = await self._ledger.hold(payer.account, less) if asked else None
         if hold is None:
-            raise self._too_little(payer.account, nano, order)
+            raise self._too_little(payer.account, nano, quote)
         self.budgets.hold(payer.key, hold.amount.total)
-        return RunningTab(self, payer, order, hold, asked, most, why)
+        return RunningTab(self, payer, quote, hold, asked, most, why)
 
-    async def _within_budget(self, payer: Payer, budget: KeyBudget, order: Order, prompt: int) -> tuple[int, Limit]:
+    async def _within_budget(self, payer: Payer, budget: KeyBudget, quote: Quote, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
-        asked = order.output_limit or OUTPUT_TOKENS_UNASKED
+        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
         left = await self.budgets.left(payer.key, budget)
-        nano = hold_for(order.price, prompt_tokens=prompt, output_tokens=asked * order.answers)
+        nano = hold_for(quote.price, prompt_tokens=prompt, output_tokens=asked * quote.call.answers)
         if left is None or nano <= left:
             return asked, "default"
-        fewer = _affordable(order, prompt, left) if order.output_limit is None else 0
+        fewer = _affordable(quote, prompt, left) if quote.call.output_limit is None else 0
         if not fewer:
             raise exceeded(budget, left, nano)
         return fewer, "budget"
 
-    def _too_little(self, account: AccountId, nano: Nano, order: Order) -> InsufficientCredits:
+    def _too_little(self, account: AccountId, nano: Nano, quote: Quote) -> InsufficientCredits:
         left = format_usd(self._ledger.free_here(account))
-        less = " A smaller max_tokens needs less." if order.output_limit else ""
+        less = " A smaller max_tokens needs less." if quote.call.output_limit else ""
         return InsufficientCredits(
             f"This request may cost up to ${format_usd(nano)}, and ${left} of your credits is available.{less} "
             "'sparewatt credits balance' shows what you have and what running requests hold."
@@ -157,7 +154,7 @@ class RunningTab(msgspec.Struct, eq=False):
 
     till: Metering
     payer: Payer
-    order: Order
+    quote: Quote
     hold: Hold
     output_limit: int
     """Tokens that each answer may have."""
@@ -175,7 +172,7 @@ class RunningTab(msgspec.Struct, eq=False):
     @property
     def was_limited(self) -> bool:
         """Whether the limit is ours, and not the client's."""
-        return self.order.output_limit is None
+        return self.quote.call.output_limit is None
 
     @property
     def spends_promo(self) -> bool:
@@ -183,9 +180,11 @@ class RunningTab(msgspec.Struct, eq=False):
 
     def start(self) -> None:
         """Before anything is sent to a node. Raises if the books cannot take it."""
-        order, payer, till = self.order, self.payer, self.till
-        opened_unix_s = till.clock.unix_s()
-        job = OpenedJob(order.id, payer.account, payer.key, order.model, opened_unix_s, self.hold.amount, order.stream)
+        quote, payer, till = self.quote, self.payer, self.till
+        match, opened_unix_s = quote.match, till.clock.unix_s()
+        job = OpenedJob(
+            match.id, payer.account, payer.key, match.model, opened_unix_s, self.hold.amount, quote.call.stream
+        )
         till.start(self, job)
         self.job = job
 
@@ -205,12 +204,12 @@ class RunningTab(msgspec.Struct, eq=False):
         return bill(self._deliveries(attempts), self.hold.amount).cost.total
 
     def _cost_of_one(self, attempt: AttemptRecord, attempts: Sequence[AttemptRecord]) -> Nano:
-        order = self.order
-        bound = self.output_limit * order.answers
+        quote = self.quote
+        bound = self.output_limit * quote.call.answers
         counted = count(
             attempt,
             attempts,
-            prompt_estimate=order.prompt_tokens,
+            prompt_estimate=quote.match.prompt_tokens,
             prompt_most=self.prompt_most,
             output_most=bound,
         )
@@ -251,9 +250,9 @@ class RunningTab(msgspec.Struct, eq=False):
         return found
 
     def _deliveries(self, attempts: Sequence[AttemptRecord]) -> tuple[Delivery, ...]:
-        order, bound = self.order, self.output_limit * self.order.answers
+        quote, bound = self.quote, self.output_limit * self.quote.call.answers
         return deliveries_of(
-            attempts, prompt_estimate=order.prompt_tokens, output_bound=bound, is_streamed=order.stream
+            attempts, prompt_estimate=quote.match.prompt_tokens, output_bound=bound, is_streamed=quote.call.stream
         )
 
 

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.supervisor.lifeline import die_with_parent
+from sparewatt.machine.lifeline import die_with_parent
 
 GET_LLAMA = "pip install xllamacpp"
 NEEDS_LLAMA = f"Serving a file needs llama.cpp, which is not installed here. Install it and join again: {GET_LLAMA}"

@@ -1,0 +1,168 @@
+"""POST /v1/chat/completions: a body becomes a `ModelCall`, with the capabilities that it needs of a node's model.
+
+This is on the path of every request: a chat without anything unusual is decoded once, and its messages stay raw JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from sparewatt.core.errors import UnsupportedContent
+from sparewatt.core.limits import LONG_BODY_BYTES_MIN
+from sparewatt.inference.admission.sizing import has_media, size_of
+from sparewatt.inference.call import ModelCall
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.node import Capability
+from sparewatt.protocol.openai import NULL, ChatRequest, fields_of, parse_chat, parse_plain
+from sparewatt.protocol.parameters import foreign_fields, ignored_fields
+
+PATH: JobPath = "/v1/chat/completions"
+_DEVELOPER = b'"developer"'
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_CHAT_ALONE: frozenset[Capability] = frozenset({"chat"})
+"""What nearly every request needs."""
+_EMPTY = (b"null", b"[]", b"false", b"")
+_IMAGE_PARTS = ("image_url",)
+_UNSUPPORTED_PARTS = ("input_audio", "audio_url", "video_url", "file")
+
+
+def read_chat(body: bytes) -> ModelCall:
+    """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedContent."""
+    plain = parse_plain(body)
+    chat = plain or parse_chat(body)
+    messages = tuple(map(bytes, chat.messages))
+    to_search = [body]
+    """What may hold more than text, or the role `developer`."""
+    if len(body) >= LONG_BODY_BYTES_MIN:
+        to_search = [message for message in messages if not _is_text_alone(message)]
+    has_developer = any(_DEVELOPER in part for part in to_search)
+    has_zero_limit = chat.max_tokens == 0 or chat.max_completion_tokens == 0
+    fields = fields_of(body) if plain is None or has_zero_limit or has_developer else {}
+    if has_zero_limit:
+        fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
+        body = msgspec.json.encode(fields)
+    if has_developer:
+        messages = tuple(map(_as_system, messages))
+        fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
+        body = msgspec.json.encode(fields)
+    holds_media = any(map(has_media, to_search))
+    return ModelCall(
+        path=PATH,
+        model=chat.model,
+        body=body,
+        size=size_of(messages, is_text=not holds_media),
+        prompt=messages,
+        is_text=not holds_media,
+        provider=bytes(chat.provider),
+        stream=bool(chat.stream),
+        wants_usage=chat.wants_usage,
+        output_limit=chat.output_limit,
+        answers=chat.n or 1,
+        needs=_needs_of(chat, messages if holds_media else ()),
+        foreign=foreign_fields(fields, PATH),
+        ignored=ignored_fields(fields, PATH),
+    )
+
+
+def is_given(value: msgspec.Raw) -> bool:
+    """Whether an optional field asks for something."""
+    return bytes(value) not in _EMPTY
+
+
+# messages
+
+
+class _TextMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message whose content is a text, or nothing. The text is skipped, not decoded."""
+
+    role: Literal["user", "assistant", "system", "tool"]
+    content: msgspec.Raw = NULL
+    name: msgspec.Raw = NULL
+    tool_calls: msgspec.Raw = NULL
+    tool_call_id: msgspec.Raw = NULL
+
+
+_text_decoder = msgspec.json.Decoder(_TextMessage)
+
+
+def _is_text_alone(message: bytes) -> bool:
+    """Whether a raw message surely has a role that every model server knows, and holds nothing but text.
+
+    For long messages: skipping their text takes a tenth of the time of searching it.
+    """
+    try:
+        content = bytes(_text_decoder.decode(message).content)
+    except msgspec.DecodeError:
+        return False  # then it is searched
+    return content.startswith((b'"', b"null"))
+
+
+def _as_system(message: bytes) -> bytes:
+    """`developer` is OpenAI's newer name of the role `system`; most chat templates know only the older one."""
+    if _DEVELOPER not in message:
+        return message
+    try:
+        fields = fields_of(message)
+    except msgspec.DecodeError:
+        return message
+    if bytes(fields.get("role", b"")) != _DEVELOPER:
+        return message
+    return msgspec.json.encode(fields | {"role": "system"})
+
+
+# required capabilities
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: list[_Part] | str | None = None
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+def _needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capability]:
+    """`messages`: those that may hold more than text. Raises UnsupportedContent for a part that no node takes."""
+    if not messages and chat.tools is NULL and chat.response_format is NULL and chat.logprobs is NULL:
+        return _CHAT_ALONE
+    needs: set[Capability] = {"chat"}
+    if is_given(chat.tools) and bytes(chat.tool_choice) != b'"none"':
+        needs.add("tools")
+    if _format_of(chat.response_format) == "json_schema":
+        needs.add("json_schema")
+    if is_given(chat.logprobs):
+        needs.add("logprobs")
+    if _has_images(messages):
+        needs.add("vision")
+    return frozenset(needs)
+
+
+def _format_of(value: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.decode(value, type=_Format).type if is_given(value) else ""
+    except msgspec.DecodeError:
+        return ""  # the node's model server says what is wrong with it
+
+
+def _has_images(messages: Iterable[bytes]) -> bool:
+    part_types = {part_type for message in messages if has_media(message) for part_type in _part_types(message)}
+    refused = sorted(part_types.intersection(_UNSUPPORTED_PARTS))
+    if refused:
+        raise UnsupportedContent(f"No node here takes parts of type {refused[0]!r}.", param="messages")
+    return not part_types.isdisjoint(_IMAGE_PARTS)
+
+
+def _part_types(message: bytes) -> Iterator[str]:
+    try:
+        content = msgspec.json.decode(message, type=_Message).content
+    except msgspec.DecodeError:
+        return  # as above
+    if isinstance(content, list):
+        yield from (part.type for part in content)

@@ -1,0 +1,48 @@
+"""POST /v1/embeddings: vectors of texts. Only the prompt costs."""
+
+from __future__ import annotations
+
+from sparewatt.inference.admission.sizing import size_of_texts
+from sparewatt.inference.call import ModelCall
+from sparewatt.protocol.link import JobPath
+from sparewatt.protocol.openai import fields_of
+from sparewatt.protocol.parameters import foreign_fields, ignored_fields
+from sparewatt.protocol.prompts import parse_embedding
+from sparewatt.protocol.vectors import Encoding, written_as
+
+PATH: JobPath = "/v1/embeddings"
+
+
+def read_embedding_request(body: bytes) -> ModelCall:
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
+    request, texts = parse_embedding(body)
+    fields = fields_of(body)
+    return ModelCall(
+        path=PATH,
+        model=request.model,
+        body=body,
+        size=size_of_texts(texts.strings, texts.ids),
+        provider=bytes(request.provider),
+        output_limit=1,
+        answers=0,
+        needs=frozenset({"embeddings"}),
+        foreign=foreign_fields(fields, PATH),
+        ignored=ignored_fields(fields, PATH),
+        reply_filter=EmbeddingFilter(request.encoding_format or "float"),
+    )
+
+
+class EmbeddingFilter:
+    """Implements ReplyFilter: vectors in the order of their texts, in the encoding of the request. Nothing streams."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+
+    def whole(self, body: bytes) -> bytes:
+        return written_as(body, self._encoding)
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def rest(self) -> bytes:
+        return b""

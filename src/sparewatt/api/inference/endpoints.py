@@ -1,0 +1,45 @@
+"""The three OpenAI endpoints as the router and the OpenAPI document know them.
+
+`edge/exchange.py` serves their POST requests without aiohttp: it reads bodies with `READERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+from sparewatt.api.endpoint import post
+from sparewatt.api.inference import chat, completions, embeddings
+from sparewatt.core.errors import NotFound
+from sparewatt.inference.call import ModelCall
+from sparewatt.protocol.api.inference import ChatCompletion, EmbeddingList, TextCompletion
+
+READERS: Mapping[str, Callable[[bytes], ModelCall]] = {
+    chat.PATH: chat.read_chat,
+    completions.PATH: completions.read_completion_request,
+    embeddings.PATH: embeddings.read_embedding_request,
+}
+
+
+class InferenceRoutes:
+    """In the router so that these paths are documented and other methods are refused. No POST request gets here."""
+
+    @post(chat.PATH, body="ChatRequest", streams=True)
+    async def create_chat_completion(self, request: web.Request) -> ChatCompletion:
+        """Answer a chat, whole or as a stream."""
+        raise _not_found(request)
+
+    @post(completions.PATH, body="CompletionRequest", streams=True)
+    async def create_completion(self, request: web.Request) -> TextCompletion:
+        """Continue a prompt, whole or as a stream."""
+        raise _not_found(request)
+
+    @post(embeddings.PATH, body="EmbeddingRequest")
+    async def create_embeddings(self, request: web.Request) -> EmbeddingList:
+        """Turn texts into vectors."""
+        raise _not_found(request)
+
+
+def _not_found(request: web.Request) -> NotFound:
+    return NotFound(f"There is no {request.path[:200]!r} here.")

@@ -1,0 +1,1 @@
+"""/v1/models: what can be asked for right now."""

@@ -1,0 +1,118 @@
+"""GET /v1/network: the whole network in numbers. Public: by region, class of GPU and model; no node by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from aiohttp import web
+
+from sparewatt.accounts.doors import Door
+from sparewatt.accounts.people import SignupMode
+from sparewatt.api.endpoint import get
+from sparewatt.core.clock import Clock
+from sparewatt.core.money import format_usd
+from sparewatt.edge.middleware import context_of
+from sparewatt.inference.fleet.node_states import NodeStates
+from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.protocol.api.feed import NodeStateName
+from sparewatt.protocol.api.network import GpuClassSummary, NetworkModel, NetworkOverview, PriceRange, RegionNodes
+from sparewatt.protocol.node import ModelReport
+from sparewatt.telemetry.feed.live_feed import LiveFeed
+from sparewatt.telemetry.feed.places import public_region
+from sparewatt.telemetry.feed.public import class_of, digits, vram_gb_of
+
+PRICE_DIGITS = 3
+"""Of a price. All nine would tell a node apart where few serve a model."""
+
+
+class NetworkEndpoints:
+    def __init__(
+        self,
+        *,
+        states: NodeStates,
+        live: LiveFeed,
+        published: Door,
+        clock: Clock,
+        signup_mode: SignupMode,
+        has_billing: bool,
+        is_development: bool,
+    ) -> None:
+        """`published`: the rate limit by address of what needs no login."""
+        self._states = states
+        self._live = live
+        self._published = published
+        self._clock = clock
+        self._signup_mode = signup_mode
+        self._has_billing = has_billing
+        self._is_development = is_development
+
+    @get("/v1/network", is_public=True)
+    async def show_network(self, request: web.Request) -> NetworkOverview:
+        """Show the network in numbers: totals, regions, classes of GPU, models."""
+        self._published.knock(address=context_of(request).address)
+        states = self._states.all()
+        present = [row for row, state in states if state is not NodeState.OFFLINE]
+        return NetworkOverview(
+            at=self._clock.unix_s(),
+            signup=self._signup_mode,
+            billing=self._has_billing,
+            development=self._is_development,
+            totals=self._live.totals(),
+            regions=_regions(states),
+            classes=_classes(present),
+            models=_models(present),
+        )
+
+
+def _regions(states: Sequence[tuple[NodeRow, NodeState]]) -> list[RegionNodes]:
+    by_region: dict[str, Counter[NodeStateName]] = {}
+    for row, state in states:
+        by_region.setdefault(public_region(row.specs.region), Counter())[state.value] += 1
+    return [RegionNodes(region=region, nodes=by_region[region]) for region in sorted(by_region)]
+
+
+def _classes(rows: Sequence[NodeRow]) -> list[GpuClassSummary]:
+    by_class: dict[str, list[NodeRow]] = {}
+    for row in rows:
+        by_class.setdefault(class_of(row), []).append(row)
+    return [
+        GpuClassSummary(
+            name=name,
+            nodes=len(members),
+            gpus=sum(row.specs.gpu_count for row in members),
+            vram_gb=sum(map(vram_gb_of, members)),
+            hourly_usd_median=_usd(median(row.specs.hourly_price_nano for row in members)),
+        )
+        for name, members in sorted(by_class.items())
+    ]
+
+
+def _models(rows: Sequence[NodeRow]) -> list[NetworkModel]:
+    by_model: dict[str, list[ModelReport]] = {}
+    for row in rows:
+        for model in row.models.values():
+            by_model.setdefault(model.id, []).append(model)
+    return [_model_of(model_id, by_model[model_id]) for model_id in sorted(by_model)]
+
+
+def _model_of(model_id: str, reports: Sequence[ModelReport]) -> NetworkModel:
+    return NetworkModel(
+        id=model_id,
+        nodes=len(reports),
+        warm=sum(report.state == "warm" for report in reports),
+        measured=sum(report.measured is not None for report in reports),
+        quantizations=sorted({report.quantization for report in reports if report.quantization}),
+        context_length=max((report.context_length or 0 for report in reports), default=0) or None,
+        prompt_usd_per_mtok=_price_range([report.prompt_price_nano for report in reports]),
+        completion_usd_per_mtok=_price_range([report.completion_price_nano for report in reports]),
+    )
+
+
+def _price_range(nanos: Sequence[int]) -> PriceRange:
+    return PriceRange(low=_usd(min(nanos)), median=_usd(median(nanos)), high=_usd(max(nanos)))
+
+
+def _usd(nano: float) -> str:
+    return format_usd(round(digits(nano, PRICE_DIGITS)))

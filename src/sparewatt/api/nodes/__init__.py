@@ -1,0 +1,1 @@
+"""/v1/nodes: the machines of the network, and what is known of each."""

@@ -1,0 +1,37 @@
+"""GET /link/v1: the WebSocket by which a node joins, where aiohttp serves it: on machines without picows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiohttp import web
+
+from sparewatt.api.endpoint import get
+from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
+from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link import LINK_PATH
+
+
+class LinkServer(Protocol):
+    async def serve(self, socket: Socket) -> None:
+        """One connection until it is a link or is rejected. A link then lives by what its socket calls."""
+        ...
+
+
+class LinkEndpoints:
+    def __init__(self, *, links: LinkServer) -> None:
+        self._links = links
+
+    @get(LINK_PATH, is_public=True, status=101, content_type="application/octet-stream")
+    async def open_link(self, request: web.Request) -> web.StreamResponse:
+        """Open a node's link: a WebSocket. The node proves its key in the handshake."""
+        ws = web.WebSocketResponse(max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=False, autoping=True)
+        await ws.prepare(request)
+        socket = AiohttpSocket(ws)
+        try:
+            await self._links.serve(socket)
+            await socket.wait_closed()
+        finally:
+            socket.cut()
+        return ws

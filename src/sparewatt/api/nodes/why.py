@@ -1,0 +1,145 @@
+"""GET /v1/nodes/{node_id}/why: how a node fared in the last matches, for its owner and for operators.
+
+Each process of this gateway knows its own matches only, so each looks back at its share of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from sparewatt.accounts.principal import Principal, require_scope
+from sparewatt.api.endpoint import get
+from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.questions import WHY, WhyReply, WhyRequest
+from sparewatt.core.errors import NotOwner
+from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
+from sparewatt.edge.auth import Authenticator
+from sparewatt.edge.bodies import whole_number
+from sparewatt.edge.middleware import context_of
+from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.dispatch.why import LossSummary, WhyReport, look_back, sentences
+from sparewatt.inference.fleet.find_node import find_node
+from sparewatt.inference.matcher.model import NodeRow, Rejection
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.protocol.api.nodes import MatchLosses, NodeMatchReport
+
+LOOKED_BACK_DEFAULT = 1_000
+
+
+class RecentMatches(Protocol):
+    """The last matches of this process."""
+
+    def last_records(self, count: int) -> Iterable[MatchRecord]:
+        """The latest first."""
+        ...
+
+
+class WhyEndpoints:
+    def __init__(
+        self,
+        *,
+        auth: Authenticator,
+        table: NodeTable,
+        matches: RecentMatches,
+        owners: Mapping[NodeId, AccountId],
+        joined_unix_s: Mapping[NodeId, float],
+        peers: PeerClient,
+        process_count: int,
+    ) -> None:
+        """`joined_unix_s`: when nodes joined that are new since the start: earlier matches do not concern them."""
+        self._auth = auth
+        self._table = table
+        self._matches = matches
+        self._owners = owners
+        self._joined_unix_s = joined_unix_s
+        self._peers = peers
+        self._process_count = process_count
+
+    @get("/v1/nodes/{node_id}/why", query=("last",))
+    async def show_why(self, request: web.Request) -> NodeMatchReport:
+        """Explain why a node gets jobs, or does not."""
+        principal = await self._auth.identify(context_of(request))
+        if not principal.is_operator:
+            require_scope(principal, "node")
+        count = whole_number(request, "last", default=LOOKED_BACK_DEFAULT, most=MATCHES_LOOKED_BACK_MAX)
+        row = find_node(self._table, request.match_info["node_id"])
+        self._require_owner(row, principal)
+        return match_report_of(await self._look_back_everywhere(row, count=count), row)
+
+    def handlers(self) -> list[PeerHandler[Any, Any]]:
+        return [PeerHandler(WHY, self.answer_why)]
+
+    async def answer_why(self, question: WhyRequest) -> WhyReply:
+        """This process's share of the matches."""
+        return _peer_reply_of(
+            self._look_back(NodeId(question.node), count=question.count, since_unix_s=question.since_unix_s)
+        )
+
+    def _require_owner(self, row: NodeRow, principal: Principal) -> None:
+        if not principal.is_operator and self._owners.get(row.id) != principal.account_id:
+            raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
+
+    async def _look_back_everywhere(self, row: NodeRow, *, count: int) -> WhyReport:
+        since_unix_s, share = self._joined_unix_s.get(row.id, 0.0), math.ceil(count / self._process_count)
+        report = self._look_back(row.id, count=share, since_unix_s=since_unix_s)
+        for reply in await self._peers.ask_all(WHY, WhyRequest(row.id, share, since_unix_s)):
+            report.include(_report_of(reply))
+        return report
+
+    def _look_back(self, node_id: NodeId, *, count: int, since_unix_s: float) -> WhyReport:
+        row = self._table.get(node_id)
+        models = row.models if row is not None else ()
+        return look_back(node_id, self._matches.last_records(count), models=models, since_unix_s=since_unix_s)
+
+
+def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
+    return NodeMatchReport(
+        node=row.id,
+        name=row.specs.name,
+        matches=report.matches,
+        chosen=report.chosen,
+        outcomes={outcome.value: n for outcome, n in report.sent.most_common()},
+        lost=_losses_of(report.lost),
+        rejected={reason.value: n for reason, n in report.rejected.most_common()},
+        ruled_out=report.ruled_out,
+        unlisted=report.unlisted,
+        sentences=sentences(report),
+    )
+
+
+def _losses_of(lost: LossSummary) -> MatchLosses:
+    gap_s = lost.mean_gap_s
+    return MatchLosses(
+        count=lost.count,
+        mean_gap_s=None if gap_s is None else round(gap_s, 6),
+        worst_parts_s={name: round(mean_s, 6) for name, mean_s in lost.worst_parts()},
+    )
+
+
+def _peer_reply_of(report: WhyReport) -> WhyReply:
+    return WhyReply(
+        matches=report.matches,
+        sent={outcome.value: n for outcome, n in report.sent.items()},
+        rejected={reason.value: n for reason, n in report.rejected.items()},
+        lost=report.lost,
+        ruled_out=report.ruled_out,
+        unlisted=report.unlisted,
+    )
+
+
+def _report_of(reply: WhyReply) -> WhyReport:
+    return WhyReport(
+        matches=reply.matches,
+        sent=Counter({Outcome(name): n for name, n in reply.sent.items()}),
+        lost=reply.lost,
+        rejected=Counter({Rejection(name): n for name, n in reply.rejected.items()}),
+        ruled_out=reply.ruled_out,
+        unlisted=reply.unlisted,
+    )

@@ -1,0 +1,167 @@
+"""GET /openapi.json: the whole API, made from the declared routes and the types of `protocol/api/`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+from aiohttp import web
+
+from sparewatt import __version__
+from sparewatt.api.endpoint import ApiRoute, declared_routes, get
+from sparewatt.api.openapi.shapes import SHAPES, ref
+from sparewatt.protocol.api.feed import FeedDelta, FeedSnapshot
+
+_PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
+_TEMPLATE = "#/components/schemas/{name}"
+_DECLARED = {
+    "500": "A fault of the gateway. It carries an id to report.",
+    "502": "No node could answer, after several attempts.",
+    "503": "No node can have it now, or none that its policy allows; or the gateway is stopping.",
+    "504": "No first token in time.",
+}
+_SSE_EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("event", "id", "data")}}
+"""One server-sent event, as tools that read such streams see it."""
+_EVENTS = (FeedSnapshot, FeedDelta)
+"""Types that travel as server-sent events: no route returns them as a whole."""
+
+
+class OpenApiEndpoints:
+    def __init__(self, routes: Sequence[ApiRoute]) -> None:
+        self._document = make_document([*routes, *declared_routes(type(self))])
+
+    @get("/openapi.json", is_public=True, content_type="application/json")
+    async def show_document(self, _: web.Request) -> web.Response:
+        """Show this document."""
+        return web.Response(body=self._document, content_type="application/json")
+
+
+def make_document(routes: Iterable[ApiRoute]) -> bytes:
+    routes = list(routes)
+    types = [kind for route in routes for kind in (*_members(route.reply), *_members(route.spec.body))]
+    schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=_TEMPLATE)
+    by_type = {_key(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
+    replies = [_schema(route.reply, by_type) for route in routes if route.reply is not None]
+    bodies = [_schema(route.spec.body, by_type) for route in routes if route.spec.body is not None]
+    for name in _reachable([*replies, *map(by_type.__getitem__, map(_key, _EVENTS))], components):
+        if name not in _reachable(bodies, components):
+            _require_defaults(components[name])
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.spec.path)
+        paths.setdefault(path, {})[route.spec.method.lower()] = _operation(route, path, by_type)
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sparewatt",
+            "version": __version__,
+            "description": "An OpenAI-compatible endpoint over many unequal nodes, and what belongs to it.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**components, **SHAPES},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "sk-sw-…"}},
+        },
+    }
+    return msgspec.json.encode(document)
+
+
+def _reachable(schemas: Iterable[Any], components: dict[str, Any]) -> set[str]:
+    """Names of all schemas that these refer to, directly or not."""
+    found: set[str] = set()
+    waiting = list(schemas)
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, dict):
+            name = str(schema.get("$ref", "")).rpartition("/")[2]
+            if name in components and name not in found:
+                found.add(name)
+                waiting.append(components[name])
+            waiting += schema.values()
+        elif isinstance(schema, list):
+            waiting += schema
+    return found
+
+
+def _require_defaults(schema: dict[str, Any]) -> None:
+    """A reply always has the fields that a constructor could leave out."""
+    fields = schema.get("properties", {})
+    required = [name for name, field in fields.items() if name in schema.get("required", ()) or "default" in field]
+    if required:
+        schema["required"] = required
+
+
+def _members(kind: Any) -> Sequence[Any]:
+    """The types of a union, each by itself; none of what is no type."""
+    if kind is None or isinstance(kind, str):
+        return ()
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)
+
+
+def _schema(kind: Any, by_type: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(kind, str):
+        return ref(kind)
+    found = [by_type[_key(member)] for member in _members(kind)]
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str, Any]:
+    spec = route.spec
+    operation: dict[str, Any] = {
+        "operationId": getattr(route.handler, "__name__", path),
+        "summary": spec.summary or _first_line(route),
+        "tags": [route.tag],
+        "parameters": [*_path_parameters(path), *map(_query_parameter, spec.query)],
+        "responses": _responses(route, by_type),
+        "security": [] if spec.is_public else [{"key": []}],
+    }
+    if spec.body is not None:
+        schema = {"schema": _schema(spec.body, by_type)}
+        operation["requestBody"] = {"required": True, "content": {"application/json": schema}}
+    return operation
+
+
+def _first_line(route: ApiRoute) -> str:
+    return str((route.handler.__doc__ or "").strip().splitlines()[0])
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PARAMETER.findall(path)
+    ]
+
+
+def _query_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+
+
+def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
+    spec, content = route.spec, {}
+    if route.reply is not None:
+        content["application/json"] = {"schema": _schema(route.reply, by_type)}
+    if spec.streams:
+        content["text/event-stream"] = {"schema": _SSE_EVENT}
+    if spec.csv:
+        content["text/csv"] = {"schema": {"type": "string"}}
+    if spec.content_type is not None:
+        content[spec.content_type] = {
+            "schema": {"type": "object" if spec.content_type == "application/json" else "string"}
+        }
+    error = {"application/json": {"schema": ref("Error")}}
+    declared = {status: {"description": text, "content": error} for status, text in _DECLARED.items()}
+    good = {"description": "As requested.", "content": content}
+    return {
+        **{str(status): good for status in (spec.status, *spec.other_statuses)},
+        **declared,
+        "default": {"description": "OpenAI's error object.", "content": error},
+    }

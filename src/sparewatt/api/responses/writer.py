@@ -1,0 +1,116 @@
+"""A response while it is written: chunks of a chat become events, and at the end the response is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import JobFailed, StoreUnavailable
+from sparewatt.core.ids import KeyId
+from sparewatt.inference.dispatch.buffered_sink import BufferedSink
+from sparewatt.inference.responses.event_log import EventLog
+from sparewatt.inference.responses.shelf import Shelf
+from sparewatt.inference.submission import Submission
+from sparewatt.protocol.responses.chunks import ChunkReader, read_chunk
+from sparewatt.protocol.responses.events import DONE, as_sse
+from sparewatt.protocol.responses.request import Json
+from sparewatt.protocol.responses.translate import Translator
+
+Send = Callable[[list[bytes]], Awaitable[None]]
+
+
+class ResponseWriter:
+    """Implements LiveResponse."""
+
+    def __init__(
+        self,
+        submission: Submission[BufferedSink],
+        translator: Translator,
+        *,
+        key_id: KeyId,
+        shelf: Shelf | None,
+        clock: Clock,
+    ) -> None:
+        """`shelf`: where it is stored; None if it is not."""
+        self.submission = submission
+        self.key_id = key_id
+        self.has_begun = False
+        """Whether the client knows of it. One that has not begun is dropped without a trace."""
+        self.over = asyncio.Event()
+        self.log: EventLog | None = None
+        self._translator = translator
+        self._shelf = shelf
+        self._clock = clock
+        self._is_cancelled = False
+
+    @property
+    def response(self) -> Json:
+        return self._translator.response
+
+    @property
+    def is_stored(self) -> bool:
+        return self._shelf is not None
+
+    def cancel(self) -> None:
+        """What was written so far is kept."""
+        if not self.over.is_set():
+            self._is_cancelled = True
+            self.submission.cancel()
+            self.submission.sink.finish()
+
+    async def begin(self, send: Send) -> None:
+        await send([as_sse(event) for event in self._translator.begin()])
+
+    async def stream(self, send: Send) -> None:
+        """Translate chunk by chunk, to the end."""
+        reader, sink = ChunkReader(), self.submission.sink
+        while (data := await sink.take()) is not None:
+            events = [as_sse(event) for chunk in reader.feed(data) for event in self._translator.feed(chunk)]
+            if events:
+                await send(events)
+            self.submission.consumed(len(data))
+        events = [as_sse(event) for event in await self._finish()]
+        await send(events if self._translator.failure is not None else [*events, DONE])
+
+    async def whole(self) -> Json:
+        """Translate a reply in one piece. Raises JobFailed if it cannot be read."""
+        chunk = read_chunk(await self.submission.sink.take_all())
+        if chunk is not None:
+            for _ in self._translator.feed(chunk):
+                """Events are for streams."""
+        elif not self._is_cancelled:
+            raise JobFailed("The node's answer was not understood.")
+        await self._finish()
+        return self.response
+
+    async def abandon(self) -> None:
+        """The client left before the end."""
+        if not self.over.is_set():
+            self._is_cancelled = True
+            await self._finish()
+
+    async def _finish(self) -> list[Json]:
+        """Returns the last events."""
+        translator, error = self._translator, self.submission.sink.error
+        if self._is_cancelled:
+            events = translator.cancel()
+        elif error is not None:
+            events = translator.fail(error)
+        else:
+            events = translator.settle(now=int(self._clock.unix_s()))
+        await self._store()
+        self.over.set()
+        return events + translator.end()
+
+    async def _store(self) -> None:
+        """A response that could not be stored is still an answer: its `store` becomes false."""
+        if self._shelf is None:
+            return
+        try:
+            is_stored = await self._shelf.finish(self.response)
+        except StoreUnavailable:
+            is_stored = False
+        if not is_stored:
+            self._shelf = None
+            self._translator.response = self.response | {"store": False}

@@ -1,0 +1,116 @@
+"""The other processes as this one knows them: what they reported twice a second, and what follows from it.
+
+A process that has been silent for a few seconds counts as gone. Nothing here is needed to answer a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.process_slot import ProcessSlot
+from sparewatt.cluster.questions import NEWS, NewsReply, NewsRequest, SharedMatch
+from sparewatt.core.clock import Clock
+from sparewatt.core.ids import KeyId, NodeId
+
+EXCHANGE_S = 0.5
+SILENT_S = 3.0
+
+
+class PeerTotals(NamedTuple):
+    """What the other processes do, in all."""
+
+    jobs: int = 0
+    tokens_per_s: float = 0.0
+    first_tokens: tuple[tuple[float, int], ...] = ()
+    """Medians in milliseconds, each with how many it stands for."""
+
+
+@dataclass(slots=True)
+class PeerState:
+    news: NewsReply
+    at_s: float
+    nodes: frozenset[NodeId]
+
+
+@dataclass(slots=True)
+class PeerNews:
+    """What one round of questions brought."""
+
+    restarted: list[int] = field(default_factory=list)
+    """Processes that are others than before: what those before had begun is over."""
+    matches: list[SharedMatch] = field(default_factory=list)
+    """For the live feed."""
+
+
+class Peers:
+    def __init__(self, client: PeerClient, *, clock: Clock, run: str) -> None:
+        """`run`: names this process, until it restarts."""
+        self.slot: ProcessSlot = client.slot
+        self.run = run
+        self._client = client
+        self._clock = clock
+        self._states: dict[int, PeerState] = {}
+        self.may_open = asyncio.Event()
+        """Set when the parent lets this process take clients."""
+        self.is_open = False
+        """Whether it does."""
+
+    async def exchange(self, *, watching: bool) -> PeerNews:
+        """Ask all of them how they are. `watching`: somebody watches the live feed here."""
+        news = PeerNews()
+        await asyncio.gather(*(self._ask(number, news, watching=watching) for number in self.slot.others))
+        return news
+
+    async def _ask(self, number: int, found: PeerNews, *, watching: bool) -> None:
+        before = self._states.get(number)
+        known = before.news.version if before is not None else ""
+        news = await self._client.ask(number, NEWS, NewsRequest(self.slot.number, known, watching))
+        if news is None:
+            return
+        if before is not None and before.news.run != news.run:
+            found.restarted.append(number)
+        nodes = before.nodes if before is not None else frozenset()
+        nodes = frozenset(map(NodeId, news.nodes)) if news.nodes is not None else nodes
+        self._states[number] = PeerState(news, self._clock.now_s(), nodes)
+        found.matches += news.matches
+
+    def _present(self) -> list[PeerState]:
+        if not self._states:
+            return []
+        now_s = self._clock.now_s()
+        return [state for state in self._states.values() if now_s - state.at_s < SILENT_S]
+
+    # what follows
+
+    def has_link(self, node_id: NodeId) -> bool:
+        """Whether another process has a link to a node."""
+        return bool(self._states) and any(node_id in state.nodes for state in self._present())
+
+    def nodes(self) -> frozenset[NodeId]:
+        """All that have a link to another process."""
+        return frozenset().union(*(state.nodes for state in self._present()))
+
+    def totals(self) -> PeerTotals:
+        news = [state.news for state in self._present()]
+        return PeerTotals(
+            jobs=sum(each.jobs for each in news),
+            tokens_per_s=sum(each.tokens_per_s for each in news),
+            first_tokens=tuple(
+                (each.first_token_ms, each.first_tokens) for each in news if each.first_token_ms is not None
+            ),
+        )
+
+    def held(self, key: KeyId) -> int:
+        """What requests at other processes hold of a key's budget, or have spent of it a moment ago."""
+        return sum(state.news.held.get(key, 0) for state in self._present())
+
+    def counts_uptime(self) -> bool:
+        """Whether it is this process that counts how long nodes are up: the first of those that are present."""
+        if not self.slot.others:
+            return True
+        now_s = self._clock.now_s()
+        present = [number for number, state in self._states.items() if now_s - state.at_s < SILENT_S]
+        return self.slot.number < min(present, default=self.slot.number + 1)

@@ -1,0 +1,181 @@
+"""One `Idempotency-Key` over several processes: each id belongs to the cache of one of them, by its hash.
+
+A process that gets a request claims it there, produces the answer, and settles it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.questions import (
+    CLAIM,
+    SETTLE,
+    ClaimReply,
+    ClaimRequest,
+    IdempotentAnswer,
+    SettleRequest,
+    YesReply,
+)
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import IdempotencyMismatch, RateLimited, StoreUnavailable
+from sparewatt.core.ids import new_id
+from sparewatt.core.limits import IDEMPOTENT_ANSWER_BYTES_MAX
+from sparewatt.core.rng import Rng
+from sparewatt.edge.idempotency import (
+    CachedAnswer,
+    IdempotencyCache,
+    IdempotencyEntry,
+    IdempotencyId,
+    ProducedAnswer,
+    Repetition,
+    conflict,
+    mismatch,
+    too_many_running,
+)
+
+AWAY_RETRY_S = 1.0
+WITHDRAWN_MAX = 1000
+"""Claims that were taken back while they waited or were on their way, remembered for when they arrive."""
+_T = TypeVar("_T")
+
+
+class IdempotencyClaim(NamedTuple):
+    """An answer that another process produces."""
+
+    entry: IdempotencyEntry
+    number: int
+    token: str
+
+
+class SharedIdempotency:
+    """Implements IdempotencyPeers, and answers the others for what is cached here."""
+
+    def __init__(self, cache: IdempotencyCache, client: PeerClient, *, clock: Clock, rng: Rng) -> None:
+        self._cache = cache
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._claims: dict[IdempotencyId, IdempotencyClaim] = {}
+        self._withdrawn: OrderedDict[str, None] = OrderedDict()
+        """Tokens of claims that were settled before they arrived: messages may overtake each other."""
+
+    # requests that come in here
+
+    def owns(self, id_: IdempotencyId) -> bool:
+        return self._owner(id_) != self._client.slot.number
+
+    def _owner(self, id_: IdempotencyId) -> int:
+        digest = hashlib.blake2b("\n".join(id_).encode(), digest_size=8).digest()
+        return int.from_bytes(digest) % self._client.slot.count
+
+    async def once(
+        self,
+        repetition: Repetition,
+        produce: Callable[[], Awaitable[_T]],
+        *,
+        outcome: Callable[[_T], ProducedAnswer],
+    ) -> _T | CachedAnswer:
+        """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if its owner is away."""
+        token = new_id("claim", rng=self._rng)
+        reply = await self._claim(repetition, token)
+        match reply.state:
+            case "new":
+                return await self._produce(repetition.id, token, produce, outcome)
+            case "answered" if reply.answer is not None:
+                repetition.on_repeat()
+                return CachedAnswer(reply.answer.body, reply.answer.headers)
+            case "mismatch":
+                raise mismatch()
+            case "busy":
+                raise too_many_running()
+            case _:
+                repetition.on_repeat()
+                raise conflict()
+
+    async def _claim(self, repetition: Repetition, token: str) -> ClaimReply:
+        id_, reply = repetition.id, None
+        try:
+            request = ClaimRequest(self._client.slot.number, token, *id_, repetition.digest)
+            reply = await self._client.ask(self._owner(id_), CLAIM, request)
+        finally:
+            if reply is None:  # whether it was granted or not, nobody will produce it
+                self._settle(id_, token, None, keep=False)
+        if reply is None:
+            raise StoreUnavailable(
+                "The part of this gateway that keeps this Idempotency-Key is starting again. Try again.",
+                retry_after_s=AWAY_RETRY_S,
+            )
+        return reply
+
+    async def _produce(
+        self,
+        id_: IdempotencyId,
+        token: str,
+        produce: Callable[[], Awaitable[_T]],
+        outcome: Callable[[_T], ProducedAnswer],
+    ) -> _T:
+        produced = ProducedAnswer(is_answer=False)
+        try:
+            reply = await produce()
+            produced = outcome(reply)
+            return reply
+        finally:
+            self._settle(id_, token, produced.cached if produced.is_answer else None, keep=produced.is_answer)
+
+    def _settle(self, id_: IdempotencyId, token: str, answer: CachedAnswer | None, *, keep: bool) -> None:
+        is_small = answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX
+        sent = IdempotentAnswer(answer.body, dict(answer.headers)) if answer is not None and is_small else None
+        self._client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
+
+    # what others ask
+
+    def handlers(self) -> list[PeerHandler[ClaimRequest, ClaimReply] | PeerHandler[SettleRequest, YesReply]]:
+        return [PeerHandler(CLAIM, self.claim), PeerHandler(SETTLE, self.settle)]
+
+    async def claim(self, request: ClaimRequest) -> ClaimReply:
+        id_ = (request.key, request.name)
+        while request.token not in self._withdrawn:
+            try:
+                entry, is_new = self._cache.begin(id_, request.digest, now_s=self._clock.now_s())
+            except IdempotencyMismatch:
+                return ClaimReply("mismatch")
+            except RateLimited:
+                return ClaimReply("busy")
+            if is_new:
+                self._claims[id_] = IdempotencyClaim(entry, request.number, request.token)
+                return ClaimReply("new")
+            await entry.over.wait()
+            if entry.answer is not None:
+                return ClaimReply("answered", IdempotentAnswer(entry.answer.body, dict(entry.answer.headers)))
+            if self._cache.has(id_, entry):
+                return ClaimReply("conflict")
+            await asyncio.sleep(0)
+        return ClaimReply("conflict")  # nobody waits for it any more
+
+    async def settle(self, request: SettleRequest) -> YesReply:
+        return YesReply(self.end_claim(request))
+
+    def end_claim(self, request: SettleRequest) -> bool:
+        """False if there is no such claim."""
+        id_ = (request.key, request.name)
+        claim = self._claims.get(id_)
+        if claim is None or claim.token != request.token:
+            self._withdrawn[request.token] = None
+            if len(self._withdrawn) > WITHDRAWN_MAX:
+                self._withdrawn.popitem(last=False)
+            return False
+        del self._claims[id_]
+        answer = CachedAnswer(request.answer.body, request.answer.headers) if request.answer is not None else None
+        self._cache.end(id_, claim.entry, answer, keep=request.keep)
+        return True
+
+    def release(self, number: int) -> None:
+        """That process has restarted: what it was to produce will not come."""
+        for id_ in [id_ for id_, claim in self._claims.items() if claim.number == number]:
+            self._cache.end(id_, self._claims.pop(id_).entry, None, keep=False)

@@ -1,0 +1,121 @@
+"""What stands around every handler of aiohttp: a request context, the error object, and headers of every reply."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    Internal,
+    MethodNotAllowed,
+    NotFound,
+    SparewattError,
+    Unprocessable,
+)
+from sparewatt.core.ids import new_id
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng
+from sparewatt.edge.context import RequestContext
+from sparewatt.edge.cors import is_open, is_preflight, preflight
+from sparewatt.edge.replies import ERROR_CODE, error_reply
+from sparewatt.edge.settings import EdgeSettings
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+CONTEXT = web.RequestKey("context", RequestContext)
+_ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
+"""How the routes begin at which models answer."""
+_log = Log("sparewatt.gateway")
+
+
+class ErrorCounter(Protocol):
+    """Counts the errors that requests for an answer got instead of one."""
+
+    def count_error(self, code: str) -> None: ...
+
+
+def context_of(request: web.Request) -> RequestContext:
+    return request[CONTEXT]
+
+
+def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock, rng: Rng) -> Middleware:
+    """Give every request its context, and turn every exception into OpenAI's error object."""
+
+    @web.middleware
+    async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[CONTEXT] = RequestContext(
+            settings,
+            id_=new_id("req", rng=rng),
+            method=request.method,
+            path=request.path,
+            headers=request.headers,
+            peer=request.remote or "unknown",
+            began_s=clock.now_s(),
+        )
+        if is_preflight(request) and is_open(request.path):
+            return preflight(request)
+        try:
+            reply = await handler(request)
+        except Exception as error:  # the process boundary: whatever it is, the client gets an answer
+            if request.writer.output_size:
+                raise  # half of a reply is out; the server closes the socket
+            reply = _reply_to(error, request)
+        code = reply.get(ERROR_CODE)
+        if code is not None and request.method == "POST" and route_of(request).startswith(_ANSWERS):
+            errors.count_error(code)
+        return reply
+
+    return answer_errors
+
+
+def reply_headers(clock: Clock) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """A signal handler that adds the request's own headers when a reply begins."""
+
+    async def add(request: web.Request, response: web.StreamResponse) -> None:
+        context = request.get(CONTEXT)
+        if context is not None:
+            response.headers.update(context.reply_headers(clock.now_s()))
+
+    return add
+
+
+def route_of(request: web.Request) -> str:
+    """The path as it stands in the route table, for logs and counts: never what the client made up."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource else "unknown"
+
+
+def _reply_to(error: Exception, request: web.Request) -> web.Response:
+    match error:
+        case SparewattError():
+            return error_reply(error)
+        case web.HTTPException():
+            return _framework_error(request, error)
+        case web.RequestPayloadError():
+            return error_reply(BadRequest("The body cannot be read: its encoding is broken."))
+        case _:
+            request_id = context_of(request).id
+            _log.crash("request_crashed", error, request=request_id, route=route_of(request))
+            return error_reply(Internal(f"Something broke here. Please report it with the id {request_id}."))
+
+
+def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    match error:
+        case web.HTTPNotFound():
+            hint = "" if f"{request.path}/".startswith("/v1/") else " The API begins at /v1."
+            return error_reply(NotFound(f"There is no {request.path[:200]!r} here.{hint}"))
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            refused = MethodNotAllowed(f"{request.method[:20]} does not work here; {allowed} does.")
+            return error_reply(refused, {"allow": allowed})
+        case web.HTTPRequestEntityTooLarge():
+            return error_reply(BodyTooLarge("The body is too large."))
+        case web.HTTPUnprocessableEntity():
+            return error_reply(Unprocessable("The request was understood but makes no sense."))
+        case _:
+            return error_reply(BadRequest(error.reason))

@@ -1,0 +1,103 @@
+"""A line in the log for every finished request, where the operator wants one. Off, the middleware is not installed.
+
+Ids, numbers and our own words. Never a prompt, a key, a body, or the client's address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.ids import MatchId
+from sparewatt.core.log import Log
+from sparewatt.edge.middleware import CONTEXT, Handler, route_of
+from sparewatt.edge.replies import ERROR_CODE
+from sparewatt.inference.dispatch.model import MatchRecord
+from sparewatt.protocol.link import LINK_PATH
+
+_log = Log("sparewatt.requests")
+REPLY = web.RequestKey("reply", web.StreamResponse)
+CLIENT_LEFT = 499
+"""As proxies write it: no reply was possible any more."""
+_QUIET = frozenset({"/healthz", "/readyz", LINK_PATH})
+"""Asked every few seconds, or open for days."""
+
+FindRecord = Callable[[MatchId], MatchRecord | None]
+
+
+class RequestLine(NamedTuple):
+    """What HTTP knows of a finished request."""
+
+    id: str
+    route: str
+    status: int
+    took_s: float
+    code: str | None = None
+
+
+def request_log(find_record: FindRecord, *, clock: Clock) -> Middleware:
+    """The outermost middleware."""
+
+    @web.middleware
+    async def log_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began_s = clock.now_s()
+        reply: web.StreamResponse | None = None
+        try:
+            reply = await handler(request)
+            return reply
+        finally:
+            if request.path not in _QUIET:
+                reply = request.get(REPLY) if reply is None else reply
+                match_id = reply.headers.get("x-sparewatt-match-id") if reply is not None else None
+                record = find_record(MatchId(match_id)) if match_id is not None else None
+                log_finished(_line_of(request, reply, clock.now_s() - began_s), record)
+
+    return log_request
+
+
+async def remember_reply(request: web.Request, reply: web.StreamResponse) -> None:
+    """As it begins: a client may leave before its end, and then no handler returns it."""
+    request[REPLY] = reply
+
+
+def _line_of(request: web.Request, reply: web.StreamResponse | None, took_s: float) -> RequestLine:
+    context = request.get(CONTEXT)
+    return RequestLine(
+        id=context.id if context is not None else "",
+        route=f"{request.method} {route_of(request)}",
+        status=reply.status if reply is not None else CLIENT_LEFT,
+        took_s=took_s,
+        code=reply.get(ERROR_CODE) if reply is not None else None,
+    )
+
+
+def log_finished(line: RequestLine, record: MatchRecord | None) -> None:
+    _log.info("request_finished", **fields_of(line, record))
+
+
+def fields_of(line: RequestLine, record: MatchRecord | None) -> Mapping[str, object]:
+    """The fields of its log line. What became of an answer is in its match record, if there was one."""
+    fields: dict[str, object] = {
+        "request": line.id,
+        "route": line.route,
+        "status": line.status,
+        "ms": round(line.took_s * 1000, 1),
+    }
+    code = line.code
+    if record is not None:
+        code = code or record.error_code or record.broke
+        last = record.attempts[-1] if record.attempts else None
+        fields |= {
+            "match": record.id,
+            "model": record.decision.job.model,
+            "outcome": record.outcome.value,
+            "attempts": len(record.attempts),
+            "node": last.node_id if last is not None else None,
+            "first_token_ms": record.first_token_ms,
+            "tokens": sum(attempt.tokens for attempt in record.attempts),
+        }
+    return fields | ({"code": code} if code is not None else {})

@@ -1,1 +1,0 @@
-"""Routes for people, their keys and join tokens, and for operators."""

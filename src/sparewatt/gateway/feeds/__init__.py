@@ -1,1 +1,0 @@
-"""Routes that show: nodes, matches, the status page, health."""

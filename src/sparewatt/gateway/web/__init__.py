@@ -1,1 +1,0 @@
-"""The dashboard: built from `web/` into `dist/`, part of a wheel and not of the repository, and served here."""

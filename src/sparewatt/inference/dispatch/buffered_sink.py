@@ -1,0 +1,69 @@
+"""From callbacks to a coroutine: collects a reply for a handler that makes something else of it.
+
+Bounded without counting: a node may send only as much as it has credit for, and credit is given when bytes are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.inference.dispatch.direct_path import DirectPath
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment, which every reader of server-sent events skips."""
+
+
+class BufferedSink:
+    """Implements Sink."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._finished = False
+        self.headers: Mapping[str, str] = {}
+        self.error: SparewattError | None = None
+
+    def start(self, headers: Mapping[str, str]) -> None:
+        self.headers = headers
+        self._news.set()
+
+    def data(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._news.set()
+
+    def direct_path(self) -> DirectPath | None:
+        return None  # somebody has to be woken
+
+    def finish(self) -> None:
+        self._finished = True
+        self._news.set()
+
+    def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None:
+        self.headers = headers
+        self.error = error
+        self._finished = True
+        self._news.set()
+
+    async def begun(self) -> None:
+        """Wait for the reply to start or fail."""
+        await self._news.wait()
+
+    async def take(self) -> bytes | None:
+        """What has come since the last time; None when there will be no more."""
+        while not self._pieces and not self._finished:
+            self._news.clear()
+            await self._news.wait()
+        if not self._pieces:
+            return None
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+    async def take_all(self) -> bytes:
+        pieces = []
+        while (piece := await self.take()) is not None:
+            pieces.append(piece)
+        return b"".join(pieces)

@@ -1,0 +1,545 @@
+"""A job from match to last byte. Numbered steps, one way through:
+
+1 match → 2 reserve → 3 attempt → (failed before anything was sent: back to 1, without the nodes tried) → 4 start the
+reply → 5 pass on → (failed: failover, back to 1 with the rest of the answer, among nodes that can continue it) → 6
+finish. What cannot be continued ends in an error object: never in a bare end of file, and nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from sparewatt.core.clock import Clock, Timer
+from sparewatt.core.deadlines import Deadlines
+from sparewatt.core.errors import (
+    BadRequest,
+    BodyTooLarge,
+    FirstTokenTimeout,
+    JobFailed,
+    SparewattError,
+    Unprocessable,
+    UnsupportedMediaType,
+)
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
+from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
+from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.direct_path import DirectPath
+from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover
+from sparewatt.inference.dispatch.model import (
+    AttemptRecord,
+    DeliveryCount,
+    DispatchRules,
+    Job,
+    MatchRecord,
+    Outcome,
+    Reassignment,
+    Sink,
+)
+from sparewatt.inference.dispatch.node_selection import (
+    STEPS_MIN,
+    NodeSelector,
+    exhausted_error,
+    no_match_error,
+    predicted_step_s,
+)
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.dispatch.seam import Seam, ending
+from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
+from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.link.gateway_end import NodeLink
+from sparewatt.protocol.openai import Usage, error_body
+
+
+class RefusedByServer(BadRequest):
+    """A model server found fault with the request itself."""
+
+
+_FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: Unprocessable}
+
+
+class RunState(enum.Enum):
+    TRYING = "trying"
+    """The client has nothing yet: a failed attempt is invisible."""
+    REPLYING = "replying"
+    """The client has a part of the answer."""
+    RESUMING = "resuming"
+    """Its node was lost; another one is looked for that can continue the answer."""
+    OVER = "over"
+
+
+class RunContext(NamedTuple):
+    """What all jobs of a gateway share."""
+
+    table: NodeTable
+    links: Mapping[NodeId, NodeLink]
+    health: HealthRules
+    rules: DispatchRules
+    seed: int
+    clock: Clock
+    deadlines: Deadlines
+    prefixes: PrefixIndex
+    continuations: ContinuationCandidates
+    on_over: Callable[[JobRun], None]
+
+
+class JobRun:
+    """Implements AttemptListener; one per job. The dispatcher ends it when its time is up (`run_out_of_time`)."""
+
+    __slots__ = (
+        "_attempt", "_began_s", "_broken_at_s", "_clock", "_context", "_cost_nano", "_failovers", "_passed_bytes",
+        "_remaining", "_reservation", "_seam", "_search_timer", "_selector", "_server_errors", "_sink",
+        "_stale_bytes", "_state", "_step_s", "_table", "due_s", "job", "record",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, sink: Sink, ranking: Ranking, context: RunContext) -> None:
+        clock = context.clock
+        self.job = job
+        self._context = context
+        self._sink = sink
+        self._table = context.table
+        self._clock = clock
+        self._state = RunState.TRYING
+        self._began_s = clock.now_s()
+        self.due_s = self._began_s + context.rules.job_s
+        """When its time is up."""
+        self._selector = NodeSelector(
+            table=context.table,
+            ranking=ranking,
+            health=context.health,
+            seed=context.seed,
+            clock=clock,
+            prefixes=context.prefixes,
+        )
+        self._server_errors: dict[NodeId, str] | None = None
+        """Errors that model servers answered with, by node."""
+        self._attempt: Attempt | None = None
+        self._reservation: Reservation | None = None
+        self._step_s = 0.0
+        self._failovers: Failover | None = None
+        """Made when something breaks, or is checked: most answers come in one piece."""
+        self._remaining = job
+        """What is left to be done of it."""
+        self._seam: Seam | None = None
+        self._search_timer: Timer | None = None
+        """Fires when a broken answer should look for a node again."""
+        self._broken_at_s = 0.0
+        self._cost_nano: Nano | None = None
+        """Of the whole answer, once the client was told."""
+        self._passed_bytes = 0
+        """Given to the sink and not read by the client yet."""
+        self._stale_bytes = 0
+        """Of these, what no running attempt waits for as credit."""
+        decision = self._selector.decide(job)
+        match_s = clock.now_s() - self._began_s
+        self.record = MatchRecord(
+            job.match.id, job.key_id, clock.unix_s(), decision, match_s=match_s, streamed=job.call.stream
+        )
+
+    @property
+    def _failover(self) -> Failover:
+        if self._failovers is None:
+            self._failovers = Failover(self.job, self._context.continuations)
+        return self._failovers
+
+    @property
+    def _has_replied(self) -> bool:
+        """Whether the client has a part of the answer."""
+        return self._state is RunState.REPLYING or self._state is RunState.RESUMING
+
+    @property
+    def _has_output(self) -> bool:
+        """Whether the running attempt has put something out."""
+        return self._attempt is not None and self.record.attempts[-1].first_token_ms is not None
+
+    def start(self) -> None:
+        best = self.record.decision.best
+        if best is None:
+            self._fail(no_match_error(self.record.decision, self._table, self.job.gate))
+        else:
+            self._try(best)
+
+    def cancel(self) -> None:
+        """The client is gone: stop the node, settle the books."""
+        if self._state is not RunState.OVER:
+            self._stop_attempt(Outcome.CANCELLED, "the client disconnected")
+            self._end(Outcome.CANCELLED)
+
+    def break_off(self, error: SparewattError) -> None:
+        """Nothing more can be done for it here: end it now, and tell the client why."""
+        if not self._ends_complete():
+            self._stop_attempt(Outcome.CANCELLED, error.code)
+            self._fail(error)
+
+    def consumed(self, n_bytes: int) -> None:
+        """The client has read so many bytes: credit for the node that sent them, if it still runs."""
+        self._passed_bytes -= n_bytes
+        if self._stale_bytes:
+            stale = min(n_bytes, self._stale_bytes)
+            self._stale_bytes -= stale
+            n_bytes -= stale
+        if n_bytes and self._attempt is not None:
+            self._attempt.consumed(n_bytes)
+
+    @property
+    def tokens(self) -> int:
+        """Written for it so far, by all attempts."""
+        tokens = self._attempt.tokens if self._attempt is not None else 0
+        for each in self.record.attempts:
+            tokens += each.tokens
+        return tokens
+
+    def tokens_by_node(self) -> Iterator[tuple[NodeId, int]]:
+        for each in self.record.attempts:
+            yield each.node_id, each.tokens
+        if self._attempt is not None:
+            yield self._attempt.record.node_id, self._attempt.tokens
+
+    # what an attempt calls
+
+    def on_output(self, data: bytes) -> None:
+        if self.record.attempts[-1].first_token_ms is None:
+            self._begin_output("text/event-stream")
+        self._send(data)
+
+    def direct_path(self) -> DirectPath | None:
+        return self._sink.direct_path() if self._has_output and not self._stale_bytes else None
+
+    def on_untaken(self, n_bytes: int) -> None:
+        self._passed_bytes += n_bytes
+
+    def can_fail_over(self) -> bool:
+        if not self._has_replied or self._attempt is None or not self._failover.can_move(self._attempt.emitted):
+            return False
+        return self._attempts_left() and self._failover.gate.may_come(self._selector.tried)
+
+    def price_usd(self, delivered: DeliveryCount) -> float:
+        self.record.attempts[-1].seen = delivered
+        self._cost_nano = self.job.tab.cost(self.record.attempts) if self.job.tab is not None else Nano(0)
+        return self._cost_nano / NANO_PER_USD
+
+    def on_done(self, data: bytes) -> None:
+        self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
+        if data:
+            self._send(data)
+        self._learn_speed()
+        self._close_attempt(Outcome.DONE, None)
+        self._succeed()
+
+    def on_cut(self) -> None:
+        self._close_attempt(Outcome.DONE, "a stop text was complete")
+        self._end_reply("stop")
+
+    def on_bad_request(self, status: int, message: str) -> None:
+        if self._seam is not None:  # its first node found no fault with it
+            self.on_failed(Outcome.FAILED, f"status {status}: {message}")
+            return
+        self._close_attempt(Outcome.DONE, f"status {status}")
+        self._fail(_FAULTS.get(status, RefusedByServer)(message))
+
+    def on_failed(self, outcome: Outcome, reason: str) -> None:
+        if self._attempt is not None and self._attempt.was_too_soon:
+            self._selector.late.add(self._attempt.record.node_id)
+        record = self._close_attempt(outcome, reason)
+        if outcome is not Outcome.REFUSED:
+            self._table.note_failure(record.node_id, now_s=self._clock.now_s())
+        self._try_elsewhere(reason)
+
+    def on_server_error(self, status: int, message: str) -> None:
+        """A model server answered with an error of its own. Whose fault that was shows when another node has tried."""
+        reason = f"status {status}: {message}"
+        record = self._close_attempt(Outcome.FAILED, reason)
+        before = self._server_errors = self._server_errors or {}
+        if reason in before.values() and not self._has_replied:
+            self._fail(RefusedByServer(message))
+            return
+        before[record.node_id] = reason
+        self._try_elsewhere(reason)
+
+    def _try_elsewhere(self, reason: str) -> None:
+        if self._has_replied:
+            self._fail_over(reason)
+        elif self._attempts_left():
+            self._next()
+        else:
+            self._fail(exhausted_error(self.record.attempts))
+
+    # failover
+
+    def _fail_over(self, reason: str) -> None:
+        """The client has a part of the answer: let another node write the rest, or end it as well as can be."""
+        finish = self._failover.finish()
+        why_not = self._failover.why_not()
+        if finish is not None:
+            self._end_reply(finish)
+        elif why_not is not None:
+            self._break_reply(f"{reason}; {why_not}")
+        elif not self._attempts_left():
+            self._break_reply(reason)
+        else:
+            self._remaining, self._seam = self._failover.rest(), self._failover.seam()
+            self._broken_at_s = self._clock.now_s()
+            self._resume(reason)
+
+    def _resume(self, reason: str) -> None:
+        """Try a node that can continue; if all are full or away, look again for a while: the client is kept waiting."""
+        self._state, self._search_timer = RunState.RESUMING, None
+        best = self._selector.best(self._remaining)
+        waited_s = self._clock.now_s() - self._broken_at_s
+        if best is not None:
+            self._try(best)
+        elif waited_s < self._context.rules.resume_wait_s and self._selector.may_come(self._remaining):
+            self._search_timer = self._clock.call_later(RESUME_LOOK_S, lambda: self._resume(reason))
+        else:
+            self._break_reply(f"{reason}; nobody else can go on with it now")
+
+    def _end_reply(self, finish: str) -> None:
+        """All is written; its end and its counts are given in the node's place."""
+        wants_usage, tab = self.job.call.wants_usage, self.job.tab
+        counts = Usage(self._prompt_tokens(), min(self._failover.tokens, 1 << 24)) if wants_usage else None
+        cost_usd = None if tab is None else tab.cost(self.record.attempts) / NANO_PER_USD
+        self._send(ending(self._failover.seam(), finish, usage=counts, cost_usd=cost_usd))
+        self._succeed()
+
+    def _prompt_tokens(self) -> int:
+        """As a node counted it, else as it was estimated."""
+        known = [
+            a.seen.prompt_tokens - a.carried_tokens
+            for a in self.record.attempts
+            if a.seen is not None and a.seen.prompt_tokens is not None
+        ]
+        return max(0, known[-1]) if known else self.job.match.prompt_tokens
+
+    def _break_reply(self, reason: str) -> None:
+        message = f"The node was lost in the middle of the answer ({reason}). What came before is incomplete."
+        self._fail(JobFailed(message))
+
+    # attempts
+
+    def _next(self) -> None:
+        best = self._selector.best(self.job)
+        if best is None:
+            self._fail(exhausted_error(self.record.attempts))
+        else:
+            self._try(best)
+
+    def _match_again(self) -> None:
+        """The chosen node has changed since the policy last judged it: choose by what is known now."""
+        if self._seam is not None:
+            self._resume("the node that was chosen may not have it any more")
+            return
+        decision = self._selector.decide(self.job)
+        if not self.record.attempts:
+            self.record.decision = decision
+        best = decision.best or self._selector.best(self.job)
+        if best is not None:
+            self._try(best)
+        elif self.record.attempts:
+            self._fail(exhausted_error(self.record.attempts))
+        else:
+            self._fail(no_match_error(decision, self._table, self.job.gate))
+
+    def _try(self, candidate: Candidate) -> None:
+        job = self._remaining
+        if job.gate is not None and not job.gate.admits(candidate.node_id):
+            self._selector.tried.add(candidate.node_id)
+            self._match_again()
+            return
+        promised_s = self._promise_s(candidate)
+        self._selector.tried.add(candidate.node_id)
+        self._reservation = self._table.reserve(
+            candidate.node_id, job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
+        )
+        record = self._add_record(candidate, job)
+        self._attempt = Attempt(
+            job,
+            candidate,
+            record,
+            owner=self,
+            rules=self._context.rules,
+            clock=self._clock,
+            deadlines=self._context.deadlines,
+            promised_ttft_s=promised_s,
+            seam=self._seam,
+        )
+        link = self._context.links.get(candidate.node_id)
+        if link is None:
+            self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
+        else:
+            self._attempt.start(link)
+
+    def _add_record(self, candidate: Candidate, job: Job) -> AttemptRecord:
+        row = self._table.get(candidate.node_id)
+        if job.call.stream:
+            self._step_s = predicted_step_s(candidate, job.match, row)
+        record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
+        if self._seam is not None:
+            record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
+        if row is not None:
+            self._note_price(record, row)
+        if self.record.attempts:
+            self.record.moves += (Reassignment(len(self.record.attempts), self._selector.ranked),)
+        self.record.attempts.append(record)
+        return record
+
+    def _note_price(self, record: AttemptRecord, row: NodeRow) -> None:
+        """As the node asks now; a later change counts for later jobs."""
+        model = row.models[self.job.match.model]
+        record.owner = row.owner
+        record.prompt_price_nano = model.prompt_price_nano
+        record.completion_price_nano = model.completion_price_nano
+
+    def _promise_s(self, candidate: Candidate) -> float:
+        """The first-token time that the node is held to; none after two refusals, or when it is asked again."""
+        if not self.record.attempts:
+            return candidate.predicted_ttft_s
+        is_asked_again = candidate.node_id in self._selector.late
+        self._selector.late.discard(candidate.node_id)
+        return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
+
+    def _learn_speed(self) -> None:
+        """From the first token to the last, by our own clock, against what the node's figures had promised."""
+        record, attempt = self.record.attempts[-1], self._attempt
+        if attempt is None or not attempt.has_output or attempt.had_to_wait or record.first_token_ms is None:
+            return
+        steps = attempt.tokens - 1
+        if steps >= STEPS_MIN:
+            observed_s = (self._elapsed_ms() - record.first_token_ms) / 1000
+            self._table.note_speed(record.node_id, predicted_s=steps * self._step_s, observed_s=observed_s)
+
+    def _begin_output(self, content_type: str) -> None:
+        """The first output of this attempt is about to be passed on, and perhaps of the whole reply."""
+        record, attempt = self.record.attempts[-1], self._attempt
+        if record.first_token_ms is None:
+            record.first_token_ms = self._elapsed_ms()
+            record.seen = attempt.delivered if attempt is not None else None
+            if self._reservation is not None:
+                self._table.prompt_read(self._reservation)
+            self._note_prefix(record.node_id)
+        is_first = self._state is RunState.TRYING
+        self._state = RunState.REPLYING
+        if is_first:
+            self._sink.start({"content-type": content_type} | self._headers())
+
+    def _send(self, data: bytes) -> None:
+        self._passed_bytes += len(data)
+        self._sink.data(data)
+
+    def _note_prefix(self, node_id: NodeId) -> None:
+        """It has read the prompt, and may still have it cached when the next one begins alike."""
+        row = self._table.get(node_id) if self.job.prefix else None
+        model = row.models.get(self.job.match.model) if row is not None else None
+        if model is not None:
+            tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
+            self._context.prefixes.note(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}
+        if self.record.attempts:
+            node_id = self.record.attempts[-1].node_id
+            row = self._table.get(node_id)
+            headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
+        if self.job.tab is not None and not self.job.call.stream:
+            cost = self._cost_nano
+            headers["x-sparewatt-cost"] = format_usd(self.job.tab.cost(self.record.attempts) if cost is None else cost)
+        return headers
+
+    def _close_attempt(self, outcome: Outcome, reason: str | None) -> AttemptRecord:
+        record, attempt = self.record.attempts[-1], self._attempt
+        record.outcome, record.reason = outcome, reason
+        record.ended_ms = self._elapsed_ms()
+        record.tokens = attempt.tokens if attempt is not None else 0
+        was_broken = outcome is not Outcome.DONE or self._seam is not None  # else nobody will continue what it wrote
+        emitted = attempt.emitted if attempt is not None and record.first_token_ms is not None else None
+        if emitted is not None and was_broken:
+            record.chars = self._failover.add(emitted, record.tokens)
+        self._stale_bytes = self._passed_bytes
+        self._attempt = None
+        if self._reservation is not None:
+            self._table.release(self._reservation)
+            self._reservation = None
+        return record
+
+    def _stop_attempt(self, outcome: Outcome, reason: str) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._close_attempt(outcome, reason)
+
+    def _attempts_left(self) -> bool:
+        """Three that brought nothing, and two refusals on top: a refusal costs nothing and must not use up a good
+        request. Whoever wrote a part of the answer is not counted among them, but seams are counted too.
+        """
+        idle = [attempt for attempt in self.record.attempts if attempt.seen is None]
+        seams = len(self.record.attempts) - len(idle)
+        return seams <= SEAMS_MAX and len(idle) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
+
+    def _refusals(self) -> int:
+        return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
+
+    # its end
+
+    def run_out_of_time(self) -> None:
+        if self._ends_complete():
+            return
+        reason = f"the job took longer than {self._context.rules.job_s:.0f} s"
+        self._stop_attempt(Outcome.TIMED_OUT, reason)
+        finish = self._failover.finish() if self._has_replied else None
+        if finish is not None:
+            self._end_reply(finish)
+        elif self._has_replied:
+            self._break_reply(reason)
+        else:
+            self._fail(FirstTokenTimeout(f"No answer: {reason}."))
+
+    def _ends_complete(self) -> bool:
+        """Whether it is over, or is now because the client has all of it."""
+        if self._state is not RunState.OVER and self._attempt is not None and self._attempt.is_complete:
+            self._attempt.cancel()
+            self.on_done(b"")
+        return self._state is RunState.OVER
+
+    def _fail(self, error: SparewattError) -> None:
+        """Once a reply has begun, its last event says what is wrong, and no [DONE] follows."""
+        if self._has_replied:
+            self._send(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
+            self._sink.finish()
+            self.record.broke = error.code
+        else:
+            self._sink.fail(error, self._headers())
+            self.record.error_status, self.record.error_code = error.status, error.code
+        self._end(Outcome.FAILED)
+
+    def _succeed(self) -> None:
+        record = self.record.attempts[-1]
+        if record.outcome is Outcome.DONE:
+            tokens = record.tokens + record.carried_tokens
+            self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
+        for node_id in self._server_errors or ():  # the job could be done: the error was theirs
+            self._table.note_failure(node_id, now_s=self._clock.now_s())
+        self._bill(Outcome.DONE)  # first: the reply says what was used
+        self._sink.finish()
+        self._leave()
+
+    def _end(self, outcome: Outcome) -> None:
+        self._bill(outcome)
+        self._leave()
+
+    def _bill(self, outcome: Outcome) -> None:
+        self.record.outcome = outcome
+        if self.job.tab is not None:
+            self.job.tab.close(outcome, self.record.attempts)
+
+    def _leave(self) -> None:
+        self._state = RunState.OVER
+        if self._search_timer is not None:
+            self._search_timer.cancel()
+        self._context.on_over(self)
+
+    def _elapsed_ms(self) -> float:
+        """To the microsecond: as `round` would, in a tenth of the time."""
+        return int((self._clock.now_s() - self._began_s) * 1e6 + 0.5) / 1000

@@ -1,0 +1,182 @@
+"""Which node gets a job: the matcher, asked once for every stage of the job's gate, among nodes that were not tried
+yet.
+
+Also why nobody can have it, as an error for the client, and how long a token was expected to take on the chosen node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import (
+    BadRequest,
+    FirstTokenTimeout,
+    JobFailed,
+    ModelNotFound,
+    NoCapacity,
+    NoEligibleNode,
+    SparewattError,
+)
+from sparewatt.core.ids import NodeId
+from sparewatt.core.limits import CANDIDATES_KEPT
+from sparewatt.core.words import counted
+from sparewatt.inference.capabilities import unable_error
+from sparewatt.inference.dispatch.failover import FailoverGate
+from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.matcher.explain import nearest_models
+from sparewatt.inference.matcher.match import match
+from sparewatt.inference.matcher.match_context import MatchContext
+from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
+from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.policy.carriers import SUFFIX_SORTS
+
+RETRY_AFTER_S = 2.0
+STEPS_MIN = 7
+"""Fewer tokens than eight tell more about the network than about a node's speed."""
+_MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
+"""Rejections that time can mend: the client is told to come back."""
+
+
+class ContextTooLong(BadRequest):
+    code = "context_length_exceeded"
+
+
+class NodeSelector:
+    """One per job; it remembers which nodes were tried."""
+
+    __slots__ = ("_clock", "_health", "_last", "_prefixes", "_ranking", "_seed", "_table", "late", "tried")
+
+    def __init__(
+        self,
+        *,
+        table: NodeTable,
+        ranking: Ranking,
+        health: HealthRules,
+        seed: int,
+        clock: Clock,
+        prefixes: PrefixIndex,
+    ) -> None:
+        self._table = table
+        self._ranking = ranking
+        self._health = health
+        self._seed = seed
+        self._clock = clock
+        self._prefixes = prefixes
+        self._last: Decision | None = None
+        self.tried: set[NodeId] = set()
+        self.late: set[NodeId] = set()
+        """Nodes that refused because they would be later than promised; they may have the job if nobody else can."""
+
+    @property
+    def ranked(self) -> Sequence[Candidate]:
+        """The candidates of the last choice, best first."""
+        return () if self._last is None else self._last.ranked
+
+    def decide(self, job: Job) -> Decision:
+        return self._decide(job, job.gate)
+
+    def best(self, job: Job) -> Candidate | None:
+        """If only nodes are left that would be later than promised: late is better than never, once."""
+        found = self._best(job)
+        if found is None and self.late:
+            self.tried -= self.late
+            found = self._best(job)
+        return found
+
+    def may_come(self, job: Job) -> bool:
+        """Whether a node that could go on with it is only busy, or away for a moment."""
+        return isinstance(job.gate, FailoverGate) and job.gate.may_come(self.tried)
+
+    def _best(self, job: Job) -> Candidate | None:
+        return self._best_able(job, job.gate) if isinstance(job.gate, FailoverGate) else self.decide(job).best
+
+    def _best_able(self, job: Job, gate: FailoverGate) -> Candidate | None:
+        """Where most nodes can go on, one of the best can: all are looked through only if none of those can."""
+        found = self._decide(job, gate.inner).ranked
+        best = next((candidate for candidate in found if gate.is_able(candidate.node_id)), None)
+        if best is None and (gate.inner is not None or len(found) >= CANDIDATES_KEPT):
+            best = self.decide(job).best
+        return best
+
+    def _decide(self, job: Job, gate: Gate | None) -> Decision:
+        now_s = self._clock.now_s()
+        held = self._prefixes.held(job.prefix, now_s=now_s) if job.prefix else None
+        at = MatchContext(now_s, self._health, self.tried, None, (), held)
+        self._last = match_through(gate, job.match, self._table, at, ranking=self._ranking, seed=self._seed)
+        return self._last
+
+
+def match_through(
+    gate: Gate | None, job: MatchJob, table: NodeTable, at: MatchContext, *, ranking: Ranking, seed: int
+) -> Decision:
+    """The first of the gate's stages that leaves a candidate decides; else the last."""
+    if gate is None:
+        return match(job, table, at, ranking=ranking, seed=seed)
+    own = gate.own_nodes()
+    for allowed in gate.stages():
+        through = at if allowed is None and not own else at.seen_through(allowed, own)
+        decision = match(job, table, through, ranking=ranking, seed=seed)
+        if decision.found:
+            break
+    return decision
+
+
+def predicted_step_s(candidate: Candidate, job: MatchJob, row: NodeRow | None) -> float:
+    """Seconds per token by the node's own figures and its load, without what was learned about it so far."""
+    writing_s = candidate.predicted_finish_s - candidate.predicted_ttft_s
+    learned_speed = math.exp(-max(0.0, row.slowness)) if row else 1.0
+    return writing_s / max(1, job.output_tokens) * learned_speed
+
+
+def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:
+    """Why nobody can have the job: the model's name, the moment, or the request."""
+    model = decision.job.model
+    reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
+    if not reasons and decision.barred:
+        return unable_error(decision.barred, model) or _barred_error(decision, gate)
+    if not reasons:
+        known = table.model_ids()
+        return ModelNotFound(model, nearest=nearest_models(model, known), why=wrong_suffix(model, known))
+    if reasons & _MAY_PASS:
+        stopped_by = ", ".join(sorted(reason.value for reason in reasons & _MAY_PASS))
+        return NoCapacity(
+            f"No node can take {model!r} right now (stopped by: {stopped_by}). Try again in a moment.",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    if Rejection.PROMPT_TOO_LONG in reasons:
+        longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
+        return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
+    return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
+
+
+def wrong_suffix(model: str, known: Collection[str]) -> str:
+    """A hint for a model that is served, with an unknown suffix behind its name."""
+    ends = [at for at, sign in enumerate(model) if sign in ":@" and model[:at] in known]
+    if not ends:
+        return ""
+    name, suffix = model[: ends[-1]], model[ends[-1] :]
+    sorts = ", ".join(f"':{sort}'" for sort in SUFFIX_SORTS)
+    return f"{name!r} is, but {suffix[:40]!r} is no suffix: there are {sorts}, and '@' with a region, as in '@eu'."
+
+
+def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
+    """No attempt brought anything."""
+    story = "; ".join(f"{attempt.node_id[:10]}… {attempt.reason}" for attempt in attempts)
+    message = f"No node could answer after {counted(len(attempts), 'attempt')}: {story}."
+    if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
+        return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
+    if all(attempt.outcome is Outcome.TIMED_OUT for attempt in attempts):
+        return FirstTokenTimeout(message)
+    return JobFailed(message)
+
+
+def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:
+    """A policy left nobody: which of its fields, and what would help."""
+    fields = ", ".join(f"{field} ({count})" for field, count in decision.barred.items())
+    nearest = gate.relaxations() if gate is not None else []
+    hint = f" Nearest: {'; '.join(nearest)}." if nearest else ""
+    return NoEligibleNode(f"Every node that serves {decision.job.model!r} is ruled out by: {fields}.{hint}")

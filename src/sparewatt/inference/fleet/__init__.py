@@ -1,0 +1,1 @@
+"""The nodes of a gateway: their links, names and power readings."""

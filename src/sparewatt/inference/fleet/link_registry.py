@@ -1,0 +1,307 @@
+"""The gateway's side of all node links: admits nodes, keeps the table of nodes up to date, drops the silent ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from sparewatt import __version__
+from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
+from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.limits import LINK_UNAUTHENTICATED_MAX
+from sparewatt.core.line import Line
+from sparewatt.core.log import Log
+from sparewatt.core.rng import Rng
+from sparewatt.inference.fleet.name_registry import NameRegistry
+from sparewatt.inference.fleet.pinger import Pinger
+from sparewatt.inference.fleet.power_readings import PowerReadings
+from sparewatt.inference.matcher.health import silent_of
+from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.gateway_end import NodeLink
+from sparewatt.link.handshake import Visitor, identify
+from sparewatt.link.library import has_picows
+from sparewatt.link.outbox import Outbox
+from sparewatt.link.sockets import CLOSE_S, Socket
+from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
+from sparewatt.protocol.node import NodeLoad, NodeSpecs, ServerFigures
+from sparewatt.protocol.receipts import Countersigned, Signed
+
+_log = Log("sparewatt.links")
+
+
+class LinkPorts(NamedTuple):
+    """Where the processes of this gateway take links: a node opens one to each. Empty for a gateway of one process."""
+
+    all: tuple[int, ...] = ()
+    own: int | None = None
+    """This process's."""
+
+
+class ReceiptTaker(Protocol):
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
+
+
+class LinkedNode:
+    """A link, and the socket that it is on. Implements SocketUser."""
+
+    __slots__ = ("_registry", "link", "outbox", "receive", "resume", "socket")
+
+    def __init__(self, registry: LinkRegistry, link: NodeLink, outbox: Outbox, socket: Socket) -> None:
+        self._registry = registry
+        self.link = link
+        self.outbox = outbox
+        self.socket = socket
+        self.receive = link.receive
+        self.resume = outbox.resume
+
+    def start(self) -> None:
+        self.outbox.attach(self.socket, on_stuck=self.lost)
+        self.socket.attach(self)
+
+    def lost(self, error: LinkError) -> None:
+        self._registry.on_lost(self, error)
+
+    def stop(self, why: str) -> None:
+        """Every open job learns of the end at once."""
+        self.outbox.drop()
+        self.socket.close()
+        self.link.lost(why)
+
+
+class LinkRegistry:
+    """Implements LinkObserver and LinkAcceptor."""
+
+    def __init__(
+        self,
+        links: dict[NodeId, NodeLink],
+        *,
+        table: NodeTable,
+        tokens: JoinTokens,
+        hosts: Collection[str],
+        health: HealthRules,
+        clock: Clock,
+        rng: Rng,
+        ports: LinkPorts | None = None,
+        receipts: ReceiptTaker | None = None,
+        before_sending: Callable[[], None] | None = None,
+        on_left: Callable[[NodeId], None] = lambda _node: None,
+    ) -> None:
+        """`links`: filled here; dispatch looks nodes up in it.
+
+        `before_sending`: called by every link before its frames leave. `on_left`: told which node has left.
+        """
+        self.links = links
+        self._ports = ports or LinkPorts()
+        self._receipts = receipts
+        self._before_sending = before_sending
+        self._on_left = on_left
+        self._table = table
+        self._tokens = tokens
+        self._hosts = hosts
+        self._health = health
+        self._clock = clock
+        self._rng = rng
+        self._held: dict[NodeId, LinkedNode] = {}
+        self._pinger = Pinger(every_s=health.heartbeat_s, clock=clock)
+        self._knocking = 0
+        self._visits: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._silent_from_s = 0.0
+        """Before this, no link can have been silent for too long: nobody need look."""
+        self._line: Line | None = None
+        """Where nodes that have much to say wait to be read on."""
+        self.version = 0
+        """Another one whenever `links` has changed."""
+        self.owners: dict[NodeId, AccountId] = {}
+        """Whose each known node is, also of those that are away."""
+        self.names = NameRegistry()
+        self.joined_unix_s: dict[NodeId, float] = {}
+        """When each came that nobody knew when this gateway started."""
+        self.power = PowerReadings()
+        self.servers: dict[NodeId, ServerFigures] = {}
+        """What the model servers of nodes that are here said of themselves last."""
+        self.changed: set[NodeId] = set()
+        """Nodes whose stored row is out of date."""
+
+    @staticmethod
+    def can_adopt() -> bool:
+        return has_picows()
+
+    def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol:
+        """Take over a connection whose front end has read `head`, a request for the link's path and what followed it.
+
+        Only where `can_adopt` says so. Once the node is in there is no task for it.
+        """
+        from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
+
+        self._line = self._line or Line(asyncio.get_running_loop().call_soon, at_once=1)
+        return adopt(transport, head, self._on_socket, line=self._line)
+
+    def _on_socket(self, socket: Socket) -> None:
+        visit = asyncio.create_task(self.serve(socket))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
+    async def serve(self, socket: Socket) -> None:
+        """One connection until it is a link or is sent away. A link then lives by what its socket calls."""
+        try:
+            visitor = await self._let_in(socket)
+        except JoinRefused as refused:
+            _log.info("join_refused", reason=refused.reason)
+            self._reject(socket, reason=refused.reason, message=refused.message)
+        except ProtocolViolation as error:
+            self._reject(socket, reason="protocol", message=error.message)
+        except LinkLost:
+            socket.close()
+        except StoreUnavailable:
+            _log.warning("join_postponed", reason="database")
+            self._reject(
+                socket, reason="unavailable", message="The gateway's database is away. Try again.", final=False
+            )
+        except BaseException:
+            socket.cut()
+            raise
+        else:
+            self._hold(visitor, socket)
+
+    async def _let_in(self, socket: Socket) -> Visitor:
+        if self._is_closed:
+            raise LinkLost("the gateway is stopping")
+        if self._knocking >= LINK_UNAUTHENTICATED_MAX:
+            raise LinkLost("too many nodes are joining at once")
+        self._knocking += 1
+        try:
+            visitor = await identify(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
+            owner = await self._tokens.admit(visitor.node_id, visitor.token)
+            if visitor.node_id not in self.owners:
+                self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
+            self.owners[visitor.node_id] = owner
+            socket.send(encode_message(Op.WELCOME, self._welcome()))
+        finally:
+            self._knocking -= 1
+        return visitor
+
+    def _welcome(self) -> Welcome:
+        return Welcome(
+            heartbeat_s=self._health.heartbeat_s,
+            gateway_version=__version__,
+            takes_sheets=True,
+            link_ports=self._ports.all,
+            link_port=self._ports.own,
+        )
+
+    def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
+        socket.send(encode_message(Op.REJECT, Reject(reason=reason, message=message[:500], final=final)))
+        socket.close()
+
+    def _hold(self, visitor: Visitor, socket: Socket) -> None:
+        """Carry jobs until either side ends it."""
+        node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
+        self._end(node_id, "replaced by a newer link of the same node")
+        if not self._table.connect(node_id, specs, now_s=self._clock.now_s()):
+            _log.warning("node_turned_away", node=node_id, why="the table is full")
+            socket.close()
+            return
+        self._table.set_owner(node_id, self.owners[node_id])
+        outbox = Outbox(before_sending=self._before_sending)
+        link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
+        held = self._held[node_id] = LinkedNode(self, link, outbox, socket)
+        self.links[node_id] = link
+        self.version += 1
+        self.changed.add(node_id)
+        _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
+        held.start()
+        self._pinger.add(link)
+
+    def on_lost(self, held: LinkedNode, error: LinkError) -> None:
+        """Its socket is gone, or can carry it no longer."""
+        node_id, why = held.link.node_id, str(error)
+        if isinstance(error, ProtocolViolation):
+            _log.warning("link_violated", node=node_id, what=why)
+            why = f"it broke the protocol: {why}"
+        if self._held.get(node_id) is held:
+            self._end(node_id, why)
+
+    def _end(self, node_id: NodeId, why: str) -> None:
+        held = self._held.pop(node_id, None)
+        if held is None:
+            return
+        self.links.pop(node_id, None)
+        self.version += 1
+        self._table.disconnect(node_id, unix_s=self._clock.unix_s())
+        self.power.forget(node_id)
+        self.servers.pop(node_id, None)
+        self._on_left(node_id)
+        self.changed.add(node_id)
+        held.stop(why)
+        _log.info("node_left", node=node_id, why=why)
+
+    def drop_silent(self) -> None:
+        """Give up on links whose heartbeats stopped: the socket may never say so."""
+        now_s = self._clock.now_s()
+        if now_s < self._silent_from_s:
+            return
+        rows = [row for node_id in self._held if (row := self._table.get(node_id)) is not None]
+        silent, self._silent_from_s = silent_of(rows, now_s=now_s, rules=self._health)
+        for row in silent:
+            self._end(row.id, "its heartbeats stopped")
+
+    def drop(self, node_ids: Iterable[NodeId], *, why: str) -> None:
+        """End these nodes' links, where there are any."""
+        for node_id in node_ids:
+            self._end(node_id, why)
+
+    def say_goodbye(self, reason: str) -> None:
+        """This gateway stops: nodes are told, so that they dial again later without alarm."""
+        for held in self._held.values():
+            held.link.say_goodbye(reason)
+
+    async def close(self) -> None:
+        """End all links and visits, for a gateway that stops. What was put for them in this turn still leaves."""
+        self._is_closed = True
+        await asyncio.sleep(0)
+        for visit in self._visits:
+            visit.cancel()
+        sockets = [held.socket for held in self._held.values()]
+        for node_id in list(self._held):
+            self._end(node_id, "the gateway is stopping")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * CLOSE_S):  # each cuts itself after half of that
+                await asyncio.gather(*(socket.wait_closed() for socket in sockets))
+
+    def _named(self, node_id: NodeId, specs: NodeSpecs) -> NodeSpecs:
+        name = self.names.claim(node_id, self.owners[node_id], specs.name)
+        return specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+
+    # what links report
+
+    def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
+        self._table.set_specs(node_id, self._named(node_id, specs))
+        self.changed.add(node_id)
+
+    def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
+        if load.sensors is not None:
+            self.power.note(node_id, load.sensors, unix_s=self._clock.unix_s())
+        if load.server is not None:
+            self.servers[node_id] = load.server
+        self._table.set_load(node_id, load, now_s=self._clock.now_s())
+
+    def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
+        self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())
+
+    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
+        if self._receipts is not None:
+            self._receipts.on_receipt(node_id, signed)
+
+
+def countersign(links: Mapping[NodeId, NodeLink], node_id: NodeId, message: Countersigned) -> None:
+    """Send a node its countersigned receipts. One that has left sends them again, and is answered then."""
+    if (link := links.get(node_id)) is not None:
+        link.countersign(message)

@@ -1,0 +1,306 @@
+"""One call on its way through the gateway: 1 routed and charged → 2 held for → 3 admitted, or in line → 4 run.
+
+    submission = Submission(service, principal, options, call, sink, charge=…)  # 1; raises what a client should hear
+    submission.hold_here() or await submission.hold()                           # 2
+    submission.begin()                                                          # 3 and 4; the sink hears of the reply
+
+Nothing here waits unless it must. However it ends, `settle` corrects what was charged to the rate limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+from sparewatt.accounts.limits import Charge
+from sparewatt.accounts.principal import Principal
+from sparewatt.core.errors import BodyTooLarge, SparewattError, UnsupportedParameter
+from sparewatt.core.ids import ModelId
+from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.money import Nano
+from sparewatt.inference.admission.model import AdmissionRequest, TicketState
+from sparewatt.inference.admission.rules import cost_tokens
+from sparewatt.inference.admission.service import Ticket
+from sparewatt.inference.call import ModelCall
+from sparewatt.inference.capabilities import RequiredCapabilities
+from sparewatt.inference.dispatch.buffered_sink import BufferedSink
+from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.model import Job, Sink
+from sparewatt.inference.dispatch.prefix_index import prefix_hashes
+from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
+from sparewatt.inference.metering.rules import deliveries_of
+from sparewatt.inference.metering.service import Payer, Quote, RunningTab
+from sparewatt.inference.routing import Routing
+from sparewatt.inference.service import InferenceService, RequestOptions
+from sparewatt.ledger.budgets import KeyBudget
+from sparewatt.protocol.openai import TOKENS_MAX, error_body, error_headers, for_node
+from sparewatt.protocol.parameters import NOTED, for_header
+
+LIMIT_HEADER = "x-sparewatt-output-limit"
+_WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
+"""Rejections that pass by themselves, within seconds, on a node that is connected."""
+
+S = TypeVar("S", bound=Sink)
+
+
+class Submission(Generic[S]):
+    """`sink` hears of the reply once it has begun: perhaps before `begin` has returned."""
+
+    __slots__ = (
+        "_charge", "_options", "_price", "_principal", "_service", "_tab", "call", "job", "match", "routing", "run",
+        "sink", "ticket",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        service: InferenceService,
+        principal: Principal,
+        options: RequestOptions,
+        call: ModelCall,
+        sink: S,
+        *,
+        charge: Callable[[int], Charge],
+    ) -> None:
+        """`charge`: charges tokens to the rate limits. Raises what a client should hear, with nothing charged."""
+        routing = service.route(call.model, principal, header=options.route, provider=call.provider)
+        self._service = service
+        self._principal = principal
+        self._options = options
+        self.call = call
+        self.sink = sink
+        self.routing = _with_ignored_fields(call, routing)
+        self.match = match = _match_job(service, call, routing)
+        self._charge: Charge | None = charge(match.prompt_tokens + match.output_tokens)
+        self._price = service.price_cap(routing.policy, match.model)
+        self._tab: RunningTab | None = None
+        self.job: Job | None = None
+        self.ticket: Ticket | None = None
+        self.run: JobRun | None = None
+
+    # holding credits
+
+    def hold_here(self) -> bool:
+        """Hold what the answer may cost, of what this process has in reserve. False if that needs the database."""
+        metering = self._service.metering
+        if metering is not None and self._price is not None:
+            self._tab = metering.open_here(_payer(self._principal), Quote(self.match, self.call, self._price))
+            return self._tab is not None
+        return True
+
+    async def hold(self) -> None:
+        """The same, and waits if it must. Raises InsufficientCredits or KeyBudgetExceeded."""
+        metering = self._service.metering
+        if metering is not None and self._price is not None:
+            self._tab = await metering.open(_payer(self._principal), Quote(self.match, self.call, self._price))
+
+    # starting
+
+    def begin(self) -> None:
+        """Start, or wait in line. Raises what a client should hear; then nothing is held any more."""
+        try:
+            self.job = job = self._make_job()
+            self.ticket = self._admit(job)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _admit(self, job: Job) -> Ticket | None:
+        """None if it was started without a ticket."""
+        admission, model = self._service.admission, self.match.model
+        if admission.has_free_slot(model) or (admission.must_wait(model) and not self._is_worth_waiting(job)):
+            self._start()  # where waiting would not help, dispatch says why
+            return None
+        return admission.admit(self._admission_request(job), start=self._start, refuse=self._refuse)
+
+    def _admission_request(self, job: Job) -> AdmissionRequest:
+        return AdmissionRequest(
+            key_id=job.key_id,
+            model=self.match.model,
+            cost_tokens=cost_tokens(self.match.prompt_tokens, self.match.output_tokens),
+            priority=self._options.priority,
+            body_bytes=len(job.body),
+        )
+
+    def _is_worth_waiting(self, job: Job) -> bool:
+        """Whether some node could have the job, if only it had a free slot."""
+        ranking = self._options.ranking
+        return is_worth_waiting(self._service.dispatcher.dry_run(self.match, ranking=ranking, gate=job.gate))
+
+    def _start(self) -> None:
+        job, tab = self.job, self._tab
+        if job is None:
+            raise RuntimeError("a submission is started by `begin`")
+        if tab is not None:
+            try:
+                tab.start()
+            except SparewattError as error:
+                self._refuse(error)
+                return
+        self.run = self._service.dispatcher.dispatch(job, self.sink, ranking=self._options.ranking)
+        if tab is not None:
+            tab.watch(self.run.record.attempts)
+
+    def _refuse(self, error: SparewattError) -> None:
+        self.sink.fail(error, {})
+
+    def _make_job(self) -> Job:
+        call, policy, tab, service = self.call, self.routing.policy, self._tab, self._service
+        payer = self._principal.account_id if tab is not None and tab.spends_promo else None
+        needs = RequiredCapabilities(call.needs, declared=bool(policy.require_parameters))
+        return Job(
+            match=self.match,
+            call=call,
+            key_id=self._principal.key_id,
+            body=self._body_for_node(),
+            tab=tab,
+            gate=service.gate(policy, self.match.model, price=self._price, payer=payer, needs=needs),
+            attempts_max=1 if policy.allow_fallbacks is False else ATTEMPTS_MAX,
+            prefix=self._prefix(),
+            allow_resume=policy.allow_resume is not False,
+        )
+
+    def _prefix(self) -> tuple[int, ...]:
+        """Hashed only for a model of which some node keeps prompts."""
+        service, call, model = self._service, self.call, self.match.model
+        if not service.table.keeps_prefixes(model):
+            return ()
+        account, secret = str(self._principal.account_id), service.prefix_secret
+        return prefix_hashes(call.prompt, model=model, account=account, secret=secret, is_text=call.is_text)
+
+    def _body_for_node(self) -> bytes:
+        """A few bytes longer than the client's: one that just fitted must not break the link to the node by that."""
+        call, tab, routed = self.call, self._tab, self.routing.model
+        limit = tab.output_limit if tab is not None and tab.was_limited else None
+        model = routed if routed != call.model or call.provider else None
+        body = for_node(call.body, stream=call.stream, output_limit=limit, model=model, without=call.foreign)
+        if len(body) > REQUEST_BODY_BYTES_MAX:
+            raise BodyTooLarge("The body is too large by a few bytes.")
+        return body
+
+    # while it runs
+
+    def cancel(self) -> None:
+        """The client is gone: leave the line, or stop the node. Does nothing if the job is over."""
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if self.run is not None:
+            self.run.cancel()
+        else:
+            self.drop()
+
+    def consumed(self, n_bytes: int) -> None:
+        """The client has taken so many bytes: flow-control credit for the node."""
+        if self.run is not None:
+            self.run.consumed(n_bytes)
+
+    # at its end
+
+    def drop(self) -> None:
+        """Release the hold of a job that never started; once it has, this does nothing."""
+        if self._tab is not None:
+            self._tab.drop()
+
+    def settle(self) -> None:
+        """What was charged to the rate limit at first was an estimate: correct it, once."""
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            charge.settle(self._used_tokens())
+
+    def _used_tokens(self) -> int:
+        """Read and written for the client by now, counted as the books do; also where there are none."""
+        if self.run is None:
+            return 0
+        if self._tab is not None:
+            return self._tab.used_tokens()
+        bound = TOKENS_MAX if self.match.output_tokens else 0
+        attempts, estimate = self.run.record.attempts, self.match.prompt_tokens
+        found = deliveries_of(attempts, prompt_estimate=estimate, output_bound=bound)
+        prompt = max((delivery.prompt_tokens for delivery in found), default=0)  # one, however many nodes read it
+        return prompt + sum(delivery.completion_tokens for delivery in found)
+
+    # headers
+
+    def reply_headers(self, dispatched: Mapping[str, str]) -> dict[str, str]:
+        """Of an answer: node and cost (`dispatched`), the wait in line, ignored fields, a limit that we set."""
+        headers, tab = self._headers(dispatched), self._tab
+        if tab is not None and tab.was_limited:
+            headers[LIMIT_HEADER] = f"{tab.output_limit}; reason={tab.why}"
+        return headers
+
+    def refusal(self, error: SparewattError, dispatched: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+        """The error object that it came to, and its headers; with its position in line, if admission refused it."""
+        ticket, position = self.ticket, {}
+        if ticket is not None and ticket.state is TicketState.REFUSED and ticket.position is not None:
+            position = {"queue_position": ticket.position}
+        return error_body(error, **position), {**error_headers(error), **self._headers(dispatched)}
+
+    def _headers(self, dispatched: Mapping[str, str]) -> dict[str, str]:
+        routing, ticket, headers = self.routing, self.ticket, dict(dispatched)
+        if ticket is not None and ticket.position is not None:
+            headers["x-sparewatt-queue-position"] = str(ticket.position)
+            headers["x-sparewatt-queued-ms"] = f"{ticket.queued_s * 1000:.0f}"
+        return headers | (routing.headers(server=self._backend()) if routing.unsure else routing.headers())
+
+    def _backend(self) -> str:
+        """The kind of model server that has the job, once one has."""
+        attempts = self.run.record.attempts if self.run is not None else ()
+        row = self._service.table.get(attempts[-1].node_id) if attempts else None
+        return row.specs.backend if row is not None else ""
+
+
+@asynccontextmanager
+async def buffered_submission(
+    service: InferenceService,
+    principal: Principal,
+    options: RequestOptions,
+    call: ModelCall,
+    *,
+    charge: Callable[[int], Charge],
+) -> AsyncIterator[Submission[BufferedSink]]:
+    """All steps at once, for an endpoint that is a coroutine and rewrites the reply. What is not over is cancelled."""
+    submission = Submission(service, principal, options, call, BufferedSink(), charge=charge)
+    try:
+        await submission.hold()
+        submission.begin()
+        yield submission
+    finally:
+        submission.cancel()
+        submission.settle()
+
+
+def is_worth_waiting(decision: Decision) -> bool:
+    return decision.best is not None or any(decision.dropped.get(reason) for reason in _WORTH_WAITING)
+
+
+def _with_ignored_fields(call: ModelCall, routing: Routing) -> Routing:
+    """With the body's own fields that have no effect. Raises UnsupportedParameter if all of them must have one."""
+    refused = [name for name in call.ignored if name not in NOTED] if routing.policy.require_parameters else []
+    if refused:
+        name = refused[0][:80]
+        raise UnsupportedParameter(
+            f"No node takes the field {name!r}. Leave it out, or leave 'provider.require_parameters' out.", param=name
+        )
+    if not call.ignored and not call.unsure:
+        return routing
+    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored), unsure=call.unsure)
+
+
+def _match_job(service: InferenceService, call: ModelCall, routing: Routing) -> MatchJob:
+    model = ModelId(routing.model)
+    typical, limit = service.table.typical_output_tokens(model), call.output_limit
+    return MatchJob(
+        id=service.new_match_id(),
+        model=model,
+        prompt_tokens=call.size.tokens,
+        output_tokens=(typical if limit is None or limit > typical else limit) * call.answers,
+        prompt_tokens_floor=call.size.tokens_floor,
+        preference=routing.preference,
+    )
+
+
+def _payer(principal: Principal) -> Payer:
+    key, budget = principal.key, None
+    if key is not None and key.budget_nano is not None and key.budget_period is not None:
+        budget = KeyBudget(Nano(key.budget_nano), key.budget_period)
+    return Payer(principal.account_id, principal.key_id, budget)

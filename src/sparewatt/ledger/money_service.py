@@ -1,0 +1,39 @@
+"""Credits, payouts and deposits of one network, and the chores that a gateway runs for them at intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparewatt.core.log import Log
+from sparewatt.core.money import format_usd
+from sparewatt.ledger.credits import Credits
+from sparewatt.ledger.deposits import DepositAdapter
+from sparewatt.ledger.on_chain import OnChain
+from sparewatt.ledger.settlement import Settlement
+from sparewatt.store.books import Books
+
+_log = Log("sparewatt.gateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyService:
+    books: Books
+    credits: Credits
+    settlement: Settlement
+    adapters: Mapping[str, DepositAdapter]
+    """The rails by which deposits come in, by name."""
+    on_chain: OnChain | None
+    """None where the network has no chain."""
+    payout_s: float
+    """The time between two payout batches."""
+
+    async def run_chores(self) -> None:
+        """Expire credits, redeem promo income that the treasury covers, and make the next payout batch if it is due."""
+        expired, redeemed = await self.credits.expire(), await self.credits.redeem()
+        batch = await self.settlement.make_batch(quiet_s=self.payout_s)
+        await self.books.forget_grant_counts()
+        if expired or redeemed:
+            _log.info("credits_tended", expired_usd=format_usd(expired), redeemed_usd=format_usd(redeemed))
+        if batch is not None:
+            _log.info("payout_batch_made", epoch=batch.epoch, leaves=batch.leaves, added_micro=batch.added_micro)

@@ -1,0 +1,1 @@
+"""A whole network on one machine: what `sparewatt up` starts, watches and stops."""

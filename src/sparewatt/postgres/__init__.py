@@ -1,0 +1,1 @@
+"""The embedded PostgreSQL server: find its programs, start it, keep it running, stop it. Queries are store/'s."""

@@ -1,0 +1,82 @@
+"""Under which account PostgreSQL runs. It refuses uid 0, so as root we give it another face, without making users.
+
+Best is a user namespace, where root's files appear as nobody's own: nothing changes hands. Where that is forbidden
+(Docker's default profile), the server becomes the real nobody and is given its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparewatt.core.errors import StartupError
+from sparewatt.machine.spawn import exits_within
+from sparewatt.postgres.binaries import Binaries
+
+NOBODY = 65534
+PROBE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How to start a program so that it is not root, and who must own the files it uses."""
+
+    owner_uid: int
+    prefix: tuple[str, ...] = ()
+    resets_death_signal: bool = False
+
+    def wrap(self, argv: tuple[str, ...], *, death_signal: signal.Signals) -> tuple[str, ...]:
+        """Put the change of account before `argv`. The kernel forgets a death signal when the uid changes."""
+        if not self.resets_death_signal:
+            return (*self.prefix, *argv)
+        return (*self.prefix, "--pdeathsig", death_signal.name.removeprefix("SIG"), *argv)
+
+    def take_over(self, tree: Path) -> None:
+        """Make the account the owner of `tree`; does nothing when it is already."""
+        if tree.lstat().st_uid == self.owner_uid:
+            return
+        for path in sorted(tree.rglob("*"), reverse=True):
+            os.chown(path, self.owner_uid, -1, follow_symlinks=False)
+        os.chown(tree, self.owner_uid, -1)  # last: what was interrupted is done again
+
+
+async def choose_account(binaries: Binaries, *, home: Path) -> Account:
+    """Find one that works here. StartupError when root cannot become anybody else."""
+    if os.geteuid() != 0:
+        return Account(os.geteuid())
+    for account in accounts_for_root():
+        if await _works(account, binaries, home=home):
+            return account
+    raise StartupError(
+        "PostgreSQL refuses to run as root, and this system lets root start it neither in a user namespace nor as "
+        "`nobody`. To go on, set DATABASE_URL or run as a normal user."
+    )
+
+
+def accounts_for_root() -> Iterator[Account]:
+    """Yield what root may try, best first. Both leave the server root's view of files, so private parents stay so."""
+    if (unshare := shutil.which("unshare")) is not None:
+        yield Account(0, (unshare, "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"))
+    if (setpriv := shutil.which("setpriv")) is not None:
+        nobody = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        keep_view = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+        yield Account(NOBODY, (setpriv, *nobody, *keep_view), resets_death_signal=True)
+
+
+async def _works(account: Account, binaries: Binaries, *, home: Path) -> bool:
+    """Can it reach the data, and does PostgreSQL accept it and find its own files?"""
+    probes = (("test", "-e", f"{home}/."), (binaries.initdb, "--show", "-D", str(home / "data")))
+    return all([await _succeeds(account.wrap(argv, death_signal=signal.SIGKILL)) for argv in probes])
+
+
+async def _succeeds(argv: tuple[str, ...]) -> bool:
+    process = await asyncio.create_subprocess_exec(*argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+    if not await exits_within(process, PROBE_S):
+        process.kill()
+    return process.returncode == 0

@@ -1,0 +1,283 @@
+"""An embedded PostgreSQL: made on first use, run as our own foreground child, gone when we are.
+
+It can only be reached through a socket in a private directory. Anything killed at any moment, the server or we, leaves
+data that the next start recovers. Schema and queries are the store's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import tempfile
+from asyncio.subprocess import Process
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import asyncpg
+
+from sparewatt.core.errors import StartupError
+from sparewatt.machine.data_dir import make_private_dir, sync_dir
+from sparewatt.machine.logs import open_log, read_tail
+from sparewatt.machine.spawn import end, exits_within, kill_group, spawn
+from sparewatt.postgres.binaries import Binaries, find_binaries
+from sparewatt.postgres.os_account import Account, choose_account
+from sparewatt.postgres.paths import (
+    PORT,
+    Places,
+    choose_socket_dir,
+    drop_misleading_pid_file,
+    make_socket_dir,
+    read_pid_file,
+)
+
+NAME = "sparewatt"
+"""Of the database and of its only role."""
+
+SETTINGS = {
+    "listen_addresses": "",
+    "port": str(PORT),
+    "unix_socket_permissions": "0700",
+    "shared_buffers": "32MB",
+    "max_connections": "50",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "log_checkpoints": "off",
+}
+
+INITDB_S = 120.0
+"""Half a second on an idle disk; a Raspberry Pi's card may need a minute."""
+
+READY_S = 120.0
+"""A start after a crash replays up to 1 GB of log first."""
+
+PREDECESSOR_S = 20.0
+"""How long the processes of a server that was killed may take to let go of its memory."""
+
+CONNECT_S = 10.0
+POLL_S = 0.01
+RETRY_S = 0.2
+
+STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
+"""Fast shutdown writes everything out; immediate shutdown leaves that to the next start. SIGKILL comes after."""
+
+_STAGING_PREFIX = "data.initdb-"
+_STILL_IN_USE = (
+    "pre-existing shared memory block",
+    'lock file "postmaster.pid" already exists',
+    "Is another postmaster",
+)
+
+
+class EmbeddedPostgres:
+    """One server on one directory. `home` must not be used by two processes at once: lock the directory around it."""
+
+    def __init__(self, home: Path, *, binaries: Binaries | None = None, account: Account | None = None) -> None:
+        self._places = Places(home.resolve())
+        self._binaries = binaries
+        self._account = account
+        self._process: Process | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Connection string of the database, for asyncpg and libpq."""
+        return self._dsn_of(NAME)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's pid, while it runs."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    @property
+    def log_path(self) -> Path:
+        return self._places.log
+
+    async def start(self) -> None:
+        """Bring the server up, on a new directory as well as after a crash. StartupError says what to do."""
+        if self.pid is not None:
+            raise StartupError(f"PostgreSQL already runs as process {self.pid}.")
+        make_private_dir(self._places.home)
+        binaries = self._binaries or find_binaries()
+        account = self._account or await choose_account(binaries, home=self._places.home)
+        socket_dir = make_socket_dir(choose_socket_dir(self._places.home))
+        for leftover in socket_dir.iterdir():  # of a killed server that may have run under another account
+            account.take_over(leftover)
+        server = _Launcher(self._places, binaries, account, socket_dir)
+        await server.prepare_cluster()
+        self._process = await server.launch()
+        await self._create_database_or_stop()
+
+    async def stop(self) -> None:
+        """Shut down cleanly, less cleanly when that takes too long. Does nothing when it does not run."""
+        if self._process is not None and self._process.returncode is None:
+            await end(self._process, steps=STOP_STEPS)
+
+    async def wait(self) -> int:
+        """Wait until the server has ended, for whatever reason, and return its status."""
+        if self._process is None:
+            raise StartupError("PostgreSQL was never started.")
+        return await self._process.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _dsn_of(self, database: str) -> str:
+        socket_dir = choose_socket_dir(self._places.home)
+        return f"postgresql:///{database}?host={quote(str(socket_dir), safe='/')}&port={PORT}&user={NAME}"
+
+    async def _create_database_or_stop(self) -> None:
+        created = False
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._create_database()
+            created = True
+        except (OSError, asyncpg.PostgresError) as error:
+            tail = read_tail(self._places.log)
+            raise StartupError(
+                f"PostgreSQL runs but does not answer: {error!r}. The end of its log:\n{tail}"
+            ) from error
+        finally:
+            if not created:
+                await self.stop()
+
+    async def _create_database(self) -> None:
+        connection = await self._connect_to_postgres()
+        try:
+            if not await connection.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", NAME):
+                await connection.execute(f'CREATE DATABASE "{NAME}"')
+        finally:
+            await connection.close()
+
+    async def _connect_to_postgres(self) -> asyncpg.Connection[asyncpg.Record]:
+        """Connect to the database that every server has; tries again while the server is coming up."""
+        while True:
+            try:
+                return await asyncpg.connect(self._dsn_of("postgres"))
+            except (ConnectionError, FileNotFoundError, asyncpg.CannotConnectNowError):
+                await asyncio.sleep(POLL_S)
+
+
+class _Launcher:
+    """The steps from a directory to a server that is ready."""
+
+    def __init__(self, places: Places, binaries: Binaries, account: Account, socket_dir: Path) -> None:
+        self._places = places
+        self._binaries = binaries
+        self._account = account
+        self._socket_dir = socket_dir
+
+    async def prepare_cluster(self) -> None:
+        """Have a complete data directory of the right version, or StartupError."""
+        for leftover in self._places.home.glob(f"{_STAGING_PREFIX}*"):
+            shutil.rmtree(leftover, ignore_errors=True)  # if not now, then next time: its name is never used again
+        if self._places.data.exists():
+            await self._check_version()
+            self._account.take_over(self._places.data)
+        else:
+            await self._create_cluster()
+
+    async def launch(self) -> Process:
+        """Start the server; tries again while the last one, killed a moment ago, has not let go of the directory."""
+        deadline_s = asyncio.get_running_loop().time() + PREDECESSOR_S
+        while True:
+            drop_misleading_pid_file(self._places.data)
+            log_bytes = self._log_size()
+            process = await self._spawn(self._server_argv(), death_signal=signal.SIGINT)
+            if await self._becomes_ready(process):
+                return process
+            tail = read_tail(self._places.log, since=log_bytes)
+            patient = asyncio.get_running_loop().time() < deadline_s
+            if not (patient and any(text in tail for text in _STILL_IN_USE)):
+                raise StartupError(f"PostgreSQL does not start. The end of {self._places.log}:\n{tail}")
+            await asyncio.sleep(RETRY_S)
+
+    async def _create_cluster(self) -> None:
+        """Make it under another name, so that `data` is there whole or not at all."""
+        staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=self._places.home))
+        self._account.take_over(staging)
+        options = ("--locale=C", "--encoding=UTF8", f"--username={NAME}", "--auth=trust")
+        log_bytes = self._log_size()
+        process = await self._spawn((self._binaries.initdb, *options, "-D", str(staging)), death_signal=signal.SIGKILL)
+        try:
+            await exits_within(process, INITDB_S)
+        finally:
+            kill_group(process)
+        if process.returncode != 0:
+            tail = read_tail(self._places.log, since=log_bytes)
+            raise StartupError(f"PostgreSQL cannot make its data directory. The end of {self._places.log}:\n{tail}")
+        _put_in_place(staging, self._places.data)
+
+    async def _check_version(self) -> None:
+        made_by = _version_of_data(self._places.data)
+        found = await _major_version(self._binaries)
+        if made_by != found:
+            raise StartupError(
+                f"The data in {self._places.data} was made by PostgreSQL {made_by}, but {self._binaries.postgres} is "
+                f"version {found}. Install version {made_by}, or move the data with pg_dump, or set DATABASE_URL."
+            )
+
+    async def _becomes_ready(self, process: Process) -> bool:
+        """Wait for the server's own word. False when it ended; StartupError when it hangs."""
+        ready = False
+        try:
+            async with asyncio.timeout(READY_S):
+                while process.returncode is None and not ready:
+                    await asyncio.sleep(POLL_S)
+                    pid_file = read_pid_file(self._places.data)
+                    ready = pid_file is not None and pid_file.is_ready and pid_file.pid == process.pid
+        except TimeoutError:
+            tail = read_tail(self._places.log)
+            raise StartupError(f"PostgreSQL is not ready after {READY_S:.0f} s. The end of its log:\n{tail}") from None
+        finally:
+            if not ready:
+                await end(process, steps=STOP_STEPS[1:])
+        return ready
+
+    def _server_argv(self) -> tuple[str, ...]:
+        settings = {**SETTINGS, "unix_socket_directories": str(self._socket_dir)}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return (self._binaries.postgres, "-D", str(self._places.data), *options)
+
+    async def _spawn(self, argv: tuple[str, ...], *, death_signal: signal.Signals) -> Process:
+        argv = self._account.wrap(argv, death_signal=death_signal)
+        return await spawn(argv, env=_clean_env(), log_path=self._places.log, death_signal=death_signal)
+
+    def _log_size(self) -> int:
+        with open_log(self._places.log) as log:
+            return os.fstat(log.fileno()).st_size
+
+
+def _clean_env() -> dict[str, str]:
+    """Our environment without what steers PostgreSQL, and with messages in the language that we look for."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    return {**kept, "LC_ALL": "C"}
+
+
+async def _major_version(binaries: Binaries) -> str:
+    """`postgres (PostgreSQL) 18.6` is version 18."""
+    process = await asyncio.create_subprocess_exec(binaries.postgres, "--version", stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    match = re.search(r"\) (\d+)", output.decode(errors="replace"))
+    return match[1] if match else "unknown"
+
+
+def _version_of_data(data: Path) -> str:
+    try:
+        return (data / "PG_VERSION").read_text().strip()
+    except FileNotFoundError:
+        raise StartupError(f"{data} is not a PostgreSQL data directory. Move it away to start anew.") from None
+
+
+def _put_in_place(staging: Path, data: Path) -> None:
+    staging.rename(data)
+    sync_dir(data.parent)

@@ -1,0 +1,83 @@
+"""The live feed, `GET /v1/feed`: one `FeedSnapshot`, then `FeedDelta`s, as server-sent events. Public."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+NodeStateName = Literal["online", "busy", "suspect", "offline", "draining", "paused"]
+OutcomeName = Literal["running", "done", "failed", "refused", "timed_out", "cancelled"]
+
+
+class NetworkTotals(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: dict[NodeStateName, int]
+    """By state; states without nodes are left out."""
+    gpus: int
+    vram_gb: int
+    jobs: int
+    """Running now."""
+    tokens_per_s: int
+    """To two digits, over the last ten seconds."""
+    first_token_ms: int | None
+    """Median of the last minutes, to two digits."""
+
+
+class FeedNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node as strangers see it. An array on the wire, in this order."""
+
+    number: int
+    """By which deltas and matches refer to it."""
+    handle: str
+    region: str
+    longitude: float | None
+    latitude: float | None
+    vram_gb: int
+    gpu_class: str
+    gpus: int
+    state: int
+    """Its place in `FeedSnapshot.states`."""
+
+
+class FeedMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A match as strangers see it. Its id opens the details, to those whose match it is."""
+
+    id: str
+    at: float
+    """Unix seconds."""
+    model: str
+    outcome: OutcomeName
+    candidates: int
+    eligible: int
+    nodes: list[int | None]
+    """Numbers of the nodes of its attempts."""
+    region: str | None
+    """Of the last."""
+    size: Literal["XS", "S", "M", "L", "XL"]
+    first_token_ms: int | None
+    moved: int
+    """Attempts that were given up for another node."""
+
+
+class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    states: list[NodeStateName]
+    nodes: list[FeedNode]
+    totals: NetworkTotals
+    matches: list[FeedMatch]
+    """The last ones, the latest first."""
+
+
+class FeedDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of which there is nothing to tell are left out."""
+
+    at: float
+    totals: NetworkTotals
+    added: list[FeedNode] | UnsetType = UNSET
+    """Nodes that are new or different."""
+    nodes: list[int] | UnsetType = UNSET
+    """Number and state in turns, of the others that changed."""
+    matches: list[FeedMatch] | UnsetType = UNSET
+    more_matches: int | UnsetType = UNSET
+    """How many were left out of this frame."""

@@ -1,0 +1,1 @@
+"""The live feed: what changed in the network, twice a second, as strangers may see it."""

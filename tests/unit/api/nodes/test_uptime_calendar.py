@@ -1,0 +1,57 @@
+"""A node's days: how busy it was is told to its owner and to operators, to others only whether it was there."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sparewatt.api.nodes.uptime_calendar import full_day, public_day
+from sparewatt.core.ids import AccountId
+from sparewatt.store.history import Figures, Kind, Point
+from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
+from tests.unit.inference.nodes import a_table, node_id
+from tests.unit.telemetry.history.test_history import Stubborn
+
+
+def a_day(**figures: float) -> Point:
+    return Point(node_id(1), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), Figures(**figures))  # type: ignore[arg-type]
+
+
+class OneDay(Stubborn):
+    async def points(
+        self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
+    ) -> list[Point]:
+        return [a_day(jobs=41, failed=3, tokens=12_345, up_s=70_123.4, known_s=86_400.0)]
+
+
+async def test_what_a_node_did_on_a_day_is_for_its_owner_and_operators() -> None:
+    table = a_table(1)
+    services = make_services(table)
+    services.database.history = OneDay()
+    path = f"/v1/nodes/{node_id(1)}/history"
+    async with running(services) as client:
+        assert (await client.get(path)).status == 401
+        assert (await client.get(path, headers=bearer(LENDER))).status == 403
+        stranger = await (await client.get(path, headers=bearer(USER))).json()
+        table.set_owner(node_id(1), AccountId("acc_user"))
+        owner = await (await client.get(path, headers=bearer(USER))).json()
+        operator = await (await client.get(path, headers=bearer(ADMIN))).json()
+        assert (await client.get("/v1/nodes/0xnobody/history", headers=bearer(USER))).status == 404
+    assert stranger["data"] == [{"day": "2026-01-02", "up": 0.81}]
+    assert owner == operator
+    assert owner["data"] == [
+        {
+            "day": "2026-01-02",
+            "up": 0.8116,
+            "up_s": 70_123,
+            "known_s": 86_400,
+            "jobs": 41,
+            "failed": 3,
+            "tokens": 12_345,
+        }
+    ]
+
+
+def test_a_day_that_nobody_looked_at_is_not_a_day_away() -> None:
+    assert public_day(a_day(jobs=1)).up is None
+    assert full_day(a_day(jobs=1)).up is None
+    assert public_day(a_day(up_s=0.0, known_s=60.0)).up == 0.0

@@ -1,0 +1,210 @@
+"""POST /v1/responses: whole, streamed, broken, cancelled and in the background, frame by frame."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.api.responses.stage import STREAMED, Json, error_of, on_stage, read_events
+from tests.unit.gateway.small_gateway import OTHER, bearer
+from tests.unit.inference.nodes import MODEL
+from tests.unit.inference.scripted import COMPLETION, ROLE, text_event
+from tests.waiting import until
+
+TEXT = "Hello"
+
+
+def text_of(response: Json) -> str:
+    return "".join(part["text"] for item in response["output"] for part in item["content"])
+
+
+async def test_a_whole_answer_is_a_response() -> None:
+    async with on_stage() as stage:
+        stage.node.answer_when_asked(COMPLETION)
+        reply = await stage.post({"instructions": "Be kind."})
+        assert reply.status == 200
+        assert reply.headers["x-sparewatt-store"] == "false"
+        assert reply.headers["x-sparewatt-match-id"].startswith("match_")
+        response = await reply.json()
+        assert (response["object"], response["status"], response["store"]) == ("response", "completed", False)
+        assert text_of(response) == TEXT
+        assert response["usage"]["total_tokens"] == 7
+        body = await stage.asked()
+        assert body["messages"] == [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+        assert stage.node.opened[0].path == "/v1/chat/completions"
+        assert stage.stored.rows == {}
+
+
+async def test_a_stream_is_told_chunk_by_chunk() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting(stream=True)
+        assert (await stage.asked())["stream_options"] == {"include_usage": True}
+        stage.node.begin(*STREAMED[:2])
+        reply = await asking
+        assert reply.content_type == "text/event-stream"
+        first = await reply.content.readuntil(b'"delta":"Hel"')
+        assert b"response.created" in first
+        stage.node.data(*STREAMED[2:])
+        stage.node.end()
+        rest = await reply.text()
+        assert '"delta":"lo"' in rest
+        assert rest.endswith("data: [DONE]\n\n")
+
+
+async def test_a_node_that_is_lost_in_the_middle_ends_the_stream_as_failed() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting(stream=True, store=True)
+        await stage.asked()
+        stage.node.begin(ROLE, text_event("Hel"))
+        reply = await asking
+        stage.node.lost()
+        events, done = await read_events(reply)
+        assert [event["type"] for event in events[-2:]] == ["response.failed", "error"]
+        assert not done
+        response = events[-2]["response"]
+        assert text_of(response) == "Hel"
+        kept = await (await stage.get(response["id"])).json()
+        assert kept == response
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_fails_before_it_begins_is_an_http_error_and_leaves_nothing(*, stream: bool) -> None:
+    async with on_stage() as stage:
+        reply = await stage.post({"model": "unknown", "store": True, "stream": stream})
+        assert (reply.status, (await error_of(reply))["code"]) == (404, "model_not_found")
+        await until(lambda: not stage.stored.rows)
+
+
+async def test_nonsense_from_a_node_is_an_error() -> None:
+    async with on_stage() as stage:
+        stage.node.answer_when_asked(b'{"choices":[{"message":{"content":5}}]}')
+        reply = await stage.post({"store": True})
+        assert (reply.status, (await error_of(reply))["code"]) == (502, "node_failed")
+
+
+async def test_a_client_that_leaves_stops_the_node_and_what_was_written_is_kept() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting(stream=True, store=True)
+        await stage.asked()
+        stage.node.begin(ROLE, text_event("Hel"))
+        reply = await asking
+        await reply.content.readuntil(b'"delta":"Hel"')
+        (response_id,) = stage.stored.rows
+        live = stage.services.responses.find(response_id, key_id=stage.stored.rows[response_id].key_id)
+        assert live is not None
+        reply.close()
+        live.cancel()  # the test's server does not notice by itself that a client has left
+        await until(lambda: stage.stored.rows[response_id].response.status == "cancelled")
+        assert stage.node.cancelled == [1]
+        assert text_of(await (await stage.get(response_id)).json()) == "Hel"
+
+
+async def test_a_stream_is_cancelled_by_its_name_stored_or_not() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting(stream=True)
+        await stage.asked()
+        stage.node.begin(ROLE, text_event("Hel"))
+        reply = await asking
+        (response_id,) = stage.services.responses._live
+        stranger = await stage.client.post(f"/v1/responses/{response_id}/cancel", headers=bearer(OTHER))
+        assert stranger.status == 404
+        cancelled = await stage.post({}, path=f"/v1/responses/{response_id}/cancel")
+        assert (await cancelled.json())["status"] == "cancelled"
+        events, done = await read_events(reply)
+        assert done
+        assert (events[-1]["type"], events[-1]["response"]["status"]) == ("response.incomplete", "cancelled")
+        assert stage.node.cancelled == [1]
+        assert (await stage.get(response_id)).status == 404
+
+
+async def test_a_whole_answer_can_be_cancelled_before_it_is_there() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting()
+        await stage.asked()
+        (response_id,) = stage.services.responses._live
+        await stage.post({}, path=f"/v1/responses/{response_id}/cancel")
+        assert (await (await asking).json())["status"] == "cancelled"
+
+
+# in the background
+
+
+async def test_an_answer_in_the_background_is_fetched_when_it_is_there() -> None:
+    async with on_stage() as stage:
+        reply = await stage.post({"background": True, "store": True})
+        begun = await reply.json()
+        assert begun["status"] == "in_progress"
+        await stage.asked()
+        assert (await (await stage.get(begun["id"])).json())["status"] == "in_progress"
+        stage.node.answer(*STREAMED)
+        await until(lambda: stage.stored.rows[begun["id"]].response.status == "completed")
+        over = await (await stage.get(begun["id"])).json()
+        assert (text_of(over), over["background"]) == (TEXT, True)
+
+
+async def test_a_stream_in_the_background_can_be_come_back_to() -> None:
+    async with on_stage() as stage:
+        asking = stage.posting(background=True, store=True, stream=True)
+        await stage.asked()
+        stage.node.begin(*STREAMED[:2])
+        reply = await asking
+        await reply.content.readuntil(b'"delta":"Hel"')
+        reply.close()
+        (response_id,) = stage.stored.rows
+        again = await stage.get(f"{response_id}?stream=true&starting_after=3")
+        stage.node.data(*STREAMED[2:])
+        stage.node.end()
+        events, done = await read_events(again)
+        assert done
+        assert [event["delta"] for event in events if "delta" in event] == ["Hel", "lo"]
+        assert [event["sequence_number"] for event in events] == list(range(4, 4 + len(events)))
+        assert stage.node.cancelled == []
+
+
+async def test_an_answer_in_the_background_fails_where_it_can_be_seen() -> None:
+    async with on_stage() as stage:
+        reply = await stage.post({"background": True, "store": True, "model": "unknown"})
+        begun = await reply.json()
+        await until(lambda: stage.stored.rows[begun["id"]].response.status == "failed")
+        over = await (await stage.get(begun["id"])).json()
+        assert "unknown" in over["error"]["message"]
+
+
+async def test_an_answer_in_the_background_is_cancelled() -> None:
+    async with on_stage() as stage:
+        begun = await (await stage.post({"background": True, "store": True})).json()
+        await stage.asked()
+        stage.node.begin(ROLE, text_event("Hel"))
+        for _ in range(2):
+            reply = await stage.post({}, path=f"/v1/responses/{begun['id']}/cancel")
+            assert (await reply.json())["status"] == "cancelled"
+        await until(lambda: stage.node.cancelled == [1])
+        assert stage.stored.rows[begun["id"]].response.status == "cancelled"
+
+
+async def test_the_same_request_under_one_idempotency_key_is_answered_once() -> None:
+    async with on_stage() as stage:
+        stage.node.answer_when_asked(COMPLETION)
+        names = {"idempotency-key": "once"}
+        first, second = [await (await stage.post({}, **names)).json() for _ in range(2)]
+        assert first == second
+        assert len(stage.node.opened) == 1
+
+
+async def test_fields_without_effect_are_named_in_a_header() -> None:
+    async with on_stage() as stage:
+        stage.node.answer_when_asked(COMPLETION)
+        reply = await stage.post({"truncation": "auto", "tools": [{"type": "web_search"}], "novel": 1})
+        assert reply.headers["x-sparewatt-ignored-params"] == "truncation, novel, tools.web_search"
+        strict = await stage.post({"novel": 1, "provider": {"require_parameters": True}})
+        assert (strict.status, (await error_of(strict))["param"]) == (400, "novel")
+
+
+async def test_a_policy_is_heeded_and_not_told_to_the_node() -> None:
+    async with on_stage() as stage:
+        reply = await stage.post({"provider": {"region": ["JP"]}})
+        assert (reply.status, (await error_of(reply))["code"]) == (503, "no_eligible_node")
+        stage.node.answer_when_asked(COMPLETION)
+        reply = await stage.post({"provider": {"max_price": 1000}})
+        assert reply.status == 200
+        assert (await stage.asked())["model"] == MODEL
+        assert "provider" not in await stage.asked()

@@ -1,0 +1,177 @@
+"""Each term by itself: what it is in numbers, and that a column of numbers gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparewatt.inference.matcher import formula
+from sparewatt.inference.matcher.columns import ColumnField
+from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.match_query import MatchQuery
+
+JOB = MatchQuery(prompt_tokens=500.0, output_tokens=200.0, strain=1.0, usd_weight=1e4)
+
+
+def test_the_network_costs_one_round_trip() -> None:
+    assert formula.network(0.25) == 0.25
+
+
+def test_reading_is_the_short_prompt_and_the_rest_at_the_prefill_speed() -> None:
+    assert formula.reading(JOB, 0.1, 1 / 1000) == pytest.approx(0.1 + 470 / 1000)
+
+
+@pytest.mark.parametrize("prompt_tokens", [1.0, 29.0, 30.0])
+def test_a_prompt_as_short_as_the_measured_one_takes_what_was_measured(prompt_tokens: float) -> None:
+    assert formula.reading(JOB._replace(prompt_tokens=prompt_tokens), 0.1, 1 / 1000) == 0.1
+
+
+def test_writing_is_a_step_per_token_with_half_of_its_own_context() -> None:
+    assert formula.writing(JOB, 0.02, 0.0) == pytest.approx(200 * 0.02)
+    assert formula.writing(JOB, 0.02, 1e-7) == pytest.approx(200 * (0.02 + 600 * 1e-7))
+
+
+NEED = 700 * 1000.0
+
+
+def test_a_context_that_fits_waits_for_nobody() -> None:
+    assert formula.memory_wait(JOB, 10.0, 1000.0, NEED) == 0.0
+    assert formula.memory_wait(JOB, 10.0, 0.0, 1e9) == 0.0
+
+
+def test_a_context_that_does_not_fit_waits_for_a_share_of_its_own_writing() -> None:
+    assert formula.memory_wait(JOB, 10.0, 1000.0, NEED / 2) == pytest.approx(0.35 * 10 * 1.5)
+    assert formula.memory_wait(JOB, 10.0, 1000.0, 0.0) == pytest.approx(0.35 * 10 * 2)
+
+
+def test_waiting_for_memory_is_bounded() -> None:
+    assert formula.memory_wait(JOB, 1e6, 1000.0, -1e15) == formula.KV_WAIT_S_MAX
+
+
+def test_an_idle_node_slows_nobody_and_each_job_there_counts() -> None:
+    def slowing(jobs: float) -> float:
+        return float(formula.slowing(JOB, jobs, 0.5, 0.001, 100_000 / 1e12))
+
+    assert slowing(0.0) == 0.0
+    assert slowing(1.0) == pytest.approx(2.0 * (0.25 + 100 * (0.001 + 500 * 100_000 / 1e12)))
+    assert slowing(3.0) == pytest.approx(3 * slowing(1.0))
+
+
+def test_scarcity_counts_only_where_another_model_is_shorter_of_nodes() -> None:
+    assert formula.scarcity(JOB, 1.0, 0.5, 4.0) == 0.0
+    assert formula.scarcity(JOB, 0.2, 0.5, 4.0) == 0.0
+    assert formula.scarcity(JOB, 3.0, 0.5, 4.0) == pytest.approx(0.3 * 2.0 * (0.5 + 0.5))
+
+
+def test_a_node_asks_by_the_token() -> None:
+    assert formula.usd(JOB, 0.001, 0.002) == pytest.approx(500 * 0.001 + 200 * 0.002)
+
+
+def test_a_tenth_of_a_cent_is_worth_ten_seconds_when_balanced() -> None:
+    assert formula.price(JOB, 0.001) == pytest.approx(10.0)
+    assert formula.price(JOB._replace(usd_weight=4e4), 0.001) == pytest.approx(40.0)
+    assert formula.price(JOB._replace(usd_weight=0.0), 1.0) == 0.0
+
+
+def test_flakiness_is_a_second_and_half_of_everything_by_the_odds() -> None:
+    assert formula.flakiness(0.0, 10.0) == 0.0
+    assert formula.flakiness(0.5, 10.0) == pytest.approx(3.0)
+
+
+def test_a_node_that_is_silent_or_has_just_failed_is_suspect() -> None:
+    job = JOB._replace(now_s=100.0, silent_since_s=90.0)
+    assert formula.suspicion(job, 91.0, 0.0) == 0.0
+    assert formula.suspicion(job, 90.0, 0.0) == formula.SUSPECT_S
+    assert formula.suspicion(job, 99.0, 101.0) == formula.SUSPECT_S
+    assert formula.suspicion(job, 99.0, 100.0) == 0.0
+
+
+# the same lines on floats and on columns
+
+amounts = st.floats(0.0, 1e15)
+counts = st.floats(0.0, 1e5)
+seconds = st.floats(0.0, 1e9)
+tokens = st.integers(1, 1 << 24).map(float)
+questions = st.builds(
+    MatchQuery, tokens, tokens, tokens, st.floats(0.0, 1e6), st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds
+)
+
+TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
+    formula.network: (seconds,),
+    formula.flakiness: (st.floats(0.0, 1e6), seconds),
+    formula.reading: (seconds, seconds),
+    formula.writing: (seconds, seconds),
+    formula.memory_wait: (seconds, amounts, amounts),
+    formula.slowing: (counts, seconds, seconds, seconds),
+    formula.scarcity: (st.floats(0.0, 1e6), seconds, seconds),
+    formula.usd: (st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+    formula.price: (st.floats(0.0, 1e6),),
+    formula.suspicion: (seconds, seconds),
+}
+WITHOUT_JOB = (formula.network, formula.flakiness)
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.__name__)
+@given(data=st.data(), job=questions)
+def test_a_term_gives_the_same_bits_for_a_number_and_for_a_column(
+    term: Callable[..., Any], data: st.DataObject, job: MatchQuery
+) -> None:
+    rows = data.draw(st.lists(st.tuples(*TERMS[term]), min_size=1, max_size=5))
+    first = () if term in WITHOUT_JOB else (job,)
+    alone = [float(term(*first, *row)) for row in rows]
+    together = term(*first, *(np.array(column) for column in zip(*rows, strict=True)))
+    assert together.tolist() == alone
+    assert all(np.isfinite(alone))
+    assert min(alone) >= 0.0
+
+
+def test_every_part_has_its_term_and_its_place() -> None:
+    """Numbers with one thing at a time: it shows in its own part (and in what follows from it)."""
+
+    def parts(**changes: float) -> dict[str, float]:
+        numbers = np.zeros(len(ColumnField))
+        numbers[ColumnField.HALVING] = 1.0
+        for name, value in changes.items():
+            numbers[ColumnField[name]] = value
+        return dict(zip(PARTS, map(float, formula.parts(JOB, numbers)), strict=True))
+
+    assert set(parts().values()) == {0.0}
+    for name, changes in {
+        "network": {"RTT_S": 1.0},
+        "queue": {"QUEUE_S": 1.0},
+        "cold_load": {"COLD_S": 1.0},
+        "memory": {"KV_BYTES_PER_TOKEN": 1e3, "STEP_S": 1.0},
+        "prefill": {"READ_FIXED_S": 1.0},
+        "decode": {"STEP_S": 1.0},
+        "others": {"JOBS": 1.0, "READ_FIXED_S": 1.0},
+        "scarcity": {"STRAIN_MAX": 9.0, "READ_FIXED_S": 1.0},
+        "price": {"PROMPT_USD": 1.0},
+        "flakiness": {"FAILURE_ODDS": 1.0},
+        "suspect": {"SUSPECT_UNTIL_S": 1.0},
+    }.items():
+        assert parts(**changes)[name] > 0.5, name
+
+
+some_numbers = st.lists(st.floats(0.0, 1e9), min_size=len(ColumnField), max_size=len(ColumnField)).map(np.array)
+some_weights = st.lists(st.sampled_from([0.0, 0.3, 1.0, 7.0, 100.0]), min_size=len(PARTS), max_size=len(PARTS))
+
+
+@given(numbers=some_numbers, job=questions, weights=some_weights)
+def test_what_a_node_costs_at_least_is_never_more_than_its_cost(
+    numbers: np.ndarray[tuple[int], np.dtype[np.float64]], job: MatchQuery, weights: list[float]
+) -> None:
+    weighed = job._replace(weights=tuple(weights))
+    assert formula.at_least(weighed, numbers) <= formula.total(weighed, formula.parts(weighed, numbers))
+
+
+def test_the_total_is_each_part_by_its_weight() -> None:
+    parts = [float(number) for number in range(len(PARTS))]
+    weights = tuple(float(number % 3) for number in range(len(PARTS)))
+    assert formula.total(JOB, parts) == sum(parts)
+    weighed = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    assert formula.total(JOB._replace(weights=weights), parts) == weighed

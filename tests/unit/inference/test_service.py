@@ -1,0 +1,105 @@
+"""What a request may cost per token: what it says, else a few times what is usual. An absurd price moves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.ids import ModelId
+from sparewatt.core.rng import seeded
+from sparewatt.inference.capabilities import NOTHING_REQUIRED
+from sparewatt.inference.eligibility import Eligibility
+from sparewatt.inference.metering.price_caps import PriceCaps
+from sparewatt.inference.metering.receipt_intake import ReceiptIntake
+from sparewatt.inference.metering.service import Metering
+from sparewatt.inference.service import InferenceService
+from sparewatt.ledger.budgets import Budgets
+from sparewatt.ledger.journal import Journal
+from sparewatt.ledger.rules import hold_for
+from sparewatt.ledger.service import Ledger
+from sparewatt.policy.carriers import read_line
+from sparewatt.policy.model import ANY, Prices
+from sparewatt.protocol.signing import SigningKey
+from sparewatt.testing.clock import ManualClock
+from tests.unit.gateway.small_gateway import make_services
+from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, node_id, some_specs
+from tests.unit.ledger.memory_books import MemoryBooks
+
+NOWHERE = ModelId("nobody-has-it")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[InferenceService]:
+    """With books, and nodes that ask 20 and 60 m$ per million tokens."""
+    services, clock, books = make_services(a_table(3)), ManualClock(now_s=NOW_S), MemoryBooks()
+    table, journal = services.table, Journal(tmp_path)
+    receipts = ReceiptIntake(books, SigningKey.generate(rng=seeded(1)), clock=clock)
+    ledger = Ledger(books, journal, instance="a", clock=clock)
+    yield InferenceService(
+        table=table,
+        admission=services.admission,
+        dispatcher=services.dispatcher,
+        eligibility=Eligibility(table, clock=clock),
+        prices=PriceCaps(table.median_price, clock=clock),
+        metering=Metering(ledger, receipts, Budgets(books, clock=clock), clock=clock),
+        network_policy=ANY,
+        default_ranking="balanced",
+        prefix_secret=bytes(32),
+        drain=services.drain,
+        rng=seeded(1),
+    )
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "cap", "usual"),
+    [
+        ("", (80_000_000, 240_000_000), Prices(80_000_000, 240_000_000)),
+        ("region=EU", (80_000_000, 240_000_000), Prices(80_000_000, 240_000_000)),
+        ("max_price<=0.01", (10_000_000, 10_000_000), None),
+        ("max_price<=5", (5_000_000_000, 5_000_000_000), None),
+        ("max_price.prompt<=0.01", (10_000_000, 240_000_000), Prices(None, 240_000_000)),
+        ("max_price.completion<=0", (80_000_000, 0), Prices(80_000_000, None)),
+    ],
+)
+def test_a_price_that_is_named_counts_and_the_rest_is_usual(
+    service: InferenceService, line: str, cap: tuple[int, int], usual: Prices | None
+) -> None:
+    policy = read_line(line)
+    price = service.price_cap(policy, MODEL)
+    assert price is not None
+    assert (price.prompt, price.completion) == cap
+    gate = service.gate(policy, MODEL, price=price, payer=None, needs=NOTHING_REQUIRED)
+    assert gate is not None
+    assert gate.usual == usual
+
+
+def test_without_books_there_is_no_price_and_nobody_is_too_dear() -> None:
+    inference = make_services(a_table(1)).inference
+    assert inference.price_cap(ANY, MODEL) is None
+    assert inference.gate(ANY, MODEL, price=None, payer=None, needs=NOTHING_REQUIRED) is None
+
+
+def test_an_absurd_price_makes_no_hold_absurd() -> None:
+    table = a_table(3)
+    clock = ManualClock(now_s=NOW_S)
+    before = PriceCaps(table.median_price, clock=clock).of(MODEL)
+    table.connect(node_id(4), some_specs(a_model(prompt_price_nano=10**15, completion_price_nano=10**15)), now_s=NOW_S)
+    after = PriceCaps(table.median_price, clock=clock).of(MODEL)
+    assert after == before
+    assert hold_for(after, prompt_tokens=1000, output_tokens=1000) < 10**6
+    assert table.dearest_price(MODEL) == (10**15, 10**15)
+
+
+def test_prices_of_nobody_are_nothing() -> None:
+    table = a_table(1)
+    assert table.dearest_price(NOWHERE) == (0, 0)
+    assert table.median_price(NOWHERE) == (0, 0)
+
+
+@pytest.mark.parametrize("nano", [0, 1, 7, 20_000_001, 333_333_333, 10**15 - 1, 10**15])
+def test_the_dearest_price_is_exact(nano: int) -> None:
+    table = a_table(1, some_specs(a_model(prompt_price_nano=nano, completion_price_nano=nano)))
+    assert table.dearest_price(MODEL) == (nano, nano)

@@ -1,0 +1,1456 @@
+// Written by `make api-types` from the gateway's OpenAPI document.
+// Do not edit: change src/sparewatt/protocol/api/.
+
+/** A field that is left out keeps its value. The policy `null` removes the policy. */
+export interface AccountChange {
+  name?: string;
+  policy?: Record<string, unknown> | string | null;
+}
+
+export interface AccountClosureBody {
+  password: string;
+}
+
+export interface AccountInfo {
+  id: string;
+  name: string;
+  email: string | null;
+  role: "operator" | "owner" | "user";
+  policy: Record<string, unknown> | string | null;
+  chain_address: string | null;
+  created_at: number;
+  closed_at: number | null;
+}
+
+/** One page, the oldest account first. */
+export interface AccountList {
+  object: "list";
+  data: AccountInfo[];
+}
+
+/** An amount, either as `usd` or as `nano`. */
+export interface AmountBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+}
+
+/** An API key without the key itself. A limit of None is none of the key's own. */
+export interface ApiKey {
+  id: string;
+  account_id: string;
+  name: string;
+  prefix: string;
+  scopes: ("admin" | "inference" | "lease" | "node")[];
+  policy: Record<string, unknown> | string | null;
+  budget: BudgetInfo | null;
+  requests_per_min: number | null;
+  tokens_per_min: number | null;
+  created_at: number;
+  expires_at: number | null;
+  last_used_at: number | null;
+  revoked_at: number | null;
+}
+
+export interface ApiKeyList {
+  object: "list";
+  data: ApiKey[];
+}
+
+/** What one node earned with one attempt of a job. Fee and both nets sum to what the payer paid for the attempt. */
+export interface AttemptEarnings {
+  job_id: string;
+  opened_at: string;
+  position: number;
+  node_id: string;
+  model: string;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_usd_per_mtok: string;
+  completion_usd_per_mtok: string;
+  fee_usd: string;
+  fee_nano: number;
+  net_usd: string;
+  net_nano: number;
+  net_promo_usd: string;
+  net_promo_nano: number;
+  first_token_ms: number | null;
+  duration_ms: number;
+}
+
+/** Newest first. */
+export interface AttemptEarningsList {
+  object: "list";
+  data: AttemptEarnings[];
+  next: string | null;
+}
+
+/** How much a key may spend in each period, once exactly in nano-dollars and once as a decimal string. */
+export interface BudgetInfo {
+  nano: number;
+  usd: string;
+  period: "day" | "month" | "week";
+}
+
+/** An amount for each period: either `usd`, in dollars, or `nano`, in nano-dollars. */
+export interface BudgetTerms {
+  period: "day" | "month" | "week";
+  usd?: string | null;
+  nano?: number | null;
+}
+
+/** One day (UTC) of a node. The fields after `up` are for its owner and for operators only. */
+export interface CalendarDay {
+  day: string;
+  up: number | null;
+  up_s?: number;
+  known_s?: number;
+  jobs?: number;
+  failed?: number;
+  tokens?: number;
+}
+
+/** Fields about the index are None until the gateway follows a chain. */
+export interface ChainStatus {
+  object: "chain";
+  rpc: string | null;
+  chain_id: number | null;
+  contracts: Record<string, string>;
+  start_block: number | null;
+  indexed_block: number | null;
+  head_block: number | null;
+  events: number;
+  outbox: Record<string, number>;
+  note: string | null;
+}
+
+export interface ChatCompletion {
+  id: string;
+  object: "chat.completion";
+  created: number;
+  model: string;
+  choices: ChatCompletionChoice[];
+  usage: TokenUsage | null;
+}
+
+export interface ChatCompletionChoice {
+  index: number;
+  message: ChatCompletionMessage;
+  logprobs: Record<string, unknown> | null;
+  finish_reason: string | null;
+}
+
+export interface ChatCompletionMessage {
+  role: string;
+  content: string | null;
+  reasoning_content: string | null;
+  tool_calls: Record<string, unknown>[] | null;
+}
+
+export interface ChatRequest {
+  model: string;
+  stream?: boolean | null;
+  stream_options?: Record<string, unknown> | null;
+  n?: number | null;
+  stop?: string | string[] | null;
+  seed?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  provider?: Record<string, unknown>;
+  messages: Record<string, unknown>[];
+  max_tokens?: number | null;
+  max_completion_tokens?: number | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: "none" | "auto" | "required" | Record<string, unknown> | null;
+  parallel_tool_calls?: boolean | null;
+  response_format?: Record<string, unknown> | null;
+}
+
+/** Stands for a whole conversation in the `input` of a later request. */
+export interface CompactionItem {
+  id: string;
+  type: "compaction";
+  encrypted_content: string;
+}
+
+export interface CompletionRequest {
+  model: string;
+  stream?: boolean | null;
+  stream_options?: Record<string, unknown> | null;
+  n?: number | null;
+  stop?: string | string[] | null;
+  seed?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  provider?: Record<string, unknown>;
+  prompt: string | string[] | number[] | number[][];
+  max_tokens?: number | null;
+  best_of?: number | null;
+  echo?: boolean | null;
+  logprobs?: number | null;
+  suffix?: string | null;
+}
+
+export type ContentPart = Record<string, unknown>;
+
+/** How much of the answer earlier nodes had written when this node took over. */
+export interface ContinuationPoint {
+  tokens: number;
+  chars: number;
+}
+
+export interface CreatedKey {
+  id: string;
+  account_id: string;
+  name: string;
+  prefix: string;
+  scopes: ("admin" | "inference" | "lease" | "node")[];
+  policy: Record<string, unknown> | string | null;
+  budget: BudgetInfo | null;
+  requests_per_min: number | null;
+  tokens_per_min: number | null;
+  created_at: number;
+  expires_at: number | null;
+  last_used_at: number | null;
+  revoked_at: number | null;
+  key: string;
+}
+
+/** The first two fields are OpenRouter's. */
+export interface CreditBalance {
+  total_credits: number;
+  total_usage: number;
+  balance_usd: string;
+  balance_nano: number;
+  promo_usd: string;
+  promo_nano: number;
+  promo_expires_at: number | null;
+  paid_usd: string;
+  paid_nano: number;
+  reserved_usd: string;
+  reserved_nano: number;
+  granted_usd: string;
+  granted_nano: number;
+  deposited_usd: string;
+  deposited_nano: number;
+  expired_usd: string;
+  expired_nano: number;
+}
+
+export interface CreditBalanceReply {
+  data: CreditBalance;
+}
+
+/** What a grant or a deposit did. */
+export interface CreditPosting {
+  id: string;
+  account: string;
+  posted: boolean;
+  credits: CreditBalance;
+}
+
+export interface DepositBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  adapter?: string;
+}
+
+/** A match that was not made: no id, no attempts, nothing stored. */
+export interface DryRunExplanation {
+  policy: string;
+  model: string;
+  preference: MatchPreference | null;
+  job: JobEstimate;
+  candidates_total: number;
+  funnel: FunnelStep[];
+  rejected: NodeRejection[];
+  ranked: RankedNode[];
+  chosen: string | null;
+  nearest_relaxations: string[];
+  match_id: null;
+  dry_run: boolean;
+  outcome: "none";
+  attempts: MatchAttempt[];
+  moves: MatchReassignment[];
+  why_nobody?: string;
+  policy_effective: Record<string, unknown>;
+  created_at: number;
+}
+
+export interface DryRunRequest {
+  model: string;
+  prompt_tokens?: number;
+  max_tokens?: number | null;
+  policy?: string | null;
+  provider?: Record<string, unknown>;
+  capabilities?: ("chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision")[];
+}
+
+/** What was earned on one day, with one model, or by one node. */
+export interface EarningsGroup {
+  name: string;
+  jobs: number;
+  prompt_tokens: number;
+  completion_tokens: number;
+  fee_usd: string;
+  fee_nano: number;
+  net_usd: string;
+  net_nano: number;
+  net_promo_usd: string;
+  net_promo_nano: number;
+}
+
+export interface EarningsGroupList {
+  object: "list";
+  data: EarningsGroup[];
+  next: string | null;
+}
+
+/** Where an owner's money stands: pending, then batched, then settled, then claimed. */
+export interface EarningsSummary {
+  account: string;
+  fee_bps: number;
+  pending_usd: string;
+  pending_nano: number;
+  batched_usd: string;
+  batched_nano: number;
+  settled_usd: string;
+  settled_nano: number;
+  claimed_usd: string;
+  claimed_nano: number;
+  promo_usd: string;
+  promo_nano: number;
+  treasury: TreasuryBalance;
+  nodes: NodeUtilisation[];
+}
+
+export interface EarningsSummaryReply {
+  data: EarningsSummary;
+}
+
+export interface EmbeddingItem {
+  index: number;
+  object: "embedding";
+  embedding: number[] | string;
+}
+
+export interface EmbeddingList {
+  object: "list";
+  data: EmbeddingItem[];
+  model: string;
+  usage: TokenUsage | null;
+}
+
+export interface EmbeddingRequest {
+  model: string;
+  input: string | string[] | number[] | number[][];
+  encoding_format?: "float" | "base64" | null;
+  dimensions?: number | null;
+  provider?: Record<string, unknown>;
+}
+
+export interface Error {
+  error: Record<string, unknown>;
+}
+
+/** Fields of which there is nothing to tell are left out. */
+export interface FeedDelta {
+  at: number;
+  totals: NetworkTotals;
+  added?: FeedNode[];
+  nodes?: number[];
+  matches?: FeedMatch[];
+  more_matches?: number;
+}
+
+/** A match as strangers see it. Its id opens the details, to those whose match it is. */
+export interface FeedMatch {
+  id: string;
+  at: number;
+  model: string;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  candidates: number;
+  eligible: number;
+  nodes: (number | null)[];
+  region: string | null;
+  size: "L" | "M" | "S" | "XL" | "XS";
+  first_token_ms: number | null;
+  moved: number;
+}
+
+export type FeedNode = [number, string, string, number | null, number | null, number, string, number, number];
+
+export interface FeedSnapshot {
+  at: number;
+  states: ("busy" | "draining" | "offline" | "online" | "paused" | "suspect")[];
+  nodes: FeedNode[];
+  totals: NetworkTotals;
+  matches: FeedMatch[];
+}
+
+/** One filter of the matcher, or one field of the request's policy. */
+export interface FunnelStep {
+  filter: string;
+  dropped: number;
+  left: number;
+}
+
+/** One settled job: OpenRouter's fields, as far as they mean something here, and ours from `state` on. */
+export interface Generation {
+  id: string;
+  upstream_id: null;
+  model: string;
+  created_at: string;
+  streamed: boolean;
+  cancelled: boolean;
+  finish_reason: string | null;
+  total_cost: number;
+  usage: number;
+  cache_discount: null;
+  is_byok: boolean;
+  provider_name: string | null;
+  latency: number | null;
+  generation_time: number | null;
+  tokens_prompt: number;
+  tokens_completion: number;
+  native_tokens_prompt: number;
+  native_tokens_completion: number;
+  state: "cancelled" | "done" | "failed";
+  reason: string | null;
+  key_id: string;
+  cost_usd: string;
+  cost_nano: number;
+  promo_usd: string;
+  promo_nano: number;
+  attempts: GenerationAttempt[];
+}
+
+export interface GenerationAttempt {
+  job_id: string;
+  opened_at: string;
+  position: number;
+  node_id: string;
+  model: string;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_usd_per_mtok: string;
+  completion_usd_per_mtok: string;
+  fee_usd: string;
+  fee_nano: number;
+  net_usd: string;
+  net_nano: number;
+  net_promo_usd: string;
+  net_promo_nano: number;
+  first_token_ms: number | null;
+  duration_ms: number;
+  node_name: string;
+}
+
+export interface GenerationReply {
+  data: Generation;
+}
+
+/** The nodes of one class of GPU that are not offline. */
+export interface GpuClassSummary {
+  class: string;
+  nodes: number;
+  gpus: number;
+  vram_gb: number;
+  hourly_usd_median: string;
+}
+
+export interface GpuMeasures {
+  copy_bytes_s: number | null;
+  fp16_tflops: number | null;
+}
+
+/** One GPU now. A value that its driver does not report is None. */
+export interface GpuSensors {
+  vram_free_bytes: number | null;
+  power_watts: number | null;
+  temperature_c: number | null;
+  utilisation: number | null;
+}
+
+export interface GrantBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  account: string;
+  days?: number | null;
+  memo?: string | null;
+}
+
+/** What happened in a span of time. Of an error only `jobs` counts: the requests that got it. */
+export interface HistoryFigures {
+  jobs: number;
+  failed: number;
+  cancelled: number;
+  success_rate: number | null;
+  tokens: number | null;
+  tokens_per_s: number | null;
+  first_token_p50_ms: number | null;
+  first_token_p95_ms: number | null;
+  speed_p50_tps: number | null;
+  speed_p5_tps: number | null;
+  up: number | null;
+  nodes: number;
+  gpus: number;
+  vram_gb: number;
+}
+
+/** `HistoryFigures` of one step. No subclass: its own fields would come last in the JSON and in the CSV. */
+export interface HistoryPoint {
+  at: number;
+  name: string;
+  jobs: number;
+  failed: number;
+  cancelled: number;
+  success_rate: number | null;
+  tokens: number | null;
+  tokens_per_s: number | null;
+  first_token_p50_ms: number | null;
+  first_token_p95_ms: number | null;
+  speed_p50_tps: number | null;
+  speed_p5_tps: number | null;
+  up: number | null;
+  nodes: number;
+  gpus: number;
+  vram_gb: number;
+}
+
+export interface IncompleteDetails {
+  reason: "content_filter" | "max_output_tokens";
+}
+
+export interface InputTokenCount {
+  object: "response.input_tokens";
+  input_tokens: number;
+}
+
+export interface InputTokenDetails {
+  cached_tokens: number;
+  cache_write_tokens: number;
+}
+
+/** How large the matcher takes a job to be. */
+export interface JobEstimate {
+  prompt_tokens: number;
+  output_tokens: number;
+  vram_needed_bytes: number | null;
+}
+
+/** One settled job. Times are ISO 8601, in UTC. */
+export interface JobUsage {
+  id: string;
+  opened_at: string;
+  closed_at: string;
+  account_id: string;
+  key_id: string;
+  model: string;
+  state: "cancelled" | "done" | "failed";
+  reason: string | null;
+  finish_reason: string | null;
+  stream: boolean;
+  prompt_tokens: number;
+  completion_tokens: number;
+  cost_usd: string;
+  cost_nano: number;
+  promo_usd: string;
+  promo_nano: number;
+}
+
+/** Newest first. */
+export interface JobUsageList {
+  object: "list";
+  data: JobUsage[];
+  next: string | null;
+}
+
+export interface JoinToken {
+  token: string;
+  expires_at: number;
+  join_line: string | null;
+}
+
+export interface JsonRpcCall {
+  method: string;
+  params?: unknown[] | Record<string, unknown>;
+  id?: number | string | null;
+  jsonrpc?: string;
+}
+
+export interface JsonRpcError {
+  code: number;
+  message: string;
+  data?: unknown;
+}
+
+/** Has either a result or an error. */
+export interface JsonRpcReply {
+  jsonrpc: "2.0";
+  id: number | string | null;
+  result?: unknown;
+  error?: JsonRpcError;
+}
+
+/** A field that is left out keeps its value; null removes a limit. */
+export interface KeyChange {
+  name?: string;
+  policy?: Record<string, unknown> | string | null;
+  budget?: BudgetTerms | null;
+  expires_in_s?: number | null;
+  expires_at?: number | null;
+  requests_per_min?: number | null;
+  tokens_per_min?: number | null;
+}
+
+/** The key of the request, with OpenRouter's fields. Amounts without a unit in their name are dollars. */
+export interface KeyInfo {
+  label: string;
+  name: string;
+  usage: number;
+  usage_daily: number;
+  usage_weekly: number;
+  usage_monthly: number;
+  usage_nano: number;
+  limit: number | null;
+  limit_usd: string | null;
+  limit_remaining: number | null;
+  limit_reset: "daily" | "monthly" | "weekly" | null;
+  is_free_tier: boolean;
+  is_provisioning_key: boolean;
+  rate_limit: KeyRateLimit;
+  expires_at: string | null;
+}
+
+export interface KeyInfoReply {
+  data: KeyInfo;
+}
+
+export interface KeyRateLimit {
+  requests: number;
+  interval: "1m";
+}
+
+export interface LedgerAudit {
+  in_order: boolean;
+  sum_nano: number;
+  unbalanced_causes: number;
+  open_clearing_accounts: number;
+  wrong_balances: number;
+  overdrawn: number;
+}
+
+/** The audit after balances were computed again from the postings. */
+export interface LedgerRebuild {
+  in_order: boolean;
+  sum_nano: number;
+  unbalanced_causes: number;
+  open_clearing_accounts: number;
+  wrong_balances: number;
+  overdrawn: number;
+  balances_corrected: number;
+}
+
+export interface Liveness {
+  status: "ok";
+}
+
+export interface LoginBody {
+  email: string;
+  password: string;
+}
+
+export interface LogoutResult {
+  logged_out: boolean;
+}
+
+/** One node's attempt at a job. Times are milliseconds since the request arrived. */
+export interface MatchAttempt {
+  node: string;
+  name: string | null;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  reason: string | null;
+  started_ms: number;
+  first_token_ms: number | null;
+  ended_ms: number | null;
+  tokens: number;
+  chars: number;
+  continued_from: ContinuationPoint | null;
+}
+
+/** A past match, or one whose job still runs. */
+export interface MatchExplanation {
+  policy: string;
+  model: string;
+  preference: MatchPreference | null;
+  job: JobEstimate;
+  candidates_total: number;
+  funnel: FunnelStep[];
+  rejected: NodeRejection[];
+  ranked: RankedNode[];
+  chosen: string | null;
+  nearest_relaxations: string[];
+  match_id: string;
+  dry_run: boolean;
+  created_at: number;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  streamed: boolean;
+  attempts: MatchAttempt[];
+  moves: MatchReassignment[];
+}
+
+export interface MatchList {
+  object: "list";
+  data: MatchSummary[];
+}
+
+/** Matches in which the node could have had the job and another node had a lower cost. */
+export interface MatchLosses {
+  count: number;
+  mean_gap_s: number | null;
+  worst_parts_s: Record<string, number>;
+}
+
+/** What the request weighs differently from its policy. */
+export interface MatchPreference {
+  sort: "latency" | "price" | "throughput" | null;
+  weights: Record<string, number>;
+}
+
+/** Why this node was next after the one before it had failed. */
+export interface MatchReassignment {
+  attempt: number;
+  after_tokens: number;
+  chosen: string;
+  candidates: RankedNode[];
+}
+
+export interface MatchSummary {
+  match_id: string;
+  created_at: number;
+  model: string;
+  policy: string;
+  key_id: string;
+  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  candidates_total: number;
+  streamed: boolean;
+  attempts: MatchAttempt[];
+}
+
+export interface Model {
+  id: string;
+  object: "model";
+  created: number;
+  owned_by: string;
+  context_length: number | null;
+  capabilities: string[];
+  quantizations: string[];
+  nodes_online: number;
+  warm: number;
+  pricing: ModelPricing;
+}
+
+export interface ModelList {
+  object: "list";
+  data: Model[];
+}
+
+/** Dollars per million tokens, as decimal strings, each with a sentence that says how it was derived. */
+export interface ModelPrice {
+  prompt_usd_per_mtok: string;
+  completion_usd_per_mtok: string;
+  prompt_derivation: string;
+  completion_derivation: string;
+}
+
+/** The lowest price that is asked, in dollars per token, as decimal strings. */
+export interface ModelPricing {
+  prompt: string;
+  completion: string;
+}
+
+/** How fast one stream of a model runs on an idle node. The `batch` fields are there only if that was measured. */
+export interface ModelSpeed {
+  ttft_s: number;
+  prefill_tps: number;
+  decode_tps: number;
+  batch?: number;
+  batch_decode_tps?: number;
+  batch_ttft_s?: number;
+}
+
+export interface NetworkHistory {
+  object: "list";
+  data: HistoryPoint[];
+  kind: "error" | "model" | "network";
+  span: "1h" | "24h" | "30d";
+  step_s: number;
+  totals: Record<string, HistoryFigures>;
+}
+
+/** A model, over the nodes that have it and are not offline. */
+export interface NetworkModel {
+  id: string;
+  nodes: number;
+  warm: number;
+  measured: number;
+  quantizations: string[];
+  context_length: number | null;
+  prompt_usd_per_mtok: PriceRange;
+  completion_usd_per_mtok: PriceRange;
+}
+
+export interface NetworkOverview {
+  object: "network";
+  at: number;
+  signup: "closed" | "invite" | "open";
+  billing: boolean;
+  development: boolean;
+  totals: NetworkTotals;
+  regions: RegionNodes[];
+  classes: GpuClassSummary[];
+  models: NetworkModel[];
+}
+
+export interface NetworkTotals {
+  nodes: Record<string, number>;
+  gpus: number;
+  vram_gb: number;
+  jobs: number;
+  tokens_per_s: number;
+  first_token_ms: number | null;
+}
+
+export interface NewJoinToken {
+  life_s?: number;
+}
+
+/** The name and limits of a new key, and what it may do. */
+export interface NewKey {
+  name?: string;
+  policy?: Record<string, unknown> | string | null;
+  budget?: BudgetTerms | null;
+  expires_in_s?: number | null;
+  expires_at?: number | null;
+  requests_per_min?: number | null;
+  tokens_per_min?: number | null;
+  scopes?: string[];
+}
+
+/** The session's token itself is in the cookie that comes with this reply. */
+export interface NewSession {
+  account: AccountInfo;
+  csrf_token: string;
+  notice?: string;
+}
+
+export interface Node {
+  id: string;
+  handle: string;
+  name: string;
+  region: string;
+  state: "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+  gpu: string;
+  gpu_count: number;
+  agent_version: string;
+  backend: string;
+  claimed: NodeClaims;
+  measured: NodeMeasures;
+  gpus: NodeGpu[];
+  paused: string | null;
+  kv_used: number | null;
+  models: NodeModel[];
+  running: number;
+  queued: number;
+  slots: number;
+  rtt_ms: number;
+  in_flight: number;
+  jobs_done: number;
+  jobs_failed: number;
+  last_seen_at: number | null;
+  yours: boolean;
+  sensors: NodeSensors | null;
+}
+
+/** What the node says of itself and no gateway has checked. */
+export interface NodeClaims {
+  vram_bytes: number;
+  tflops: number;
+  hourly_usd: string | null;
+}
+
+export interface NodeFailureCount {
+  cause: "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "protocol" | "timed_out";
+  count: number;
+  last_unix_s: number;
+}
+
+/** One GPU, as its driver describes it. */
+export interface NodeGpu {
+  model: string;
+  vendor: string;
+  driver: string | null;
+  vram_bytes: number;
+  measured: GpuMeasures;
+}
+
+/** All nodes; with a query, those that its policy allows. Only then the fields after `data` are there. */
+export interface NodeList {
+  object: "list";
+  data: Node[];
+  policy?: Record<string, unknown>;
+  total?: number;
+  funnel?: PolicyFilterStep[];
+  nearest_relaxations?: string[];
+}
+
+/** How one node fared in the last matches. */
+export interface NodeMatchReport {
+  node: string;
+  name: string;
+  matches: number;
+  chosen: number;
+  outcomes: Record<string, number>;
+  lost: MatchLosses;
+  rejected: Record<string, number>;
+  ruled_out: number;
+  unlisted: number;
+  sentences: string[];
+}
+
+export interface NodeMeasures {
+  tflops: number | null;
+}
+
+/** One model on one node. */
+export interface NodeModel {
+  id: string;
+  state: "loading" | "on_disk" | "warm";
+  context_length: number | null;
+  quantization: string | null;
+  weights_digest: string | null;
+  capabilities: ("chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision")[] | null;
+  claimed: ModelSpeed | null;
+  measured: ModelSpeed | null;
+  price: ModelPrice;
+}
+
+export interface NodeRejection {
+  node: string;
+  name: string | null;
+  reason: "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "offline" | "prompt_too_long" | "too_little_vram";
+  detail: string;
+}
+
+/** The fields after `half_life_days` are for the node's owner and for operators only. */
+export interface NodeReputation {
+  node: string;
+  name: string;
+  score: number;
+  lower: number;
+  half_life_days: number;
+  jobs?: number;
+  failures?: number;
+  causes?: NodeFailureCount[];
+}
+
+/** What the machine measured of itself, as of its last heartbeat. */
+export interface NodeSensors {
+  power_watts: number | null;
+  gpus: GpuSensors[];
+}
+
+/** How busy a node was, and what power it drew. */
+export interface NodeUtilisation {
+  node_id: string;
+  name: string | null;
+  slots: number | null;
+  busy_s: number;
+  work_s: number;
+  window_s: number;
+  utilisation: number;
+  working_watts: number | null;
+  working_watts_over_s: number | null;
+}
+
+/** An invitation or a password reset token. The gateway stores only its hash, so it is shown only here. */
+export interface OneTimeToken {
+  token: string;
+  expires_at: number;
+}
+
+export interface OutputTokenDetails {
+  reasoning_tokens: number;
+}
+
+/** The caller's account after a change. */
+export interface OwnAccount {
+  account: AccountInfo;
+}
+
+export interface PasswordChangeBody {
+  current_password: string;
+  password: string;
+}
+
+export interface PasswordChangeResult {
+  changed: boolean;
+}
+
+export interface PasswordResetBody {
+  token: string;
+  password: string;
+}
+
+export interface PasswordResetRequestBody {
+  email: string;
+}
+
+/** The same whether or not an account has this e-mail address. */
+export interface PasswordResetRequestResult {
+  requested: boolean;
+}
+
+/** One batch from the point of view of one account. */
+export interface Payout {
+  epoch: number;
+  created_at: number;
+  address: string;
+  amount_micro: number;
+  amount_usd: string;
+  earned_micro: number;
+  earned_usd: string;
+  state: "claimed" | "posted" | "ready";
+  posted_at: number | null;
+}
+
+export interface PayoutBatch {
+  epoch: number;
+  created_at: number;
+  root: string;
+  leaves: number;
+  promised_micro: number;
+  promised_usd: string;
+  added_micro: number;
+  added_usd: string;
+  state: "posted" | "ready";
+  posted_at: number | null;
+  posted_tx: string | null;
+}
+
+export interface PayoutBatchCreation {
+  made: boolean;
+  batch: PayoutBatch | null;
+}
+
+/** A batch with a page of its leaves, in the order of the tree. */
+export interface PayoutBatchLeaves {
+  epoch: number;
+  created_at: number;
+  root: string;
+  leaves: number;
+  promised_micro: number;
+  promised_usd: string;
+  added_micro: number;
+  added_usd: string;
+  state: "posted" | "ready";
+  posted_at: number | null;
+  posted_tx: string | null;
+  data: PayoutLeaf[];
+  next: string | null;
+}
+
+/** Newest first. */
+export interface PayoutBatchList {
+  object: "list";
+  data: PayoutBatch[];
+  next: string | null;
+}
+
+/** One claim on the chain that has ended. */
+export interface PayoutClaim {
+  address: string;
+  epoch: number | null;
+  amount_micro: number;
+  amount_usd: string;
+  state: "claimed" | "failed";
+  reason: string | null;
+  tx: string | null;
+}
+
+export interface PayoutClaimList {
+  object: "list";
+  data: PayoutClaim[];
+  account: string;
+  claimed_micro: number;
+  claimed_usd: string;
+  waiting_micro: number;
+  waiting_usd: string;
+}
+
+/** What an address has earned and spent in all. It does not name the account: leaves are public. */
+export interface PayoutLeaf {
+  address: string;
+  earned_micro: number;
+  spent_micro: number;
+}
+
+/** Newest first. */
+export interface PayoutList {
+  object: "list";
+  data: Payout[];
+  next: string | null;
+}
+
+/** What an address shows to the settlement contract to be paid. */
+export interface PayoutProof {
+  epoch: number;
+  created_at: number;
+  root: string;
+  leaves: number;
+  promised_micro: number;
+  promised_usd: string;
+  added_micro: number;
+  added_usd: string;
+  state: "posted" | "ready";
+  posted_at: number | null;
+  posted_tx: string | null;
+  leaf: PayoutLeaf;
+  index: number;
+  path: string[];
+}
+
+/** One filter of a policy, in the order of application. */
+export interface PolicyFilterStep {
+  filter: string;
+  dropped: number;
+  left: number;
+}
+
+/** In dollars, as decimal strings of three digits: more would tell nodes apart. */
+export interface PriceRange {
+  low: string;
+  median: string;
+  high: string;
+}
+
+/** The account that a request acts for, and what the request's key or session may do. */
+export interface PrincipalInfo {
+  account: AccountInfo;
+  role: "operator" | "owner" | "user";
+  scopes: ("admin" | "inference" | "lease" | "node")[];
+  key: ApiKey | null;
+  csrf_token?: string;
+}
+
+/** Counts only grow, so that a client computes rates from two replies with the same `instance`. */
+export interface Pulse {
+  object: "pulse";
+  at: number;
+  started_at: number;
+  instance: string;
+  totals: PulseTotals;
+  running: number;
+  waiting: number;
+  tokens_written: number;
+  errors: Record<string, number>;
+  first_token_bounds_s: number[];
+  models: PulseModel[];
+  busiest: PulseNode[];
+  troubled: PulseNode[];
+}
+
+/** A model that is served or was requested. Requests and tokens are counted since the gateway started. */
+export interface PulseModel {
+  id: string;
+  nodes: number;
+  warm: number;
+  running: number;
+  waiting: number;
+  requests: Record<string, number>;
+  prompt_tokens: number;
+  completion_tokens: number;
+  first_token_counts: number[];
+}
+
+export interface PulseNode {
+  id: string;
+  name: string;
+  region: string;
+  gpu: string;
+  state: "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+  paused: string | null;
+  running: number;
+  queued: number;
+  slots: number;
+  tokens: number;
+  jobs_done: number;
+  jobs_failed: number;
+  rtt_ms: number;
+  power_watts: number | null;
+  temperature_c: number | null;
+  utilisation: number | null;
+}
+
+export interface PulseTotals {
+  nodes: Record<string, number>;
+  gpus: number;
+  vram_gb: number;
+}
+
+/** A node that passed all filters. */
+export interface RankedNode {
+  node: string;
+  name: string | null;
+  region: string | null;
+  cost_s: number | null;
+  score: number | null;
+  parts: Record<string, number>;
+  predicted_ttft_s: number;
+  cached_tokens: number;
+  price_usd: string;
+}
+
+export interface Readiness {
+  status: "ready";
+  nodes_serving: number;
+}
+
+export interface RegionNodes {
+  region: string;
+  nodes: Record<string, number>;
+}
+
+export interface ResponseCompaction {
+  id: string;
+  object: "response.compaction";
+  created_at: number;
+  output: CompactionItem[];
+  usage: ResponseUsage | null;
+}
+
+export interface ResponseDeletion {
+  id: string;
+  object: "response";
+  deleted: boolean;
+}
+
+export interface ResponseError {
+  code: "invalid_prompt" | "rate_limit_exceeded" | "server_error";
+  message: string;
+}
+
+/** A page of the items that a response was made from. */
+export interface ResponseItemList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** A response as it stands. What the request did not set has its default here. */
+export interface ResponseObject {
+  id: string;
+  object: "response";
+  created_at: number;
+  completed_at: number | null;
+  status: "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
+  error: ResponseError | null;
+  incomplete_details: IncompleteDetails | null;
+  model: string;
+  previous_response_id: string | null;
+  instructions: string | null;
+  output: Record<string, unknown>[];
+  tools: Record<string, unknown>[];
+  tool_choice: string | Record<string, unknown>;
+  parallel_tool_calls: boolean;
+  max_tool_calls: number | null;
+  text: ResponseText;
+  reasoning: ResponseReasoning;
+  truncation: "disabled";
+  max_output_tokens: number | null;
+  temperature: number;
+  top_p: number;
+  presence_penalty: number;
+  frequency_penalty: number;
+  top_logprobs: number;
+  usage: ResponseUsage | null;
+  store: boolean;
+  background: boolean;
+  service_tier: "default";
+  metadata: Record<string, string>;
+  user: string | null;
+  safety_identifier: string | null;
+  prompt_cache_key: string | null;
+}
+
+export interface ResponseReasoning {
+  effort: string | null;
+  summary: string | null;
+}
+
+export interface ResponseRequest {
+  model: string;
+  input?: string | Record<string, unknown>[] | null;
+  instructions?: string | null;
+  previous_response_id?: string | null;
+  store?: boolean | null;
+  stream?: boolean | null;
+  background?: boolean | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: "none" | "auto" | "required" | Record<string, unknown> | null;
+  parallel_tool_calls?: boolean | null;
+  text?: Record<string, unknown> | null;
+  reasoning?: Record<string, unknown> | null;
+  max_output_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_logprobs?: number | null;
+  include?: string[] | null;
+  metadata?: Record<string, string> | null;
+  provider?: Record<string, unknown>;
+}
+
+export interface ResponseText {
+  format: Record<string, unknown>;
+  verbosity?: "high" | "low" | "medium";
+}
+
+export interface ResponseUsage {
+  input_tokens: number;
+  input_tokens_details: InputTokenDetails;
+  output_tokens: number;
+  output_tokens_details: OutputTokenDetails;
+  total_tokens: number;
+  cost?: number;
+}
+
+export interface RevokedKey {
+  id: string;
+  account_id: string;
+  name: string;
+  prefix: string;
+  scopes: ("admin" | "inference" | "lease" | "node")[];
+  policy: Record<string, unknown> | string | null;
+  budget: BudgetInfo | null;
+  requests_per_min: number | null;
+  tokens_per_min: number | null;
+  created_at: number;
+  expires_at: number | null;
+  last_used_at: number | null;
+  revoked_at: number | null;
+  revoked: boolean;
+}
+
+export interface RoleChange {
+  role: "operator" | "owner" | "user";
+}
+
+export interface SignupBody {
+  email: string;
+  password: string;
+  name?: string;
+  invite?: string | null;
+}
+
+/** Whole, or one event of a stream: both have the same shape. */
+export interface TextCompletion {
+  id: string;
+  object: "text_completion";
+  created: number;
+  model: string;
+  choices: TextCompletionChoice[];
+  usage: TokenUsage | null;
+}
+
+export interface TextCompletionChoice {
+  index: number;
+  text: string;
+  logprobs: Record<string, unknown> | null;
+  finish_reason: string | null;
+}
+
+export interface TokenUsage {
+  prompt_tokens: number;
+  completion_tokens: number | null;
+  total_tokens: number;
+  cost: number | null;
+}
+
+/** The money that pays node owners for serving free credits. */
+export interface TreasuryBalance {
+  balance_usd: string;
+  balance_nano: number;
+  daily_budget_usd: string;
+  daily_budget_nano: number;
+  redeemed_today_usd: string;
+  redeemed_today_nano: number;
+}
+
+/** What funding the treasury did. */
+export interface TreasuryPosting {
+  id: string;
+  posted: boolean;
+  treasury: TreasuryBalance;
+}
+
+export interface TreasuryReply {
+  data: TreasuryBalance;
+}
+
+/** The last year of a node; days without any record are left out. */
+export interface UptimeCalendar {
+  object: "list";
+  data: CalendarDay[];
+  node: string;
+  name: string;
+}
+
+/** The jobs of one day, model or key. */
+export interface UsageGroup {
+  name: string;
+  jobs: number;
+  prompt_tokens: number;
+  completion_tokens: number;
+  cost_usd: string;
+  cost_nano: number;
+  promo_usd: string;
+  promo_nano: number;
+}
+
+export interface UsageGroupList {
+  object: "list";
+  data: UsageGroup[];
+  next: string | null;
+}
+
+export interface VersionInfo {
+  version: string;
+  api: "v1";
+  link_protocol: number;
+}
+
+/** The gateway's own program as a Python wheel. */
+export interface WheelInfo {
+  version: string;
+  name: string;
+  url: string;
+  sha256: string;
+  bytes: number;
+  install: string;
+}
