@@ -14,8 +14,8 @@ from typing import Any
 
 import boa
 
-from sparewatt.protocol.match import Down
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts.match import Down
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import RENTER, Order, place_order, policy_of
 from tests.evm.machine import Contract, boa_address, now, wait
 from tests.evm.network import OPERATOR, USD, Network, full_network, key
@@ -106,7 +106,7 @@ def settlement_steps(network: Network, meter: Meter) -> None:
     people = sorted((key(n).address for n in range(500, 564)), key=lambda a: int(a, 16))
     renter = RENTER.address
     meter.charge("settlement deposit", network.settlement, "deposit", renter, 64 * USD, who=renter)
-    entries = [Entry(person, USD, 0) for person in people]
+    entries = [PayoutEntry(person, USD, 0) for person in people]
     tree = settlement_tree(entries)
     post = (0, 1, tree.root, 64, 64 * USD)
     meter.charge("settlement post_root", network.settlement, "post_root", *post, who=OPERATOR)

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 
 from sparewatt.inference.matcher.model import HealthRules
-from sparewatt.sim.scenario import Faults
-from sparewatt.sim.study import Question, make_case, run_bound, run_oracle, run_policy
-from sparewatt.sim.workload import Request, read_trace
+from sparewatt.sim.scenario import FaultRates
+from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_policy
+from sparewatt.sim.traffic.workload import TraceRequest, read_trace
 
 BEGIN, END = "<!-- judged: begin -->", "<!-- judged: end -->"
 RATES = (65.0, 135.0, 230.0)
@@ -48,21 +48,21 @@ class Run:
     seed: int = 1
     liars: float = 0.0
     garbage: float = 0.0
-    duration_s: float = Question().duration_s
+    duration_s: float = StudyConfig().duration_s
 
     @property
     def name(self) -> str:
         return "-".join(str(value) for value in asdict(self).values())
 
     @property
-    def question(self) -> Question:
-        return Question(
+    def question(self) -> StudyConfig:
+        return StudyConfig(
             nodes=self.nodes,
             rate=self.rate,
             duration_s=self.duration_s,
             gateways=self.gateways,
             heartbeat_s=self.heartbeat_s,
-            faults=Faults(liars=self.liars, garbage=self.garbage),
+            faults=FaultRates(liars=self.liars, garbage=self.garbage),
         )
 
 
@@ -162,7 +162,7 @@ def run_one(run: Run, trace: Path) -> dict[str, float]:
 
 
 @cache
-def requests_of(trace: Path) -> list[Request]:
+def requests_of(trace: Path) -> list[TraceRequest]:
     return read_trace(trace)
 
 
@@ -286,7 +286,7 @@ def main() -> None:
     parser.add_argument("--mooncake", type=Path, required=True, help="the Mooncake conversation trace (jsonl.gz)")
     parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="where single runs are kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
-    parser.add_argument("--duration", type=float, default=Question().duration_s, help="measured seconds of each run")
+    parser.add_argument("--duration", type=float, default=StudyConfig().duration_s, help="measured seconds of each run")
     parser.add_argument("--others", type=float, help="the same for rows that take long")
     parser.add_argument("--only-kept", action="store_true", help="run nothing: tables of what was run before")
     parser.add_argument("--report", type=Path, help="put the tables between the marks of this file")

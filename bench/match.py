@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import shortlist
 
 from sparewatt.inference.matcher import kernel
-from sparewatt.testing.matching import time_matcher
+from sparewatt.testing.matcher_timing import time_matcher
 
 SIZES = "1000,10000,100000,1000000"
 DECISIONS = 2000

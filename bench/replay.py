@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.sim.gateways import Gateways
-from sparewatt.sim.physics import SimJob
+from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import (
     DECODE_BANDWIDTH_SHARE,
     PREFILL_FLOPS_SHARE,
     STEP_FIXED_S,
     STEP_PER_JOB_S,
-    Gpu,
-    Model,
     Scenario,
+    SimGpu,
+    SimModel,
     Site,
     make_scenario,
 )
+from sparewatt.sim.schedulers.gateways import SimGateways
 from sparewatt.sim.world import World
 from tests.integration.unequal import PROMPT_TOKENS, UnequalNode
 
@@ -44,7 +44,9 @@ QUICKEST = 0.1
 UNTIL_S = 3600.0
 WITHIN = 0.25
 
-_MODEL = Model(number=0, name="unequal", weights_bytes=5e8, active_params=1e9, kv_bytes_per_token=5e3, popularity=1.0)
+_MODEL = SimModel(
+    number=0, name="unequal", weights_bytes=5e8, active_params=1e9, kv_bytes_per_token=5e3, popularity=1.0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def simulate(arrivals_s: Sequence[float], *, seed: int, added_s: float = 0.0) -> Observed:
     scenario = _scenario(added_s)
     world = World(scenario, seed=seed, gateway_regions=(0,))
-    gateways = Gateways(world, BALANCED, heartbeat_s=HEARTBEAT_S, seed=seed)
+    gateways = SimGateways(world, BALANCED, heartbeat_s=HEARTBEAT_S, seed=seed)
     settled_s = 2 * HEARTBEAT_S  # every node has reported by then, as in the real network
     jobs = [_job(number, settled_s + at_s) for number, at_s in enumerate(arrivals_s)]
     world.run(jobs, gateways, until_s=UNTIL_S)
@@ -167,7 +169,7 @@ def _site(drawn: Site, node: UnequalNode, added_s: float) -> Site:
     """A machine that reads and writes just as fast as the engine, alone, and never dies."""
     prefill_tps = PROMPT_TOKENS / (node.reading_s + added_s)
     step_s = 1 / node.decode_tps - STEP_FIXED_S - STEP_PER_JOB_S
-    gpu = Gpu(
+    gpu = SimGpu(
         name=node.name,
         vram_gb=24.0,
         tflops=prefill_tps * 2 * _MODEL.active_params / PREFILL_FLOPS_SHARE / 1e12,

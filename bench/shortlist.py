@@ -21,7 +21,7 @@ from sparewatt.inference.matcher.match_query import NOBODY
 from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.ranking import BALANCED, Ranking
 from sparewatt.inference.matcher.table import NodeTable, Reservation
-from sparewatt.testing.matching import MODEL, NOW_S, make_table
+from sparewatt.testing.matcher_timing import MODEL, NOW_S, make_table
 
 SAME = 1e-9
 RULES = HealthRules(heartbeat_s=1e6)

@@ -34,7 +34,7 @@ async def _check(dsn: str, answered: int) -> Booked:
         await connection.close()
     database = await Database.connect(dsn)
     try:
-        audit = await database.books.audit()
+        audit = await database.ledger.audit()
     finally:
         await database.close()
     if not audit.is_clean:

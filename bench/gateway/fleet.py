@@ -6,9 +6,9 @@ from msgspec import structs
 
 from sparewatt import __version__
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
-from sparewatt.sim.prices import PRICED_BATCH, nominal_decode_tps, nominal_prefill_tps
-from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Model, Scenario, Site, make_scenario
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
+from sparewatt.sim.price_table import PRICED_BATCH, nominal_decode_tps, nominal_prefill_tps
+from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Scenario, SimModel, Site, make_scenario
 
 MODEL = "m"
 SERVED = "8b-int4"
@@ -35,7 +35,7 @@ def fleet(count: int) -> list[NodeSpecs]:
     return specs
 
 
-def _specs(scenario: Scenario, site: Site, model: Model) -> NodeSpecs:
+def _specs(scenario: Scenario, site: Site, model: SimModel) -> NodeSpecs:
     gpu = site.gpu
     return NodeSpecs(
         name=f"node-{site.number:04d}",
@@ -54,15 +54,15 @@ def _specs(scenario: Scenario, site: Site, model: Model) -> NodeSpecs:
     )
 
 
-def _slots(site: Site, model: Model) -> int:
+def _slots(site: Site, model: SimModel) -> int:
     return max(1, min(SLOTS_MAX, _kept_tokens(site, model) // CONTEXT_TOKENS))
 
 
-def _kept_tokens(site: Site, model: Model) -> int:
+def _kept_tokens(site: Site, model: SimModel) -> int:
     return int((site.usable_bytes - model.weights_bytes) / model.kv_bytes_per_token)
 
 
-def _report(site: Site, model: Model) -> ModelReport:
+def _report(site: Site, model: SimModel) -> ModelReport:
     second_nano = site.usd_per_hour * NANO_PER_USD / SECONDS_PER_HOUR
     reads = nominal_prefill_tps(site, model.active_params)
     writes = nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH)
@@ -81,7 +81,7 @@ def _report(site: Site, model: Model) -> ModelReport:
     )
 
 
-def _speed(site: Site, model: Model) -> Speed:
+def _speed(site: Site, model: SimModel) -> Speed:
     return Speed(
         prefill_tps=site.flops / (2 * model.active_params),
         decode_tps=1 / (model.weights_bytes / site.bandwidth + STEP_FIXED_S + STEP_PER_JOB_S),

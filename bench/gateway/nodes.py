@@ -40,28 +40,28 @@ from bench.gateway.websocket import Wire, dial
 from sparewatt import __version__
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import Rng, SystemRng
-from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.handshake import authenticate_to_gateway, host_of
 from sparewatt.link.node_end import GatewayLink, IncomingJob
-from sparewatt.link.outbox import Outbox
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import LINK_PATH, End, Head, Op, Welcome
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import SHEET_MAX, Receipt, SignedSheet, sheet_digest
+from sparewatt.protocol.link.frames import LINK_PATH, JobEnd, JobReplyHead, Opcode, Welcome
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.receipts import SHEET_MAX, Receipt, SignedSheet, sheet_digest
 from sparewatt.protocol.signing import SigningKey
 
 JOINING_AT_ONCE = 16
 SIGN_S = 0.5
-"""As long as a node's receipts wait for each other (`node/receipts.py`)."""
+"""As long as a node's receipts wait for each other (`node/jobs/receipt_issuer.py`)."""
 _HEADER = struct.Struct(">BII")
-_WHOLE_HEAD = Head(status=200, content_type="application/json")
-_STREAM_HEAD = Head(status=200, content_type="text/event-stream; charset=utf-8")
+_WHOLE_HEAD = JobReplyHead(status=200, content_type="application/json")
+_STREAM_HEAD = JobReplyHead(status=200, content_type="text/event-stream; charset=utf-8")
 
 
 def _data(number: int, data: bytes) -> bytes:
-    return _HEADER.pack(Op.DATA, number, len(data)) + data
+    return _HEADER.pack(Opcode.DATA, number, len(data)) + data
 
 
-class DirectOutbox(Outbox):
+class DirectOutbox(SendQueue):
     """Everything of one turn of the event loop leaves as one message, without a task that has to wake up for it."""
 
     def __init__(self, wire: Wire) -> None:
@@ -154,11 +154,11 @@ class Node:
     def _receive(self, message: bytes) -> None:
         """Credit alone is passed over: no answer here is as long as what a job may send without any."""
         op, _, length = _HEADER.unpack_from(message)
-        if op != Op.CREDIT or len(message) > _HEADER.size + length:
+        if op != Opcode.CREDIT or len(message) > _HEADER.size + length:
             self._link.receive(message)
 
     def beat(self) -> None:
-        """With the answer to each ping, as a node does (`node/linked.py`)."""
+        """With the answer to each ping, as a node does (`node/joined_link.py`)."""
         self._link.send_load(self._load())
 
     def start(self, job: IncomingJob) -> None:
@@ -169,7 +169,7 @@ class Node:
             return
         self._running += 1
         writing = Writing(job, prompt=prompt, wants_usage=wish.wants_usage, began_s=began_s)
-        job.head(_STREAM_HEAD)
+        job.send_head(_STREAM_HEAD)
         self._link.send(_data(job.number, first_token(time.monotonic_ns())))
         if wish.pace_ms:
             self._join_batch(writing, wish.pace_ms)
@@ -183,9 +183,9 @@ class Node:
             batch[:] = left
 
     def _answer_whole(self, job: IncomingJob, prompt: int) -> None:
-        job.head(_WHOLE_HEAD)
+        job.send_head(_WHOLE_HEAD)
         self._link.send(_data(job.number, whole(prompt)))
-        job.end(End(load=self._load()))
+        job.end(JobEnd(load=self._load()))
         self._sign(job, prompt, WHOLE_TOKENS, 0.0)
 
     def _write_at_once(self, writing: Writing) -> None:
@@ -209,7 +209,7 @@ class Node:
             return
         token = next_token(time.monotonic_ns())
         size, pack = len(token), _HEADER.pack
-        self._link.send(b"".join([pack(Op.DATA, writing.job.number, size) + token for writing in batch]))
+        self._link.send(b"".join([pack(Opcode.DATA, writing.job.number, size) + token for writing in batch]))
         left = []
         for writing in batch:
             writing.left -= 1
@@ -226,7 +226,7 @@ class Node:
         self._running -= 1
         self._link.send(_data(job.number, stream_end(writing.prompt, wants_usage=writing.wants_usage)))
         duration_s = self._loop.time() - writing.began_s
-        job.end(End(load=self._load(), first_byte_s=0.0, duration_s=duration_s))
+        job.end(JobEnd(load=self._load(), first_byte_s=0.0, duration_s=duration_s))
         self._sign(job, writing.prompt, TOKENS, duration_s)
 
     def _load(self) -> NodeLoad:
@@ -256,7 +256,7 @@ async def join(url: str, token: str, specs: NodeSpecs, *, ticks: Ticks, rng: Rng
 
 async def _link(url: str, key: SigningKey, token: str | None, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> Welcome:
     wire = await dial(url, LINK_PATH)
-    welcome = await introduce(
+    welcome = await authenticate_to_gateway(
         cast(Socket, wire), key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
     )
     Node(key, wire, ticks=ticks)

@@ -15,18 +15,18 @@ from bench.gateway.targets import OURS, OURS_TWICE, TARGET_CORE, Target, wait_un
 from bench.gateway.tools import LOAD_CORE
 
 from sparewatt import __version__
-from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.process import COMPILE_FROM_NODES
 from sparewatt.inference.matcher import kernel
-from sparewatt.ledger.rules import deposit
-from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, prepare
+from sparewatt.ledger.rules import deposit_postings
+from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, bootstrap_database
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
+from sparewatt.store.ledger import Transfer
 from tests.processes import wait_until
 
 NODES = 1_000
@@ -105,13 +105,13 @@ def running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
 async def prepare_network(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
     """A key with money behind it, and a join token for each node."""
     clock, rng = SystemClock(), SystemRng()
-    bootstrap = await prepare(dsn, folder, [], clock=clock, rng=rng)
+    bootstrap = await bootstrap_database(dsn, folder, [], clock=clock, rng=rng)
     database = await Database.connect(dsn)
     try:
         money = Nano(CREDITS_USD * NANO_PER_USD)
-        given = tuple(deposit(NETWORK_ACCOUNT, money))
+        given = tuple(deposit_postings(NETWORK_ACCOUNT, money))
         paid_in = Transfer("bench:credits", "deposit", NETWORK_ACCOUNT, money, given, clock.unix_s())
-        await database.books.post_transfer(paid_in)
+        await database.ledger.post_transfer(paid_in)
         tokens = JoinTokens(database, rng=rng)
         return bootstrap.api_key, [(await tokens.create(LOCAL_NODES_ACCOUNT))[0] for _ in range(nodes)]
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparewatt.localnet.network import MODEL_NAME
-from sparewatt.node.backends.model import Backend
+from sparewatt.node.backends.backend import Backend
 
 PATH = "/v1/chat/completions"
 CEILING_S = 30.0

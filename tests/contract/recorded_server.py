@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from sparewatt.machine.spawn import free_port
-from sparewatt.testing import InstantClock, Settings, running_engine
+from sparewatt.testing import EngineSettings, InstantClock, running_engine
 
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -55,7 +55,7 @@ def recording(name: str) -> Recording:
 @asynccontextmanager
 async def serving(recorded: Recording, *models: str) -> AsyncIterator[str]:
     """The recorded server on a loopback port; chats with `models` go to the engine. Gives its address."""
-    settings = Settings(models=models or ("a-model",), slots=4)
+    settings = EngineSettings(models=models or ("a-model",), slots=4)
     async with running_engine(settings, clock=InstantClock()) as engine, aiohttp.ClientSession() as session:
         app = web.Application()
 

@@ -18,15 +18,15 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
-from sparewatt.node.backends import http
-from sparewatt.node.backends.finding import find_local_servers, identify
-from sparewatt.node.backends.fronted import FrontedServer
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel, BackendSlow
+from sparewatt.node.backends import http_client
+from sparewatt.node.backends.auto_detected import AutoDetectedBackend
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTimeout, BadBackendReply
+from sparewatt.node.backends.discovery import detect_backend, find_local_servers
 from sparewatt.node.backends.openai import DEFAULT_SLOTS
-from sparewatt.node.inventory import Inventory
-from sparewatt.node.measured_file import MeasuredFile
-from sparewatt.node.process import can_also
-from sparewatt.protocol.node import Capability, checked
+from sparewatt.node.measurement.speed_file import SpeedFile
+from sparewatt.node.process import probe_undeclared_capabilities
+from sparewatt.node.specs.inventory import Inventory
+from sparewatt.protocol.link.node_report import Capability, validated
 from tests.contract.chats import ask_streamed
 from tests.contract.recorded_server import Recording, recording, serving
 from tests.unit.node.rig import HARDWARE, node_settings
@@ -173,16 +173,16 @@ def every_server() -> Any:
 @asynccontextmanager
 async def node_over(url: str, session: aiohttp.ClientSession, folder: Path) -> AsyncIterator[Inventory]:
     """As the node's process puts it together."""
-    backend = FrontedServer(url, session, clock=SystemClock())
+    backend = AutoDetectedBackend(url, session, clock=SystemClock())
     yield Inventory(
         node_settings(folder),
         backend,
         HARDWARE,
-        MeasuredFile(folder / "measured.json"),
+        SpeedFile(folder / "measured.json"),
         clock=SystemClock(),
         rng=seeded(1),
         tell=lambda _: None,
-        find_out=lambda model: can_also(backend, model),
+        probe_capabilities=lambda model: probe_undeclared_capabilities(backend, model),
     )
 
 
@@ -194,18 +194,18 @@ def names(inventory: Inventory) -> list[str]:
 class TestAdapterContract:
     async def test_it_is_told_by_its_answers(self, server: Server, session: aiohttp.ClientSession) -> None:
         async with serving(recording(server.name)) as url:
-            assert (await identify(url, session)).kind == server.kind
+            assert (await detect_backend(url, session)).kind == server.kind
 
     async def test_its_models_are_described(self, server: Server, session: aiohttp.ClientSession) -> None:
         async with serving(recording(server.name)) as url:
-            first, *others = await (await identify(url, session)).models()
+            first, *others = await (await detect_backend(url, session)).models()
 
         assert first == server.first
         assert {model.id: model.state for model in others} == server.others
 
     async def test_its_load_and_room_are_told(self, server: Server, session: aiohttp.ClientSession) -> None:
         async with serving(recording(server.name)) as url:
-            adapter = await identify(url, session)
+            adapter = await detect_backend(url, session)
             await adapter.models()
             assert (await adapter.load(), await adapter.slots()) == (server.load, server.slots)
 
@@ -220,7 +220,7 @@ class TestAdapterContract:
     async def test_a_job_goes_through_it(self, server: Server, session: aiohttp.ClientSession) -> None:
         body = {"model": server.first.id, "messages": [{"role": "user", "content": "hi"}], "stream": True}
         async with serving(recording(server.name), server.first.id) as url:
-            answer = await ask_streamed(await identify(url, session), msgspec.json.encode(body))
+            answer = await ask_streamed(await detect_backend(url, session), msgspec.json.encode(body))
 
         assert (answer.status, answer.is_done) == (200, True)
 
@@ -230,7 +230,7 @@ class TestAdapterContract:
     ) -> None:
         recorded = recording(server.name)
         async with serving(recorded) as url:
-            adapter = await identify(url, session)
+            adapter = await detect_backend(url, session)
             for path in recorded.routes:
                 recorded.change(path, answer)
             try:
@@ -247,12 +247,12 @@ class TestAdapterContract:
     ) -> None:
         recorded = recording(server.name)
         async with serving(recorded) as url:
-            adapter = await identify(url, session)
+            adapter = await detect_backend(url, session)
             for path in [path for path in recorded.routes if path != server.listing]:
                 recorded.changed = {path: (500, b"oops")}
                 try:
                     first, *_ = await adapter.models()
-                except BackendBroke:
+                except BadBackendReply:
                     continue
                 assert (first.id, first.state) == (server.first.id, server.first.state)
 
@@ -261,10 +261,10 @@ class TestAdapterContract:
     ) -> None:
         recorded = recording(server.name)
         async with serving(recorded) as url:
-            adapter = await identify(url, session)
-            monkeypatch.setattr(http, "ASK_S", 0.05)
+            adapter = await detect_backend(url, session)
+            monkeypatch.setattr(http_client, "ASK_S", 0.05)
             recorded.hangs = True
-            with pytest.raises(BackendSlow):
+            with pytest.raises(BackendTimeout):
                 await adapter.models()
             assert await adapter.load() is None
 
@@ -279,7 +279,7 @@ class TestNodeOverAServer:
             await node.refresh()
             specs = node.specs
 
-        assert checked(specs) == specs
+        assert validated(specs) == specs
         assert (specs.backend, [model.id for model in specs.models]) == (server.kind, ids)
         warm = [model for model in specs.models if model.state == "warm"]
         assert warm

@@ -11,10 +11,10 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
-from sparewatt.node.backends.model import Backend, BackendReply
+from sparewatt.node.backends.backend import Backend, BackendReply
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.measure import measure
-from sparewatt.protocol.openai import read_error_message
+from sparewatt.node.measurement.chat_speed import measure_chat_model
+from sparewatt.protocol.openai.chat import read_error_message
 from tests.contract.chats import (
     CEILING_S,
     ENDLESS,
@@ -186,6 +186,6 @@ class TestBackendContract:
         await until_running(backend, 0)
 
     async def test_its_speed_can_be_measured(self, server: Server, backend: OpenAIBackend) -> None:
-        speed = await measure(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
+        speed = await measure_chat_model(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
 
         assert all(math.isfinite(value) and value > 0 for value in (speed.ttft_s, speed.prefill_tps, speed.decode_tps))

@@ -15,10 +15,10 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
 from sparewatt.machine.spawn import free_port
-from sparewatt.node.backends.finding import find_local_servers
-from sparewatt.node.backends.model import BackendBroke, BackendUnreachable
+from sparewatt.node.backends.backend import BackendUnreachable, BadBackendReply
+from sparewatt.node.backends.discovery import find_local_servers
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
-from sparewatt.node.measure import measure
+from sparewatt.node.measurement.chat_speed import measure_chat_model
 from sparewatt.testing import Fault
 from tests.contract.chats import CEILING_S, ENDLESS, PATH, ask_whole, chat, first_content, until_running
 from tests.contract.servers import DETERMINISTIC, Kind, Server, every_kind, running_server
@@ -98,7 +98,7 @@ class TestNobodyThere:
 
     async def test_it_cannot_be_measured(self, backend: OpenAIBackend) -> None:
         with pytest.raises(BackendUnreachable):
-            await measure(backend, "a-model", limit_tps=None, clock=SystemClock(), rng=SystemRng())
+            await measure_chat_model(backend, "a-model", limit_tps=None, clock=SystemClock(), rng=SystemRng())
 
     async def test_its_load_is_not_known(self, backend: OpenAIBackend) -> None:
         assert await backend.load() is None
@@ -127,7 +127,7 @@ class TestNonsense:
     @pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
     async def test_a_list_of_models_that_makes_no_sense(self, session: aiohttp.ClientSession, answer: bytes) -> None:
         async with answering([answer], session) as backend:
-            with pytest.raises(BackendBroke):
+            with pytest.raises(BadBackendReply):
                 await backend.models()
             assert await backend.load() is None
             assert await backend.slots() == DEFAULT_SLOTS
@@ -137,7 +137,7 @@ class TestNonsense:
     )
     async def test_a_reply_that_makes_no_sense(self, session: aiohttp.ClientSession, name: str) -> None:
         async with answering([NONSENSE[name]], session) as backend:
-            with pytest.raises(BackendBroke):
+            with pytest.raises(BadBackendReply):
                 await read_all(backend, STREAM)
 
     async def test_a_job_does_not_follow_a_redirect(self, session: aiohttp.ClientSession) -> None:
@@ -177,7 +177,7 @@ class TestFaults:
     ) -> None:
         await self.give(server, session, Fault("drop_after_tokens", after_tokens=after_tokens))
 
-        with pytest.raises(BackendBroke):
+        with pytest.raises(BadBackendReply):
             await read_all(backend, STREAM)
 
     async def test_a_status_is_passed_on_with_its_message(
@@ -195,8 +195,8 @@ class TestFaults:
     ) -> None:
         await self.give(server, session, Fault(kind, after_tokens=2))  # type: ignore[arg-type]  # as parametrized
 
-        with pytest.raises(BackendBroke):
-            await measure(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
+        with pytest.raises(BadBackendReply):
+            await measure_chat_model(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
 
     async def test_a_stalled_stream_can_be_left(
         self, server: Server, session: aiohttp.ClientSession, backend: OpenAIBackend
@@ -218,7 +218,7 @@ async def test_a_server_killed_in_the_middle_breaks_its_streams_and_is_then_gone
         async with asyncio.timeout(CEILING_S), backend.post(PATH, STREAM) as reply:
             await first_content(reply.chunks)
             os.kill(server.process.pid, signal.SIGKILL)
-            with pytest.raises(BackendBroke):
+            with pytest.raises(BadBackendReply):
                 async for _ in reply.chunks:
                     pass
 

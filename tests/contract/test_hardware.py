@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparewatt.node.hardware.machine import Machine, describe
+from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware
 from sparewatt.node.hardware.nvidia import NvidiaProbe
-from sparewatt.protocol.node import checked
+from sparewatt.protocol.link.node_report import validated
 from tests.contract.nvml import RecordedNvml
 from tests.unit.node.rig import node_settings
 
@@ -50,9 +50,9 @@ class TestProbeContract:
             assert all(value is None or math.isfinite(value) for value in told)
 
     def test_what_is_found_can_be_reported(self, nvml: Any, tmp_path: Any) -> None:
-        from sparewatt.node.reporting import Reporter, Server
+        from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
 
-        hardware = describe(node_settings(tmp_path), Machine([NvidiaProbe(nvml)]).gpus())
-        specs = Reporter(node_settings(tmp_path), hardware, speed_of=lambda _: None).specs(Server("x", 1, ()))
-        assert checked(specs) == specs
+        hardware = describe_hardware(node_settings(tmp_path), HostGpuProbe([NvidiaProbe(nvml)]).gpus())
+        specs = SpecsBuilder(node_settings(tmp_path), hardware, speed_of=lambda _: None).build(BackendSpecs("x", 1, ()))
+        assert validated(specs) == specs
         assert specs.gpu_count == len(specs.gpus) > 0

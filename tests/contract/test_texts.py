@@ -10,10 +10,10 @@ import pytest
 
 from sparewatt.localnet.network import MODEL_NAME
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.whole import Assembler
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.openai import as_stream, read_completion
-from sparewatt.protocol.prompts import prompts_in
+from sparewatt.node.jobs.stream_accumulator import StreamAccumulator
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.chat import as_stream, read_completion
+from sparewatt.protocol.openai.prompts import count_prompts
 from tests.contract.chats import CEILING_S, REPEATABLE, ask_whole
 from tests.contract.servers import Server, every_kind, having
 
@@ -26,7 +26,7 @@ def text(prompt: object = PROMPT, **options: Any) -> bytes:
 
 
 async def assembled(backend: OpenAIBackend, body: bytes) -> dict[str, Any]:
-    assembler = Assembler(prompts=prompts_in(PATH, body))
+    assembler = StreamAccumulator(prompts=count_prompts(PATH, body))
     async with asyncio.timeout(CEILING_S), backend.post(PATH, as_stream(body)) as reply:
         assert reply.content_type == "text/event-stream"
         async for chunk in reply.chunks:

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparewatt.core.rng import seeded
-from sparewatt.market.rule import Book, awards_of, book_of, commit_of, leaf_of, task_of
-from sparewatt.protocol.match import Bid, Policy, Record, Task, Vote
+from sparewatt.market.rule import BidBook, awards_of, book_of, commit_of, leaf_of, task_of
+from sparewatt.protocol.contracts.match import Bid, CertificateRecord, OrderTerms, Task, Vote
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.machine import now
 from tests.evm.network import USD, Network, Provider, Validator, key
 
 RENTER = key(1)
 
 
-def policy_of(**changes: Any) -> Policy:
-    usual = Policy(
+def policy_of(**changes: Any) -> OrderTerms:
+    usual = OrderTerms(
         countries=0,
         tiers=0,
         gpu_models=0,
@@ -51,7 +51,7 @@ class Order:
 
     network: Network
     order_id: bytes
-    policy: Policy
+    policy: OrderTerms
     renter: SigningKey
     stake_version: int
     attempt: int = 0
@@ -66,7 +66,7 @@ class Order:
             salt=salt or seeded(price_uusd).randbytes(32),
         )
 
-    def book(self, prices: dict[int, int]) -> Book:
+    def book(self, prices: dict[int, int]) -> BidBook:
         """`prices` by a provider's place in the network's list."""
         leaves = []
         for number, price in prices.items():
@@ -75,7 +75,7 @@ class Order:
             leaves.append(leaf_of(self.policy, self.bid(provider, price), profile))
         return book_of(self.order_id, leaves)
 
-    def task(self, book: Book) -> Task:
+    def task(self, book: BidBook) -> Task:
         assert self.network.snapshot is not None
         return task_of(
             book,
@@ -86,7 +86,7 @@ class Order:
             stake_version=self.stake_version,
         )
 
-    def candidates(self, book: Book) -> list[tuple[Any, ...]]:
+    def candidates(self, book: BidBook) -> list[tuple[Any, ...]]:
         """Leaf, path and signed commit of each candidate."""
         shown = []
         for index in book.ranking[:3]:
@@ -101,16 +101,16 @@ class Order:
         vote = Vote(task.order_id, task.attempt, round_, struct_hash(task))
         return self.network.votes(vote, voters=voters)
 
-    def certificate(self, book: Book, *, voters: list[Validator] | None = None) -> tuple[Any, ...]:
+    def certificate(self, book: BidBook, *, voters: list[Validator] | None = None) -> tuple[Any, ...]:
         """The arguments of accept_match."""
         task = self.task(book)
         votes = self.votes(task, voters=voters)
         return task.values(), 0, self.policy.values(), self.candidates(book), votes
 
-    def record(self, book: Book) -> Record:
-        return Record(struct_hash(self.task(book)), 0, awards_of(self.policy, book))
+    def record(self, book: BidBook) -> CertificateRecord:
+        return CertificateRecord(struct_hash(self.task(book)), 0, awards_of(self.policy, book))
 
-    def match(self, prices: dict[int, int]) -> Book:
+    def match(self, prices: dict[int, int]) -> BidBook:
         book = self.book(prices)
         self.network.tasks.accept_match(*self.certificate(book))
         return book
@@ -133,7 +133,7 @@ class Order:
         """Whom the lease is with."""
         return next(p for p in self.network.providers if p.address == self.lease["provider"])
 
-    def started(self, prices: dict[int, int]) -> Book:
+    def started(self, prices: dict[int, int]) -> BidBook:
         book = self.match(prices)
         self.network.orders.confirm_start(self.order_id, b"\5" * 32, who=self.provider.node_key.address)
         return book

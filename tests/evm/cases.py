@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparewatt.market.accrual import Stream, due_uusd, settle
-from sparewatt.market.rule import Book, awards_of, book_of, leaf_of, snapshot_tree, task_of
-from sparewatt.protocol.match import Bid, BidLeaf, Policy, Profile, Task
-from sparewatt.protocol.merkle import Tree
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.market.accrual import PaymentStream, due_uusd, settle
+from sparewatt.market.rule import BidBook, awards_of, book_of, leaf_of, snapshot_tree, task_of
+from sparewatt.protocol.contracts.match import Bid, BidLeaf, OrderTerms, Profile, Task
+from sparewatt.protocol.contracts.merkle import MerkleTree
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import Order, place_order, policy_of
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import FEE_BPS, TREASURY, USD, Network, profile_of
@@ -21,10 +21,10 @@ PRICE_END = 1 << 40
 
 @dataclass(frozen=True)
 class Case:
-    policy: Policy
+    policy: OrderTerms
     profiles: tuple[Profile, ...]
-    snapshot: Tree
-    book: Book
+    snapshot: MerkleTree
+    book: BidBook
     task: Task
 
     def profile(self, leaf: BidLeaf) -> Profile:
@@ -36,7 +36,7 @@ def edge(rng: random.Random, end: int, usual: int) -> int:
     return rng.choice([0, 1, end - 1, rng.randrange(end), *[rng.randrange(usual) for _ in range(6)]])
 
 
-def random_policy(rng: random.Random, providers: list[str]) -> Policy:
+def random_policy(rng: random.Random, providers: list[str]) -> OrderTerms:
     mask = rng.choice([0, 0, 0b1110, rng.getrandbits(256)])
     return policy_of(
         countries=mask,
@@ -195,7 +195,7 @@ def walk_one_stream(network: Network, escrow: Contract, orders: str, rng: random
     deposit = rng.choice([1, 1000, USD, 10**9])
     payer = network.providers[0].address
     escrow.open(lease, payer, deposit, who=orders)
-    model, pay, fee = Stream(deposit), 0, 0
+    model, pay, fee = PaymentStream(deposit), 0, 0
     for step in range(20):
         if model.rate_uusd == 0:
             rate, length = rng.choice([1, 3599, USD, rng.randrange(1, PRICE_END)]), rng.choice([1, 500, 10**6])
@@ -221,7 +221,7 @@ def walk_one_stream(network: Network, escrow: Contract, orders: str, rng: random
         else:
             escrow.settle(lease)
         if act == "stop" or model.deposit_uusd == 0:
-            model = Stream(model.deposit_uusd)
+            model = PaymentStream(model.deposit_uusd)
         assert escrow.stream_of(lease)[2:] == (
             model.rate_uusd,
             model.since,

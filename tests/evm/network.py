@@ -7,11 +7,11 @@ from typing import Any
 
 from sparewatt.core.rng import seeded
 from sparewatt.market.rule import snapshot_tree
-from sparewatt.protocol.match import Profile, Snapshot
-from sparewatt.protocol.merkle import Tree
+from sparewatt.protocol.contracts.match import Profile, ReputationSnapshot
+from sparewatt.protocol.contracts.merkle import MerkleTree
+from sparewatt.protocol.contracts.meta_transactions import NodeKey, VoteKey
 from sparewatt.protocol.signing import Domain, SigningKey
-from sparewatt.protocol.twins import NodeKey, VoteKey
-from sparewatt.protocol.typed import Message, contract_domain, message_digest
+from sparewatt.protocol.typed_message import TypedMessage, contract_domain, message_digest
 from tests.evm.machine import START, Contract, deploy, set_time, wait
 
 CHAIN_ID = 1
@@ -62,7 +62,7 @@ class Network:
     validators: list[Validator] = field(default_factory=list)
     providers: list[Provider] = field(default_factory=list)
     profiles: tuple[Profile, ...] = ()
-    snapshot: Tree | None = None
+    snapshot: MerkleTree | None = None
     epoch: int = 0
 
     @property
@@ -72,7 +72,7 @@ class Network:
     def domain(self, contract: Contract) -> Domain:
         return contract_domain(chain_id=CHAIN_ID, contract=contract.address)
 
-    def signed(self, signer: SigningKey, contract: Contract, message: Message) -> bytes:
+    def signed(self, signer: SigningKey, contract: Contract, message: TypedMessage) -> bytes:
         return signer.sign(message_digest(self.domain(contract), message))
 
     def fund(self, account: str, amount: int = RICH) -> None:
@@ -103,7 +103,7 @@ class Network:
         self.providers.sort(key=lambda p: p.address)
         return provider
 
-    def votes(self, message: Message, *, voters: list[Validator] | None = None) -> list[tuple[bytes, int]]:
+    def votes(self, message: TypedMessage, *, voters: list[Validator] | None = None) -> list[tuple[bytes, int]]:
         """Votes for a message of the match, in the order a certificate wants."""
         chosen = self.validators if voters is None else voters
         return [(self.signed(v.vote_key, self.tasks, message), v.history_index) for v in chosen]
@@ -112,7 +112,7 @@ class Network:
         self.profiles, self.snapshot = snapshot_tree(profiles)
         self.epoch += 1
         count, root = len(self.profiles), self.snapshot.root
-        message = Snapshot(self.epoch, 0, root, count, b"\7" * 32)
+        message = ReputationSnapshot(self.epoch, 0, root, count, b"\7" * 32)
         self.tasks.post_snapshot(self.epoch, 0, root, count, b"\7" * 32, self.votes(message))
 
 

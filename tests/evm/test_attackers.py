@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import RENTER, Order, place_order
 from tests.evm.machine import Contract, Reverted, refused, rolled_back, wait
 from tests.evm.network import EXIT_S, MAX, MIN_STAKE, OPERATOR, TREASURY, UNBOND_S, USD, Network, full_network, key
@@ -48,7 +48,9 @@ def test_the_settlement_is_not_re_entered(network: Network, outer: str, inner: s
     contract.deposit(ALICE, 100, who=ALICE)
     token = network.token.address
     network.token.faucet(token, 10**6)
-    tree = settlement_tree(sorted([Entry(ALICE, 10, 0), Entry(token, 10, 0)], key=lambda e: int(e.account, 16)))
+    tree = settlement_tree(
+        sorted([PayoutEntry(ALICE, 10, 0), PayoutEntry(token, 10, 0)], key=lambda e: int(e.account, 16))
+    )
     entries = sorted([(ALICE, 10, 0), (token, 10, 0)], key=lambda e: int(e[0], 16))
     contract.post_root(0, 1, tree.root, 2, 20, who=OPERATOR)
     contract.request_exit(5, who=ALICE)

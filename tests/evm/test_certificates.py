@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparewatt.protocol.match import NO_LEAF, Snapshot, Vote
+from sparewatt.protocol.contracts.match import NO_LEAF, ReputationSnapshot, Vote
 from sparewatt.protocol.signing import keccak256
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import Order, place_order
 from tests.evm.machine import refused, wait
 from tests.evm.network import ATTEMPT_S, MIN_STAKE, SPACING_S, USD, Network
@@ -221,7 +221,7 @@ def test_the_winner_is_paid_by_the_orders_rule(network: Network, prices: dict[in
 
 def test_a_snapshot_follows_the_last_one_with_a_quorum(network: Network) -> None:
     def post(epoch: int, *, count: int = 1, root: bytes = b"\1" * 32, voters: int = 7) -> None:
-        votes = network.votes(Snapshot(epoch, 0, root, count, bytes(32)), voters=network.validators[:voters])
+        votes = network.votes(ReputationSnapshot(epoch, 0, root, count, bytes(32)), voters=network.validators[:voters])
         network.tasks.post_snapshot(epoch, 0, root, count, bytes(32), votes)
 
     with refused("TOO_EARLY"):

@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
-from sparewatt.market.rule import Book, bid_id_of, book_of, commit_of, snapshot_tree
-from sparewatt.protocol.match import NO_LEAF, Bid, BidLeaf, CommitList, RevealList, Snapshot, Task, Vote
-from sparewatt.protocol.merkle import tree_of
+from sparewatt.market.rule import BidBook, bid_id_of, book_of, commit_of, snapshot_tree
+from sparewatt.protocol.contracts.match import (
+    NO_LEAF,
+    Bid,
+    BidLeaf,
+    CommitList,
+    ReputationSnapshot,
+    RevealList,
+    Task,
+    Vote,
+)
+from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.signing import keccak256
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import Order, place_order
 from tests.evm.machine import refused, wait
 from tests.evm.network import ATTEMPT_S, BOOK_BOND, BOOK_S, CHALLENGE_S, INSURANCE, MIN_STAKE, USD, Network, key
@@ -23,12 +32,12 @@ NOWHERE = (EMPTY_LEAF.values(), 0, ())
 COMMIT_LIST, REVEAL_LIST, VOTE, SNAPSHOT = range(4)
 
 
-def placed(book: Book, index: int) -> tuple[Any, ...]:
+def placed(book: BidBook, index: int) -> tuple[Any, ...]:
     leaf = book.leaves[index] if index < len(book.leaves) else EMPTY_LEAF
     return leaf.values(), index, book.tree.path(index)
 
 
-def with_leaf(order: Order, book: Book, index: int, **changes: Any) -> Book:
+def with_leaf(order: Order, book: BidBook, index: int, **changes: Any) -> BidBook:
     leaves = [replace(leaf, **changes) if i == index else leaf for i, leaf in enumerate(book.leaves)]
     return replace(book_of(order.order_id, leaves), ranking=book.ranking)
 
@@ -49,7 +58,7 @@ def slashed(order: Order) -> int:
     return MIN_STAKE - stake
 
 
-def challenge_leaf(order: Order, book: Book, index: int, **kwargs: Any) -> None:
+def challenge_leaf(order: Order, book: BidBook, index: int, **kwargs: Any) -> None:
     leaf = book.leaves[index]
     profiles = kwargs.get("profiles", profile_proof(order.network, leaf.provider))
     voters = accused(order, order.task(book), who=kwargs.get("voters", 1))
@@ -160,7 +169,9 @@ def test_a_provider_with_a_profile_is_never_shown_absent(network: Network) -> No
             network.dispute.challenge_leaf(*accused(order, task), order.policy.values(), placed(book, 2), pair, True)
 
 
-def challenge_rank(order: Order, task: Task, book: Book, *, slot: int, over: int | None, candidate: int | None) -> None:
+def challenge_rank(
+    order: Order, task: Task, book: BidBook, *, slot: int, over: int | None, candidate: int | None
+) -> None:
     over_shown = NOWHERE if over is None else placed(book, over)
     shown = NOWHERE if candidate is None else placed(book, candidate)
     order.network.dispute.challenge_rank(*accused(order, task), slot, over_shown, shown, who=CHALLENGER)
@@ -215,7 +226,7 @@ def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
     honest = order.book(PRICES)
     for leaves in ([1, 0, 2, 3], [0, 0, 1, 2]):
         shuffled = tuple(honest.leaves[i] for i in leaves)
-        book = replace(honest, leaves=shuffled, tree=tree_of([struct_hash(leaf) for leaf in shuffled]))
+        book = replace(honest, leaves=shuffled, tree=merkle_tree([struct_hash(leaf) for leaf in shuffled]))
         task = replace(order.task(book), attempt=leaves[0])
         order.network.dispute.challenge_order(*accused(order, task), placed(book, 0), placed(book, 1))
     assert slashed(order) == MIN_STAKE
@@ -229,7 +240,7 @@ def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
 
 
 def omission(
-    order: Order, voted: Book, named: Bid, *, ids: list[bytes] | None = None, spots: Any, lister: int = 0
+    order: Order, voted: BidBook, named: Bid, *, ids: list[bytes] | None = None, spots: Any, lister: int = 0
 ) -> None:
     network, task = order.network, order.task(voted)
     listed = tuple(sorted(ids if ids is not None else [bid_id_of(named), b"\1" * 32]))
@@ -324,7 +335,7 @@ def test_two_votes_in_one_round_are_a_fault_and_in_two_rounds_they_are_not(order
 
 def test_two_snapshots_in_one_round_are_a_fault_for_a_while(network: Network) -> None:
     order = place_order(network)
-    shots = [Snapshot(1, 0, bytes([n]) * 32, 1, bytes(32)) for n in (1, 2)]
+    shots = [ReputationSnapshot(1, 0, bytes([n]) * 32, 1, bytes(32)) for n in (1, 2)]
     shown = [words(1, 0, s.root, 1, bytes(32)) for s in shots]
     wait(CHALLENGE_S)
     with refused("TOO_LATE"):
@@ -357,19 +368,19 @@ def test_evidence_counts_for_a_time_and_for_known_orders(order: Order) -> None:
 # Books and bidders
 
 
-def demanded(order: Order, prices: dict[int, int] | None = None) -> Book:
+def demanded(order: Order, prices: dict[int, int] | None = None) -> BidBook:
     book = order.match(PRICES if prices is None else prices)
     order.network.fund(CHALLENGER)
     order.network.book.demand_book(order.order_id, 0, who=CHALLENGER)
     return book
 
 
-def publish(order: Order, book: Book, *, leaves: int | None = None, who: str = INSURANCE) -> None:
+def publish(order: Order, book: BidBook, *, leaves: int | None = None, who: str = INSURANCE) -> None:
     shown = [leaf.values() for leaf in book.leaves[:leaves]]
     order.network.book.publish_book(order.task(book).values(), order.record(book).values(), shown, who=who)
 
 
-def silence(order: Order, book: Book, voters: int) -> None:
+def silence(order: Order, book: BidBook, voters: int) -> None:
     task = order.task(book)
     votes = order.votes(task, voters=order.network.validators[:voters])
     order.network.book.punish_silence(task.values(), order.record(book).values(), votes)
@@ -446,7 +457,7 @@ def test_a_book_of_any_size_is_recomputed_on_chain(order: Order, count: int) -> 
     publish(order, book)
 
 
-def forfeit(order: Order, book: Book, number: int, *, lists: int = 7, spots: list[int], **kwargs: Any) -> None:
+def forfeit(order: Order, book: BidBook, number: int, *, lists: int = 7, spots: list[int], **kwargs: Any) -> None:
     network, provider = order.network, order.network.providers[number]
     bid = order.bid(provider, 5)
     commit = commit_of(bid)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sparewatt.market.rule import Book
-from sparewatt.protocol.match import Down, Record
-from sparewatt.protocol.twins import Resign
+from sparewatt.market.rule import BidBook
+from sparewatt.protocol.contracts.match import CertificateRecord, Down
+from sparewatt.protocol.contracts.meta_transactions import Resign
 from tests.evm.auction import RENTER, Order
 from tests.evm.machine import now, refused, wait
 from tests.evm.network import TREASURY, USD, key
@@ -22,14 +22,14 @@ STRANGER = key(61).address
 
 def hand_over(
     order: Order,
-    book: Book,
+    book: BidBook,
     reason: int,
     *,
     who: str = STRANGER,
     down_since: int = 0,
     votes: Any = (),
     signature: bytes = bytes(65),
-    record: Record | None = None,
+    record: CertificateRecord | None = None,
 ) -> None:
     shown = (record or order.record(book)).values()
     order.network.orders.hand_over(order.order_id, shown, reason, down_since, list(votes), signature, who=who)
@@ -192,7 +192,7 @@ def test_a_move_needs_the_accepted_record_and_a_known_reason(order: Order) -> No
     book = order.match(PRICES)
     wait(order.policy.start_s + 1)
     record = order.record(book)
-    other = Record(record.task_hash, 1, record.chosen)
+    other = CertificateRecord(record.task_hash, 1, record.chosen)
     with refused("WRONG_RECORD"):
         hand_over(order, book, NO_START, record=other)
     for reason in (0, 15, 19, 2**256 - 1):

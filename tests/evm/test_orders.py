@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparewatt.protocol.match import order_id_of
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.contracts.match import order_id_of
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import RENTER, Order, place_order, policy_of
 from tests.evm.machine import now, refused, wait
 from tests.evm.network import ATTEMPT_S, CHAIN_ID, GUARDIAN, USD, Network, bare_network, key

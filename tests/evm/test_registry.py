@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sparewatt.protocol.contracts.meta_transactions import NodeKey
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.protocol.twins import NodeKey
 from tests.evm.machine import deploy, now, refused, wait
 from tests.evm.network import ATTEMPT_S, GUARDIAN, Network, key
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from sparewatt.market.rule import commit_of
-from sparewatt.protocol.match import Bid, CommitList, RevealList, Vote
-from sparewatt.protocol.merkle import proves, tree_of
+from sparewatt.protocol.contracts.match import Bid, CommitList, RevealList, Vote
+from sparewatt.protocol.contracts.merkle import merkle_tree, verify_proof
 from sparewatt.protocol.signing import keccak256
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.cases import (
     compare_streams,
     open_order,
@@ -65,14 +65,14 @@ def test_lists_are_hashed_the_same(window: Contract, shape: type[CommitList], co
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 64, 129])
 def test_paths_prove_the_same(window: Contract, count: int) -> None:
     leaves = [keccak256(bytes([n])) for n in range(count)]
-    tree = tree_of(leaves)
+    tree = merkle_tree(leaves)
     rng = random.Random(count)
     for _ in range(20):
         index = rng.randrange(len(tree.levels[0]) + 2)
         leaf = rng.choice([*leaves, bytes(32)])
         path = tree.path(min(index, len(tree.levels[0]) - 1))[: rng.choice([None, None, None, 1])]
         claimed = rng.choice([count, count, count + 1])
-        expected = proves(root=tree.root, count=claimed, leaf=leaf, index=index, path=path)
+        expected = verify_proof(root=tree.root, count=claimed, leaf=leaf, index=index, path=path)
         assert window.proves(tree.root, claimed, leaf, index, path) == expected
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.protocol.signing import SigningKey
 from tests.evm.machine import refused, wait
 from tests.evm.network import EXIT_S, OPERATOR, Network, key
@@ -26,7 +26,7 @@ class Settlement:
     def post(
         self, amounts: dict[SigningKey, tuple[int, int]], *, pool: int = CREDITS, promised: int | None = None
     ) -> int:
-        self.entries = [Entry(k.address, *amounts[k]) for k in PEOPLE if k in amounts]
+        self.entries = [PayoutEntry(k.address, *amounts[k]) for k in PEOPLE if k in amounts]
         self.tree = settlement_tree(self.entries)
         epoch = int(self.contract.pools(pool)[3]) + 1
         total = sum(entry.earned for entry in self.entries) if promised is None else promised

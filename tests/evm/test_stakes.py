@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.protocol.twins import VoteKey
 from tests.evm.machine import deploy, refused, wait
 from tests.evm.network import DEPLOYER, INSURANCE, MIN_STAKE, UNBOND_S, Network, Validator, key
 

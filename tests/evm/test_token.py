@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparewatt.protocol.signing import Domain
-from sparewatt.protocol.typed import Address, Message, Uint256, message_digest
+from sparewatt.protocol.typed_message import Address, TypedMessage, Uint256, message_digest
 from tests.evm.machine import now, refused, wait
 from tests.evm.network import CHAIN_ID, MAX, Network, key
 
@@ -13,7 +13,7 @@ ALICE, BOB = key(11), key(12)
 
 
 @dataclass(frozen=True, slots=True)
-class Permit(Message):
+class Permit(TypedMessage):
     owner: Address
     spender: Address
     value: Uint256

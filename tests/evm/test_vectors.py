@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparewatt.protocol.match import BidLeaf, Policy, Profile, Task
-from sparewatt.protocol.merkle import tree_of
+from sparewatt.protocol.contracts.match import BidLeaf, OrderTerms, Profile, Task
+from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.signing import keccak256
 from tests.evm.machine import Contract, Reverted, deploy
 from tests.evm.network import Network
@@ -17,7 +17,7 @@ from tests.vectors.encoding import from_json
 
 VECTORS: dict[str, Any] = json.loads(make.FILE.read_text())
 HASHES: dict[str, tuple[type[Any], str]] = {
-    "Policy": (Policy, "policy_hash"),
+    "Policy": (OrderTerms, "policy_hash"),
     "Profile": (Profile, "profile_hash"),
     "BidLeaf": (BidLeaf, "leaf_hash"),
 }
@@ -43,7 +43,7 @@ def test_messages_have_their_hashes(window: Contract) -> None:
 
 def test_statuses_are_the_same(window: Contract) -> None:
     for case in VECTORS["statuses"]:
-        policy, profile = from_json(Policy, case["policy"]), from_json(Profile, case["profile"])
+        policy, profile = from_json(OrderTerms, case["policy"]), from_json(Profile, case["profile"])
         assert window.status(policy.values(), profile.values(), case["price_uusd"]) == case["status"]
 
 
@@ -51,7 +51,7 @@ def test_statuses_are_the_same(window: Contract) -> None:
 def test_paths_prove_their_leaves_and_no_others(window: Contract, case: dict[str, Any]) -> None:
     count, root = case["count"], unhex(case["root"])
     leaves = [keccak256(i.to_bytes(2, "big")) for i in range(count)]
-    assert tree_of(leaves).root == root
+    assert merkle_tree(leaves).root == root
     for place, siblings in case["paths"].items():
         index, path = int(place), [unhex(sibling) for sibling in siblings]
         leaf = leaves[index] if index < count else bytes(32)
@@ -62,7 +62,7 @@ def test_paths_prove_their_leaves_and_no_others(window: Contract, case: dict[str
 
 @pytest.mark.parametrize("case", VECTORS["books"], ids=lambda case: case["name"])
 def test_books_are_judged_the_same(window: Contract, case: dict[str, Any]) -> None:
-    policy = from_json(Policy, case["policy"])
+    policy = from_json(OrderTerms, case["policy"])
     leaves = [from_json(BidLeaf, leaf) for leaf in case["leaves"]]
     task = Task(
         order_id=keccak256(case["name"].encode()),

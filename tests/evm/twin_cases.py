@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparewatt.protocol import twins
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts import meta_transactions
+from sparewatt.protocol.contracts.meta_transactions import NodeKey
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.protocol.twins import NodeKey
-from sparewatt.protocol.typed import Message, struct_hash
+from sparewatt.protocol.typed_message import TypedMessage, struct_hash
 from tests.evm.auction import RENTER, place_order, policy_of
 from tests.evm.machine import Contract, now, wait
 from tests.evm.network import OPERATOR, USD, Network, key
@@ -38,7 +38,7 @@ def twin(
     contract: Contract,
     function: str,
     signer: SigningKey,
-    message: Callable[[int, int], Message],
+    message: Callable[[int, int], TypedMessage],
     *arguments: Any,
     unsigned: tuple[int, ...] = (),
 ) -> Twin:
@@ -52,7 +52,7 @@ def settlement_twins(n: Network) -> list[Twin]:
     n.fund(OWNER.address)
     me = OWNER.address
     n.settlement.deposit(me, USD, who=me)
-    entry = Entry(me, 7, 0)
+    entry = PayoutEntry(me, 7, 0)
     tree = settlement_tree([entry])
     n.settlement.post_root(0, 1, tree.root, 1, 7, who=OPERATOR)
     return [
@@ -61,7 +61,7 @@ def settlement_twins(n: Network) -> list[Twin]:
             n.settlement,
             "deposit_with_signature",
             OWNER,
-            lambda nonce, by: twins.Deposit(me, HEIR.address, 5, nonce, by),
+            lambda nonce, by: meta_transactions.Deposit(me, HEIR.address, 5, nonce, by),
             me,
             HEIR.address,
             5,
@@ -71,7 +71,7 @@ def settlement_twins(n: Network) -> list[Twin]:
             n.settlement,
             "claim_to_bond_with_signature",
             OWNER,
-            lambda nonce, by: twins.ClaimToBond(me, 0, 7, nonce, by),
+            lambda nonce, by: meta_transactions.ClaimToBond(me, 0, 7, nonce, by),
             0,
             1,
             entry.values(),
@@ -84,7 +84,7 @@ def settlement_twins(n: Network) -> list[Twin]:
             n.settlement,
             "request_exit_with_signature",
             OWNER,
-            lambda nonce, by: twins.RequestExit(me, 5, nonce, by),
+            lambda nonce, by: meta_transactions.RequestExit(me, 5, nonce, by),
             me,
             5,
         ),
@@ -103,7 +103,7 @@ def money_twins(n: Network) -> list[Twin]:
             n.escrow,
             "top_up_with_signature",
             RENTER,
-            lambda nonce, by: twins.TopUp(renter, order.order_id, 5, nonce, by),
+            lambda nonce, by: meta_transactions.TopUp(renter, order.order_id, 5, nonce, by),
             renter,
             order.order_id,
             5,
@@ -113,7 +113,7 @@ def money_twins(n: Network) -> list[Twin]:
             n.escrow,
             "withdraw_with_signature",
             RENTER,
-            lambda nonce, by: twins.Withdraw(renter, HEIR.address, nonce, by),
+            lambda nonce, by: meta_transactions.Withdraw(renter, HEIR.address, nonce, by),
             renter,
             HEIR.address,
         ),
@@ -122,7 +122,7 @@ def money_twins(n: Network) -> list[Twin]:
             n.stakes,
             "deposit_bond_with_signature",
             provider.owner,
-            lambda nonce, by: twins.DepositBond(provider.address, HEIR.address, 5, nonce, by),
+            lambda nonce, by: meta_transactions.DepositBond(provider.address, HEIR.address, 5, nonce, by),
             provider.address,
             HEIR.address,
             5,
@@ -132,7 +132,7 @@ def money_twins(n: Network) -> list[Twin]:
             n.stakes,
             "unbond_bond_with_signature",
             provider.owner,
-            lambda nonce, by: twins.UnbondBond(provider.address, 5, nonce, by),
+            lambda nonce, by: meta_transactions.UnbondBond(provider.address, 5, nonce, by),
             provider.address,
             5,
         ),
@@ -151,7 +151,7 @@ def registry_twins(n: Network) -> list[Twin]:
             registry,
             "register_with_signature",
             OWNER,
-            lambda nonce, by: twins.Register(me, *CLAIMS, NODE.address, nonce, by),
+            lambda nonce, by: meta_transactions.Register(me, *CLAIMS, NODE.address, nonce, by),
             me,
             CLAIMS,
             NODE.address,
@@ -162,7 +162,7 @@ def registry_twins(n: Network) -> list[Twin]:
             registry,
             "set_claims_with_signature",
             known.owner,
-            lambda nonce, by: twins.SetClaims(known.address, *CLAIMS, nonce, by),
+            lambda nonce, by: meta_transactions.SetClaims(known.address, *CLAIMS, nonce, by),
             known.address,
             CLAIMS,
         ),
@@ -171,7 +171,7 @@ def registry_twins(n: Network) -> list[Twin]:
             registry,
             "set_status_with_signature",
             known.owner,
-            lambda nonce, by: twins.SetStatus(known.address, 3, nonce, by),
+            lambda nonce, by: meta_transactions.SetStatus(known.address, 3, nonce, by),
             known.address,
             3,
         ),
@@ -180,7 +180,7 @@ def registry_twins(n: Network) -> list[Twin]:
             registry,
             "set_node_key_with_signature",
             known.owner,
-            lambda nonce, by: twins.SetNodeKey(known.address, NODE.address, nonce, by),
+            lambda nonce, by: meta_transactions.SetNodeKey(known.address, NODE.address, nonce, by),
             known.address,
             NODE.address,
             renewed,
@@ -198,7 +198,9 @@ def order_twins(n: Network) -> list[Twin]:
             n.orders,
             "create_order_with_signature",
             RENTER,
-            lambda nonce, by: twins.CreateOrder(renter, struct_hash(policy), SPEC, USD, expires, 1, nonce, by),
+            lambda nonce, by: meta_transactions.CreateOrder(
+                renter, struct_hash(policy), SPEC, USD, expires, 1, nonce, by
+            ),
             renter,
             policy.values(),
             SPEC,
@@ -211,7 +213,7 @@ def order_twins(n: Network) -> list[Twin]:
             n.orders,
             "cancel_order_with_signature",
             RENTER,
-            lambda nonce, by: twins.CancelOrder(renter, order.order_id, nonce, by),
+            lambda nonce, by: meta_transactions.CancelOrder(renter, order.order_id, nonce, by),
             renter,
             order.order_id,
         ),
@@ -245,13 +247,15 @@ def lease_twins(n: Network) -> list[Twin]:
 
     assert renter != node.address
     return [
-        simple("confirm_start_with_signature", twins.ConfirmStart, node, pending.order_id, SPEC),
-        simple("propose_update_with_signature", twins.ProposeUpdate, RENTER, running.order_id, SPEC, USD, 3),
-        simple("accept_update_with_signature", twins.AcceptUpdate, node, proposed.order_id, SPEC, USD, 1),
-        simple("pause_with_signature", twins.Pause, RENTER, running.order_id),
-        simple("resume_with_signature", twins.Resume, RENTER, paused.order_id),
-        simple("give_notice_with_signature", twins.GiveNotice, node, running.order_id),
-        simple("close_with_signature", twins.Close, RENTER, running.order_id, 1),
+        simple("confirm_start_with_signature", meta_transactions.ConfirmStart, node, pending.order_id, SPEC),
+        simple(
+            "propose_update_with_signature", meta_transactions.ProposeUpdate, RENTER, running.order_id, SPEC, USD, 3
+        ),
+        simple("accept_update_with_signature", meta_transactions.AcceptUpdate, node, proposed.order_id, SPEC, USD, 1),
+        simple("pause_with_signature", meta_transactions.Pause, RENTER, running.order_id),
+        simple("resume_with_signature", meta_transactions.Resume, RENTER, paused.order_id),
+        simple("give_notice_with_signature", meta_transactions.GiveNotice, node, running.order_id),
+        simple("close_with_signature", meta_transactions.Close, RENTER, running.order_id, 1),
     ]
 
 

@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sparewatt.market.rule import Book
-from sparewatt.protocol.match import Down
-from sparewatt.protocol.payouts import Entry, settlement_tree
-from sparewatt.protocol.twins import VoteKey
+from sparewatt.market.rule import BidBook
+from sparewatt.protocol.contracts.match import Down
+from sparewatt.protocol.contracts.meta_transactions import VoteKey
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import BOOK_BOND, INSURANCE, MIN_STAKE, OPERATOR, RICH, TREASURY, USD, Network, full_network, key
@@ -75,7 +75,7 @@ class SettlementWalk(Walk):
         self.contract = self.network.settlement
         self.earned = [[0] * len(PEOPLE), [0] * len(PEOPLE)]
         self.spent = [0] * len(PEOPLE)
-        self.posted: list[tuple[int, int, list[Entry], Any]] = []
+        self.posted: list[tuple[int, int, list[PayoutEntry], Any]] = []
 
     def vaults(self) -> list[Contract]:
         return [self.contract, self.network.stakes]
@@ -92,7 +92,7 @@ class SettlementWalk(Walk):
     def post(self, pool: int, gains: list[int], spend: int) -> None:
         earned = [old + gain for old, gain in zip(self.earned[pool], gains, strict=True)]
         spent = [old + (sum(gains) if i == spend else 0) for i, old in enumerate(self.spent)]
-        entries = [Entry(p.address, e, s) for p, e, s in zip(PEOPLE, earned, spent, strict=True)]
+        entries = [PayoutEntry(p.address, e, s) for p, e, s in zip(PEOPLE, earned, spent, strict=True)]
         tree = settlement_tree(entries)
         epoch = self.contract.pools(pool)[3] + 1
         if self.attempt(self.contract, "post_root", pool, epoch, tree.root, 4, sum(earned), who=OPERATOR):
@@ -209,7 +209,7 @@ class StakeWalk(Walk):
 class LeaseWalk(Walk):
     def __init__(self) -> None:
         super().__init__()
-        self.orders: list[tuple[Order, Book | None]] = []
+        self.orders: list[tuple[Order, BidBook | None]] = []
         self.chain = self.network.orders
 
     def vaults(self) -> list[Contract]:
@@ -218,7 +218,7 @@ class LeaseWalk(Walk):
     ORDER = st.integers(0, 2)
     PRICES = st.dictionaries(st.integers(0, 4), st.integers(1, 4 * USD), max_size=5)
 
-    def pick(self, which: int) -> tuple[int, Order, Book | None]:
+    def pick(self, which: int) -> tuple[int, Order, BidBook | None]:
         place = which % len(self.orders)
         return place, *self.orders[place]
 

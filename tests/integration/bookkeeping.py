@@ -13,10 +13,10 @@ import asyncpg
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.gateway.accounting import JOURNALS
-from sparewatt.ledger.rules import deposit
+from sparewatt.ledger.rules import deposit_postings
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.books import Audit, Transfer
 from sparewatt.store.database import Database
+from sparewatt.store.ledger import AuditResult, Transfer
 from tests.integration.networks import Network, wait_until
 
 OPENED_UNIX_S = 1_790_000_000.0
@@ -44,7 +44,7 @@ class BookedJob:
 class Inspection:
     """Everything that the judgement needs, read at one moment."""
 
-    audit: Audit
+    audit: AuditResult
     jobs: Sequence[BookedJob]
     slices: dict[str, int] = field(default_factory=dict)
     """What is reserved, by gateway."""
@@ -75,11 +75,11 @@ def rows(network: Network, query: str, *arguments: object) -> list[dict[str, Any
     return asyncio.run(fetch())
 
 
-def audit(network: Network) -> Audit:
-    async def look() -> Audit:
+def audit(network: Network) -> AuditResult:
+    async def look() -> AuditResult:
         database = await Database.connect(dsn_of(network))
         try:
-            return await database.books.audit()
+            return await database.ledger.audit()
         finally:
             await database.close()
 
@@ -106,8 +106,8 @@ def pay_in(network: Network, account_id: str, nano: int, *, cause: str) -> None:
         database = await Database.connect(dsn_of(network))
         try:
             account, amount = AccountId(account_id), Nano(nano)
-            lines = tuple(deposit(account, amount))
-            await database.books.post_transfer(Transfer(cause, "deposit", account, amount, lines, OPENED_UNIX_S))
+            lines = tuple(deposit_postings(account, amount))
+            await database.ledger.post_transfer(Transfer(cause, "deposit", account, amount, lines, OPENED_UNIX_S))
         finally:
             await database.close()
 

@@ -13,7 +13,7 @@ import asyncpg
 
 from sparewatt.postgres import server as postgres_server
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 
 _numbers = itertools.count(1)
 
@@ -33,7 +33,7 @@ def running_postgres(directory: Path) -> Iterator[EmbeddedPostgres]:
 
 
 async def _migrate(dsn: str) -> None:
-    pool = await Pool.connect(dsn)
+    pool = await ConnectionPool.connect(dsn)
     await pool.close()
 
 

@@ -23,15 +23,22 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Out
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering, Payer, Quote, RunningTab
 from sparewatt.ledger import rules
-from sparewatt.ledger.budgets import Budgets
-from sparewatt.ledger.journal import left_over, read_journal
+from sparewatt.ledger.budgets import KeyBudgets
+from sparewatt.ledger.journal import read_journal, unsettled_jobs
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import TokenPrice
-from sparewatt.ledger.service import Ledger
-from sparewatt.protocol.receipts import Countersigned, Receipt, Signed, SignedReceipt, SignedSheet, sheet_digest
+from sparewatt.protocol.link.receipts import (
+    Countersignature,
+    Receipt,
+    SignedReceipt,
+    SignedReceipts,
+    SignedSheet,
+    sheet_digest,
+)
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.books import Transfer
-from sparewatt.store.pool import Pool
-from sparewatt.testing.clock import ManualClock
+from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.ledger import Transfer
+from sparewatt.testing.clocks import ManualClock
 from tests.integration.storm_faults import FAULTS, ChaoticBooks, ChaoticJournal
 from tests.integration.storm_jobs import Ending, SimJob
 from tests.unit.inference.nodes import a_call, a_job
@@ -51,11 +58,11 @@ class Gateway:
         self.name = name
         self.directory = world.directory / name
         self.directory.mkdir(exist_ok=True)
-        self.left = left_over(read_journal(self.directory), now_unix_s=world.clock.unix_s())
+        self.left = unsettled_jobs(read_journal(self.directory), now_unix_s=world.clock.unix_s())
         self.journal = ChaoticJournal(self.directory)
         self.ledger = Ledger(world.books, self.journal, instance=name, clock=world.clock)
         self.desk = ReceiptIntake(world.books, world.gateway_key, clock=world.clock, send=world.on_countersigned)
-        self.metering = Metering(self.ledger, self.desk, Budgets(world.books, clock=world.clock), clock=world.clock)
+        self.metering = Metering(self.ledger, self.desk, KeyBudgets(world.books, clock=world.clock), clock=world.clock)
         self.jobs: dict[MatchId, SimJob] = {}
         self.is_up = False
 
@@ -76,7 +83,7 @@ class Gateway:
                 await self.ledger.flush()
                 await self.desk.settle()
             if step % TEND_STEPS == 0:
-                await self.ledger.tend_purses()
+                await self.ledger.rebalance_purses()
 
     async def die_while_posting(self, turns: int) -> None:
         posting = asyncio.create_task(self.ledger.flush())
@@ -87,7 +94,7 @@ class Gateway:
 
 
 class World:
-    def __init__(self, pool: Pool, directory: Path, *, seed: int, arrivals: int = 8) -> None:
+    def __init__(self, pool: ConnectionPool, directory: Path, *, seed: int, arrivals: int = 8) -> None:
         """`arrivals`: jobs per step, which is a tenth of a second."""
         self.arrivals = arrivals
         self.rng = random.Random(seed)  # noqa: S311
@@ -106,7 +113,7 @@ class World:
         self.jobs: dict[MatchId, SimJob] = {}
         self.honest: set[tuple[str, str]] = set()
         self.swollen: set[tuple[str, str]] = set()
-        self.unsent: list[tuple[Gateway, NodeId, Signed]] = []
+        self.unsent: list[tuple[Gateway, NodeId, SignedReceipts]] = []
         self.confirmed: set[bytes] = set()
         self.gateways: list[Gateway] = []
         self._away_until = 0
@@ -117,7 +124,7 @@ class World:
     async def transfer(
         self, cause: str, kind: str, account: AccountId, nano: int, *, life_s: float | None = None
     ) -> None:
-        make = {"grant": rules.grant, "deposit": rules.deposit, "expiry": rules.expire}[kind]
+        make = {"grant": rules.grant_postings, "deposit": rules.deposit_postings, "expiry": rules.expiry_postings}[kind]
         lines = tuple(make(account, Nano(nano)))
         now = self.clock.unix_s()
         ends = None if life_s is None else now + life_s
@@ -263,7 +270,7 @@ class World:
 
     def _progress(self, gateway: Gateway, job: SimJob) -> None:
         attempt = job.attempts[-1]
-        written = sum(a.seen.chunks for a in job.attempts if a.seen)
+        written = sum(a.delivered.chunks for a in job.attempts if a.delivered)
         more = min(self.rng.randrange(60), job.length - written)
         if job.fault in ("early death", "silence") and len(job.attempts) == 1:
             attempt.outcome = Outcome.FAILED
@@ -273,9 +280,9 @@ class World:
                 self._send(job)
             return
         if more:
-            attempt.seen = attempt.seen or DeliveryCount()
-            attempt.seen.chunks += more
-            attempt.seen.text_bytes += 4 * more
+            attempt.delivered = attempt.delivered or DeliveryCount()
+            attempt.delivered.chunks += more
+            attempt.delivered.text_bytes += 4 * more
         self._go_on(gateway, job, written + more)
 
     def _go_on(self, gateway: Gateway, job: SimJob, written: int) -> None:
@@ -295,9 +302,9 @@ class World:
             self._finish(gateway, job, Outcome.DONE)
 
     def _count(self, job: SimJob, attempt: AttemptRecord) -> None:
-        if attempt.seen is not None and self.rng.random() < 0.9:
-            attempt.seen.prompt_tokens = self.rng.randrange(2 * job.prompt + 100)
-            attempt.seen.completion_tokens = attempt.seen.chunks * (5 if job.fault == "cheat" else 1)
+        if attempt.delivered is not None and self.rng.random() < 0.9:
+            attempt.delivered.prompt_tokens = self.rng.randrange(2 * job.prompt + 100)
+            attempt.delivered.completion_tokens = attempt.delivered.chunks * (5 if job.fault == "cheat" else 1)
 
     def _finish(self, gateway: Gateway, job: SimJob, outcome: Outcome) -> None:
         job.tab.close(outcome, job.attempts)
@@ -308,14 +315,14 @@ class World:
             job.endings.append(Ending("failed", job.noted))
         del gateway.jobs[job.id]
         for attempt in job.attempts:
-            if attempt.seen is not None:
+            if attempt.delivered is not None:
                 self._sign(gateway, job, attempt)
 
     # receipts
 
     def _sign(self, gateway: Gateway, job: SimJob, attempt: AttemptRecord) -> None:
         key = self.key_of[attempt.node_id]
-        seen = attempt.seen or DeliveryCount()
+        seen = attempt.delivered or DeliveryCount()
         said = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
         receipt = Receipt(job.id, key.address, MODEL, job.prompt, said, 1, 2)
         signed = self._signed(receipt, key)
@@ -328,7 +335,7 @@ class World:
                 self.swollen.add((job.id, attempt.node_id))
         self.unsent += [(gateway, node_id, each) for node_id, each in copies]
 
-    def _signed(self, receipt: Receipt, key: SigningKey) -> Signed:
+    def _signed(self, receipt: Receipt, key: SigningKey) -> SignedReceipts:
         """Alone, or on a sheet with another that belongs to no job."""
         if self.rng.random() < 0.5:
             return SignedReceipt(receipt, key.sign(receipt.typed_digest()).hex())
@@ -336,7 +343,7 @@ class World:
         digests = [receipt.digest(), idle.digest()]
         return SignedSheet([receipt, idle], key.sign(sheet_digest(receipt.node, digests)).hex())
 
-    def _mischief(self, job: SimJob, node_id: NodeId, signed: Signed) -> list[tuple[NodeId, Signed]]:
+    def _mischief(self, job: SimJob, node_id: NodeId, signed: SignedReceipts) -> list[tuple[NodeId, SignedReceipts]]:
         kind = self.rng.choice(["twice", "forged", "foreign", "other job", "changed"])
         self.counts[f"receipts: {kind}"] += 1
         stranger = self.rng.choice([n for n in self.owner_of if n != node_id])
@@ -359,6 +366,6 @@ class World:
             gateway.desk.on_receipt(node_id, signed)
         self.unsent.clear()
 
-    def on_countersigned(self, node_id: NodeId, message: Countersigned) -> None:
+    def on_countersigned(self, node_id: NodeId, message: Countersignature) -> None:
         assert message.node == node_id
         self.confirmed |= {bytes.fromhex(digest) for digest in message.digests}

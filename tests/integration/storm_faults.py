@@ -11,17 +11,17 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.money import Nano
 from sparewatt.ledger.journal import Journal
 from sparewatt.ledger.model import JournalRecord, OpenedJob
-from sparewatt.store.books import Books, JobRow, ReceiptRow
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.ledger import JobRow, LedgerStore, ReceiptRow
 
 FAULTS = 0.05
 _T = TypeVar("_T")
 
 
-class ChaoticBooks(Books):
+class ChaoticBooks(LedgerStore):
     """Real books behind a bad line: away for a while, or a reply is lost after the change was made."""
 
-    def __init__(self, pool: Pool, rng: random.Random, counts: Counter[str]) -> None:
+    def __init__(self, pool: ConnectionPool, rng: random.Random, counts: Counter[str]) -> None:
         super().__init__(pool)
         self._rng = rng
         self._counts = counts

@@ -38,7 +38,7 @@ class SimJob:
         """By the model's own arithmetic: exact, rounded once, at most the hold."""
         parts: list[tuple[AttemptRecord, int]] = []
         for attempt in self.attempts:
-            if (seen := attempt.seen) is not None:
+            if (seen := attempt.delivered) is not None:
                 left = self.bound - sum(n for _, n in parts)
                 claimed = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
                 parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), left)))
@@ -50,5 +50,9 @@ class SimJob:
 
     def _prompt(self, attempt: AttemptRecord) -> int:
         """As the node says, else as the last node that says it, else as it was guessed."""
-        said = [a.seen.prompt_tokens for a in (*self.attempts, attempt) if a.seen and a.seen.prompt_tokens is not None]
+        said = [
+            a.delivered.prompt_tokens
+            for a in (*self.attempts, attempt)
+            if a.delivered and a.delivered.prompt_tokens is not None
+        ]
         return min(said[-1] if said else self.prompt, int(self.prompt * 1.5) + 64)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparewatt.ledger import chart
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 from tests.integration.databases import fresh_database
 from tests.integration.storm import World
 from tests.integration.storm_jobs import Ending
@@ -26,7 +26,7 @@ class Reckoning:
 async def storm(server: EmbeddedPostgres, directory: Path, *, jobs: int, seed: int, arrivals: int = 8) -> Reckoning:
     """One whole run on a database of its own."""
     async with fresh_database(server) as dsn:
-        pool = await Pool.connect(dsn)
+        pool = await ConnectionPool.connect(dsn)
         world = World(pool, directory, seed=seed, arrivals=arrivals)
         await world.run(jobs)
         reckoning = await reckon(world, pool)
@@ -34,7 +34,7 @@ async def storm(server: EmbeddedPostgres, directory: Path, *, jobs: int, seed: i
     return reckoning
 
 
-async def reckon(world: World, pool: Pool) -> Reckoning:
+async def reckon(world: World, pool: ConnectionPool) -> Reckoning:
     """Compare the books with the model."""
     wrong: Counter[str] = Counter()
     rows = await pool._pool.fetch("SELECT id, account_id, state, cost_nano, promo_nano FROM jobs")
@@ -55,7 +55,7 @@ async def reckon(world: World, pool: Pool) -> Reckoning:
     return Reckoning(dict(+wrong), states, world.counts)
 
 
-async def _wrong_balances(world: World, pool: Pool, expected: dict[str, int]) -> Counter[str]:
+async def _wrong_balances(world: World, pool: ConnectionPool, expected: dict[str, int]) -> Counter[str]:
     wrong: Counter[str] = Counter()
     names = [name(account) for account in world.accounts for name in (chart.promo_of, chart.credits_of)]
     balances = await world.books.balances(names)
@@ -75,7 +75,7 @@ async def _wrong_balances(world: World, pool: Pool, expected: dict[str, int]) ->
     return wrong
 
 
-async def _wrong_receipts(world: World, pool: Pool) -> Counter[str]:
+async def _wrong_receipts(world: World, pool: ConnectionPool) -> Counter[str]:
     """Those that a gateway took with it when it died are missing, and no others than honest ones are there."""
     wrong: Counter[str] = Counter()
     rows = await pool._pool.fetch("SELECT job_id, node_id, disputed FROM receipts")

@@ -12,8 +12,8 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import AccountId
 from sparewatt.ledger import chart
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.books import Books, JobRow
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.ledger import JobRow, LedgerStore
 from tests.integration.databases import fresh_database
 from tests.unit.ledger.books_suite import CLEAN, COST, CREDITS, MONTH_S, BooksSuite, deposit, grant, job, nano_of
 from tests.unit.ledger.samples import NOW_S, OWNER
@@ -26,9 +26,9 @@ async def dsn(server: EmbeddedPostgres) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def books(dsn: str) -> AsyncIterator[Books]:
-    pool = await Pool.connect(dsn)
-    yield Books(pool)
+async def books(dsn: str) -> AsyncIterator[LedgerStore]:
+    pool = await ConnectionPool.connect(dsn)
+    yield LedgerStore(pool)
     await pool.close()
 
 
@@ -54,7 +54,7 @@ class TestBooksInPostgres(BooksSuite):
     ],
 )
 async def test_postings_refuse_to_be_changed(
-    books: Books, hand: asyncpg.Connection[asyncpg.Record], damage: str
+    books: LedgerStore, hand: asyncpg.Connection[asyncpg.Record], damage: str
 ) -> None:
     await books.post_transfer(deposit("d", 500))
     with pytest.raises(asyncpg.RaiseError, match="append-only"):
@@ -83,7 +83,7 @@ async def test_postings_refuse_to_be_changed(
     ids=["one line", "two causes", "clearing", "balance", "no balance", "new balance", "carried", "overdrawn"],
 )
 async def test_the_audit_finds_damage(
-    books: Books, hand: asyncpg.Connection[asyncpg.Record], damage: str, found: set[str]
+    books: LedgerStore, hand: asyncpg.Connection[asyncpg.Record], damage: str, found: set[str]
 ) -> None:
     await books.post_transfer(deposit("d", 50_000))
     await books.post_transfer(grant("g", 5))
@@ -96,7 +96,9 @@ async def test_the_audit_finds_damage(
     assert not audit.is_clean
 
 
-async def test_wrong_balances_are_mended_by_rebuilding(books: Books, hand: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_wrong_balances_are_mended_by_rebuilding(
+    books: LedgerStore, hand: asyncpg.Connection[asyncpg.Record]
+) -> None:
     await books.post_transfer(deposit("d", 50_000))
     await books.post_jobs([job("1")], instance="a")
     await hand.execute("UPDATE balances SET nano = 7; INSERT INTO balances VALUES ('credits:acc_x', 5)")
@@ -107,7 +109,7 @@ async def test_wrong_balances_are_mended_by_rebuilding(books: Books, hand: async
     assert await nano_of(books, chart.earned_by(OWNER)) == 950
 
 
-async def test_money_that_is_posted_while_balances_are_rebuilt_is_counted(books: Books) -> None:
+async def test_money_that_is_posted_while_balances_are_rebuilt_is_counted(books: LedgerStore) -> None:
     await books.post_transfer(deposit("d", 10**9))
     batches = [[job(f"{batch}_{n}") for n in range(20)] for batch in range(10)]
     await asyncio.gather(
@@ -117,13 +119,13 @@ async def test_money_that_is_posted_while_balances_are_rebuilt_is_counted(books:
     assert await nano_of(books, CREDITS) == 10**9 - 200 * COST
 
 
-async def test_gateways_that_post_the_same_jobs_crosswise_settle_each_once(dsn: str, books: Books) -> None:
+async def test_gateways_that_post_the_same_jobs_crosswise_settle_each_once(dsn: str, books: LedgerStore) -> None:
     await books.post_transfer(deposit("d", 10**9))
     accounts = [AccountId(f"acc_{n}") for n in range(20)]
     for account in accounts:
         await books.post_transfer(deposit(f"d:{account}", 10**9, account=account))
     rows = [job(str(n), account=accounts[n % 20]) for n in range(200)]
-    others = [Books(await Pool.connect(dsn)) for _ in range(2)]
+    others = [LedgerStore(await ConnectionPool.connect(dsn)) for _ in range(2)]
     orders = [rows, rows[::-1], rows[100:] + rows[:100]]
     settled = await asyncio.gather(
         *(
@@ -139,7 +141,7 @@ async def test_gateways_that_post_the_same_jobs_crosswise_settle_each_once(dsn: 
         await each._pool.close()
 
 
-async def retried(books: Books, rows: Sequence[JobRow], instance: str) -> int:
+async def retried(books: LedgerStore, rows: Sequence[JobRow], instance: str) -> int:
     """As the ledger does: what cannot be posted now is posted the next time."""
     for _ in range(10):
         try:
@@ -149,9 +151,9 @@ async def retried(books: Books, rows: Sequence[JobRow], instance: str) -> int:
     raise AssertionError("never posted")
 
 
-async def test_months_are_made_and_dropped_while_others_post(dsn: str, books: Books) -> None:
+async def test_months_are_made_and_dropped_while_others_post(dsn: str, books: LedgerStore) -> None:
     await books.post_transfer(deposit("d", 10**9, unix_s=NOW_S + 12 * MONTH_S))
-    other = Books(await Pool.connect(dsn))
+    other = LedgerStore(await ConnectionPool.connect(dsn))
     rows = [job(f"{month}_{n}", opened_unix_s=NOW_S + month * MONTH_S) for n in range(10) for month in range(8)]
     work = [retried(each, rows[at : at + 20], "a") for each in (books, other) for at in range(0, 80, 20)]
     settled = await asyncio.gather(*work)

@@ -17,7 +17,7 @@ import pytest
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
-from sparewatt.machine.children import Child, ChildExit, Restart, Supervisor
+from sparewatt.machine.children import ChildExit, ChildSpec, RestartPolicy, Supervisor
 
 CEILING_S = 30.0
 
@@ -111,25 +111,25 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
-def python(name: str, code: str, folder: Path, *args: str) -> Child:
-    return Child(name, (sys.executable, "-c", code, *args), folder / f"{name}.log", drain_s=CEILING_S)
+def python(name: str, code: str, folder: Path, *args: str) -> ChildSpec:
+    return ChildSpec(name, (sys.executable, "-c", code, *args), folder / f"{name}.log", drain_s=CEILING_S)
 
 
 def says(path: Path | None, text: str) -> Callable[[], bool]:
     return lambda: path is not None and path.exists() and text in path.read_text()
 
 
-def with_ready_line(child: Child, text: str) -> Child:
+def with_ready_line(child: ChildSpec, text: str) -> ChildSpec:
     async def is_ready() -> bool:
         return says(child.log_path, text)()
 
-    return Child(child.name, child.argv, child.log_path, is_ready=is_ready, drain_s=child.drain_s)
+    return ChildSpec(child.name, child.argv, child.log_path, is_ready=is_ready, drain_s=child.drain_s)
 
 
 async def test_a_child_has_its_own_session_log_and_environment(supervisor: Supervisor, tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['COLOUR'], os.environ['SPAREWATT_PARENT_PID'], sys.stdin.read() == '')\n"
     code += "print('complaint', file=sys.stderr, flush=True); import signal; signal.pause()"
-    child = Child("c", (sys.executable, "-c", code), tmp_path / "c.log", env={"COLOUR": "red"})
+    child = ChildSpec("c", (sys.executable, "-c", code), tmp_path / "c.log", env={"COLOUR": "red"})
     async with supervisor:
         await supervisor.start(child)
         await until(says(child.log_path, "complaint"))
@@ -145,7 +145,7 @@ async def test_a_child_has_its_own_session_log_and_environment(supervisor: Super
 async def test_a_child_reads_what_it_is_told_each_time_it_starts(supervisor: Supervisor, tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); import signal; signal.pause()"
-    child = Child("c", (sys.executable, "-c", code, str(heard)), None, told=b"secret ")
+    child = ChildSpec("c", (sys.executable, "-c", code, str(heard)), None, stdin_data=b"secret ")
     async with supervisor:
         await supervisor.start(child)
         await until(says(heard, "secret "))
@@ -179,7 +179,7 @@ async def test_who_does_not_need_each_other_is_stopped_at_once(supervisor: Super
 async def test_a_child_that_ignores_sigterm_is_killed_after_its_drain(supervisor: Supervisor, tmp_path: Path) -> None:
     deaf = with_ready_line(python("deaf", STUBBORN, tmp_path), "deaf")
     async with supervisor:
-        await supervisor.start(Child("deaf", deaf.argv, deaf.log_path, is_ready=deaf.is_ready, drain_s=0.2))
+        await supervisor.start(ChildSpec("deaf", deaf.argv, deaf.log_path, is_ready=deaf.is_ready, drain_s=0.2))
         pid = supervisor.pids()["deaf"]
         began_s = time.monotonic()
         await supervisor.stop()
@@ -231,16 +231,17 @@ async def test_stop_does_not_wait_for_a_restart_that_is_due_later(exits: Exits, 
 
 
 @pytest.mark.parametrize(
-    ("restart", "status"), [(Restart.NEVER, 1), (Restart.ON_FAILURE, 0), (Restart.ON_FAILURE, 1), (Restart.ALWAYS, 0)]
+    ("restart", "status"),
+    [(RestartPolicy.NEVER, 1), (RestartPolicy.ON_FAILURE, 0), (RestartPolicy.ON_FAILURE, 1), (RestartPolicy.ALWAYS, 0)],
 )
 async def test_the_policy_says_which_exits_start_a_child_again(
-    exits: Exits, tmp_path: Path, restart: Restart, status: int
+    exits: Exits, tmp_path: Path, restart: RestartPolicy, status: int
 ) -> None:
-    child = Child("c", (sys.executable, "-c", f"raise SystemExit({status})"), tmp_path / "c.log", restart=restart)
+    child = ChildSpec("c", (sys.executable, "-c", f"raise SystemExit({status})"), tmp_path / "c.log", restart=restart)
     async with Supervisor(clock=HastyClock(), rng=seeded(1), on_exit=exits) as supervisor:
         await supervisor.start(child)
         await until(lambda: len(exits.seen) >= 1)
-    starts_again = (restart, status) in {(Restart.ON_FAILURE, 1), (Restart.ALWAYS, 0)}
+    starts_again = (restart, status) in {(RestartPolicy.ON_FAILURE, 1), (RestartPolicy.ALWAYS, 0)}
     assert (exits.seen[0].restart_in_s is not None) is starts_again
     assert exits.seen[0].returncode == status
 
@@ -256,7 +257,7 @@ async def test_start_returns_only_when_the_child_is_ready(supervisor: Supervisor
         return asked > 4
 
     async with supervisor:
-        await supervisor.start(Child("c", (sys.executable, "-c", FOREVER), tmp_path / "c.log", is_ready=is_ready))
+        await supervisor.start(ChildSpec("c", (sys.executable, "-c", FOREVER), tmp_path / "c.log", is_ready=is_ready))
         assert asked == 5
 
 
@@ -270,13 +271,13 @@ async def test_a_child_that_ends_before_it_is_ready_is_a_startup_error_with_its_
     argv = (sys.executable, "-c", "raise SystemExit('no such model')")
     async with supervisor:
         with pytest.raises(StartupError, match=r"(?s)c ended with status 1.*no such model"):
-            await supervisor.start(Child("c", argv, tmp_path / "c.log", is_ready=never))
+            await supervisor.start(ChildSpec("c", argv, tmp_path / "c.log", is_ready=never))
         assert supervisor.pids() == {}
     assert exits.seen == []
 
 
 async def test_a_child_that_is_not_ready_in_time_is_ended(supervisor: Supervisor, tmp_path: Path) -> None:
-    child = Child("c", ("sleep", "3600"), tmp_path / "c.log", is_ready=never, ready_timeout_s=0.1)
+    child = ChildSpec("c", ("sleep", "3600"), tmp_path / "c.log", is_ready=never, ready_timeout_s=0.1)
     async with supervisor:
         with pytest.raises(StartupError, match="not ready in time"):
             await supervisor.start(child)
@@ -286,7 +287,7 @@ async def test_a_child_that_is_not_ready_in_time_is_ended(supervisor: Supervisor
 async def test_a_program_that_does_not_exist_is_a_startup_error(supervisor: Supervisor, tmp_path: Path) -> None:
     async with supervisor:
         with pytest.raises(StartupError, match="cannot be started"):
-            await supervisor.start(Child("c", (str(tmp_path / "none"),), tmp_path / "c.log"))
+            await supervisor.start(ChildSpec("c", (str(tmp_path / "none"),), tmp_path / "c.log"))
 
 
 async def test_a_program_that_vanishes_is_tried_again(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ async def test_a_program_that_vanishes_is_tried_again(supervisor: Supervisor, ex
     program.write_text(f"#!/bin/sh\nrm '{program}'\n")
     program.chmod(0o755)
     async with supervisor:
-        await supervisor.start(Child("c", (str(program),), tmp_path / "c.log"))
+        await supervisor.start(ChildSpec("c", (str(program),), tmp_path / "c.log"))
         await until(lambda: len(exits.seen) >= 3)
     assert [seen.returncode for seen in exits.seen[:3]] == [0, None, None]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparewatt.testing import count_tokens, expected_text, render_chat
-from sparewatt.testing.embeddings import vector
+from sparewatt.testing.engine.embeddings import vector
 from tests.clients.chat import MAX_TOKENS, PROMPT
 from tests.clients.installing import CLIENTS, NODE, node_package, python_with_openai2
 from tests.integration.networks import Network

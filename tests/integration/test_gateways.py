@@ -18,10 +18,10 @@ import pytest
 
 from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import SystemRng
-from sparewatt.link.dialling import dial
-from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.dialer import dial
+from sparewatt.link.handshake import authenticate_to_gateway, host_of
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.asking import ask
 from tests.integration.networks import Network, start_network, wait_until
@@ -105,7 +105,7 @@ async def hold_a_link(network: Network, key: SigningKey, token: str | None) -> N
         host = host_of(network.root_url)
         socket = await dial(network.root_url + LINK_PATH, session=session)
         try:
-            await introduce(
+            await authenticate_to_gateway(
                 socket, key=key, host=host, token=token, specs=SPECS, agent_version="0.1.0", rng=SystemRng()
             )
             with suppress(LinkLost):

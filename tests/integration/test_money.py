@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from sparewatt.core.money import NANO_PER_USD, parse_usd
-from sparewatt.node.receipts import FILE as RECEIPTS_FILE
-from sparewatt.node.receipts import Pair
-from sparewatt.protocol.receipts import Receipt, ReceiptProof, countersign_digest
+from sparewatt.node.jobs.receipt_issuer import FILE as RECEIPTS_FILE
+from sparewatt.node.jobs.receipt_issuer import ReceiptPair
+from sparewatt.protocol.link.receipts import Receipt, ReceiptProof, countersign_digest
 from sparewatt.protocol.signing import recover_address
 from tests.integration.asking import Answer, Reply, ask, chat_body, connection_to, stream_chat
 from tests.integration.bookkeeping import balance_nano, booked, pay_in, rows
@@ -254,25 +254,25 @@ def test_a_key_revoked_at_one_gateway_is_refused_by_the_other_within_seconds(pla
 # receipts
 
 
-def kept_pairs(place: Arena) -> list[Pair]:
+def kept_pairs(place: Arena) -> list[ReceiptPair]:
     """What the nodes have kept, all together."""
     files = [place.folder / name / RECEIPTS_FILE for name in place.nodes]
     lines = [line for file in files if file.exists() for line in file.read_bytes().splitlines()]
-    return [msgspec.json.decode(line, type=Pair) for line in lines]
+    return [msgspec.json.decode(line, type=ReceiptPair) for line in lines]
 
 
 def test_a_node_keeps_its_receipt_and_the_gateway_s_word_for_it(place: Arena, network: Network) -> None:
     reply = chat(network, max_tokens=9)
     match_id, node_id = reply.headers["x-sparewatt-match-id"], reply.headers["x-sparewatt-node"]
 
-    def pairs() -> list[tuple[Receipt, Pair]]:
+    def pairs() -> list[tuple[Receipt, ReceiptPair]]:
         found = [(receipt, pair) for pair in kept_pairs(place) for receipt in pair.receipts]
         return [(receipt, pair) for receipt, pair in found if receipt.job == match_id]
 
     wait_until(lambda: bool(pairs()), "no receipt was countersigned")
     [(receipt, pair)] = pairs()
     assert (receipt.node, receipt.completion_tokens) == (node_id, 9)
-    assert any(ReceiptProof(receipt, seal).holds for seal in pair.sheets)
+    assert any(ReceiptProof(receipt, seal).is_valid for seal in pair.sheets)
     word = pair.countersigned
     assert receipt.digest().hex() in word.digests
     said = countersign_digest(node_id, [bytes.fromhex(digest) for digest in word.digests])

@@ -19,12 +19,12 @@ import pytest
 
 from sparewatt.core.errors import JoinRefused
 from sparewatt.core.rng import SystemRng
-from sparewatt.link.dialling import dial
-from sparewatt.link.handshake import host_of, introduce
+from sparewatt.link.dialer import dial
+from sparewatt.link.handshake import authenticate_to_gateway, host_of
 from sparewatt.machine.spawn import free_port
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.protocol.link import LINK_PATH
-from sparewatt.protocol.node import NodeSpecs
+from sparewatt.protocol.link.frames import LINK_PATH
+from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import ask, at_once, chat_body, connection_to, stream_chat
@@ -65,7 +65,7 @@ async def knock(network: Network, *, key: SigningKey, token: str | None, host: s
     async with aiohttp.ClientSession() as session:
         socket = await dial(network.root_url + LINK_PATH, session=session)
         try:
-            await introduce(
+            await authenticate_to_gateway(
                 socket,
                 key=key,
                 host=host or host_of(network.root_url),

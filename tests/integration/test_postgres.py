@@ -18,8 +18,8 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.postgres import server as postgres_module
-from sparewatt.postgres.binaries import Binaries, find_binaries
-from sparewatt.postgres.os_account import accounts_for_root
+from sparewatt.postgres.binaries import PostgresBinaries, find_binaries
+from sparewatt.postgres.os_account import os_accounts_for_root
 from sparewatt.postgres.paths import choose_socket_dir
 from sparewatt.postgres.server import EmbeddedPostgres
 
@@ -287,7 +287,7 @@ async def test_an_interrupted_initdb_leaves_nothing_half_made(tmp_path: Path) ->
 
 async def test_a_cancelled_first_start_ends_initdb(tmp_path: Path) -> None:
     make_hanging_initdb(tmp_path / "bin")
-    server = EmbeddedPostgres(tmp_path / "pg", binaries=Binaries(tmp_path / "bin"))
+    server = EmbeddedPostgres(tmp_path / "pg", binaries=PostgresBinaries(tmp_path / "bin"))
     start = asyncio.create_task(server.start())
     log = tmp_path / "pg" / "postgres.log"
     await asyncio.to_thread(poll, lambda: log.exists() and "done-but-hanging" in log.read_text(), what="initdb hangs")
@@ -327,7 +327,7 @@ async def test_a_failed_initdb_shows_the_end_of_the_log(tmp_path: Path) -> None:
         )
         (tmp_path / "bin" / program).chmod(0o755)
     with pytest.raises(StartupError, match="disk full"):
-        await EmbeddedPostgres(tmp_path / "pg", binaries=Binaries(tmp_path / "bin")).start()
+        await EmbeddedPostgres(tmp_path / "pg", binaries=PostgresBinaries(tmp_path / "bin")).start()
     assert not (tmp_path / "pg" / "data").exists()
 
 
@@ -349,7 +349,7 @@ async def test_a_pid_file_whose_pid_is_now_a_stranger_does_not_prevent_the_start
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a normal user runs the server as itself")
 async def test_as_root_every_account_serves_the_same_data_in_turn(tmp_path: Path) -> None:
-    accounts = [*accounts_for_root(), *accounts_for_root()]
+    accounts = [*os_accounts_for_root(), *os_accounts_for_root()]
     assert len(accounts) == 4
     for n_before, account in enumerate(accounts):
         async with EmbeddedPostgres(tmp_path / "pg", account=account) as server:
@@ -372,7 +372,7 @@ async def test_as_root_the_server_dies_with_its_parent_under_every_account(tmp_p
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_normal_user_runs_it_as_itself(tmp_path: Path) -> None:
     """The other user keeps root's view of files, as the virtual environment may be private to root."""
-    _, nobody = accounts_for_root()
+    _, nobody = os_accounts_for_root()
     os.chown(tmp_path, nobody.owner_uid, -1)
     code = SERVE.replace("await server.wait()", "await server.stop()")
     argv = [*nobody.prefix, sys.executable, "-c", code, str(tmp_path / "pg"), "asyncio", "", ""]

@@ -10,11 +10,11 @@ import pytest
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import Nano
-from sparewatt.ledger.rules import deposit
+from sparewatt.ledger.rules import deposit_postings
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.books import Transfer
 from sparewatt.store.database import Database
-from sparewatt.store.snapshot import Shape, fill, snapshot_of
+from sparewatt.store.ledger import Transfer
+from sparewatt.store.snapshot import SnapshotSchema, open_snapshot, restore_snapshot
 from tests.integration.databases import empty_database, fresh_database
 
 MONTHS_UNIX_S = (1_700_000_000.0, 1_760_000_000.0, 1_790_000_000.0)
@@ -26,8 +26,10 @@ async def put_something_in(dsn: str) -> None:
     try:
         for at in MONTHS_UNIX_S:
             money = Nano(1_000_000)
-            await database.books.post_transfer(
-                Transfer(f"test:{at}", "deposit", NETWORK_ACCOUNT, money, tuple(deposit(NETWORK_ACCOUNT, money)), at)
+            await database.ledger.post_transfer(
+                Transfer(
+                    f"test:{at}", "deposit", NETWORK_ACCOUNT, money, tuple(deposit_postings(NETWORK_ACCOUNT, money)), at
+                )
             )
     finally:
         await database.close()
@@ -47,12 +49,12 @@ async def put_something_in(dsn: str) -> None:
         await connection.close()
 
 
-async def copied(dsn: str, folder: Path) -> Shape:
+async def copied(dsn: str, folder: Path) -> SnapshotSchema:
     folder.mkdir()  # noqa: ASYNC240 (a test)
-    async with snapshot_of(dsn) as snapshot:
-        shape = await snapshot.shape()
+    async with open_snapshot(dsn) as snapshot:
+        shape = await snapshot.read_schema()
         tables = [await snapshot.copy_out(table, folder / table.name) for table in shape.tables]
-    return Shape(shape.migrations, tables, shape.partitions, shape.sequences)
+    return SnapshotSchema(shape.migrations, tables, shape.partitions, shape.sequences)
 
 
 async def refuse_change(dsn: str) -> None:
@@ -71,7 +73,7 @@ async def test_a_copy_is_what_it_is_a_copy_of(server: EmbeddedPostgres, tmp_path
         await put_something_in(source)
         shape = await copied(source, tmp_path / "one")
     target = await empty_database(server, "target")
-    await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+    await restore_snapshot(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
     again = await copied(target, tmp_path / "two")
     assert again == shape
     assert shape.sequences["api_key_version"] >= 41
@@ -80,7 +82,7 @@ async def test_a_copy_is_what_it_is_a_copy_of(server: EmbeddedPostgres, tmp_path
         assert sorted(rows[0]) == sorted(rows[1]), table.name
     await refuse_change(target)
     with pytest.raises(StartupError, match="not empty"):
-        await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+        await restore_snapshot(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
 
 
 async def test_what_cannot_be_filled_stays_empty(server: EmbeddedPostgres, tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ async def test_what_cannot_be_filled_stays_empty(server: EmbeddedPostgres, tmp_p
     (tmp_path / "one" / "postings").write_text("nonsense\n")
     target = await empty_database(server, "other")
     with pytest.raises(StartupError, match="cannot be put"):
-        await fill(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+        await restore_snapshot(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
     connection = await asyncpg.connect(target)
     found = await connection.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
     assert found == 0

@@ -27,9 +27,9 @@ from sparewatt.core.errors import InvalidField, KeyNotFound, NotAuthenticated
 from sparewatt.core.ids import AccountId, KeyId, new_id
 from sparewatt.core.rng import SystemRng
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store import migrate as migrations
+from sparewatt.store import migrations
+from sparewatt.store.accounts import NewAccount, Role
 from sparewatt.store.database import Database, KeyTerms
-from sparewatt.store.people import NewAccount, Role
 from tests.integration.databases import empty_database
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(target=accounts)
     def open_account(self) -> AccountId:
         account = AccountId(new_id("acc", rng=RNG))
-        self.room.run(self.database.people.ensure_account(NewAccount(account, "somebody")))
+        self.room.run(self.database.accounts.ensure_account(NewAccount(account, "somebody")))
         self.roles[account] = "user"
         return account
 
@@ -174,7 +174,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(key=keys, wanted=terms)
     def limit(self, key: str, wanted: KeyTerms) -> None:
         known = self.model[key]
-        change = self.service.limit(key, account_id=known.account, change=lambda _: wanted)
+        change = self.service.change_terms(key, account_id=known.account, change=lambda _: wanted)
         if known.revoked:
             with pytest.raises(InvalidField):
                 self.room.run(change)
@@ -185,7 +185,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(key=keys, wanted=bad_terms)
     def limit_badly(self, key: str, wanted: KeyTerms) -> None:
         with pytest.raises(InvalidField):
-            self.room.run(self.service.limit(key, account_id=None, change=lambda _: wanted))
+            self.room.run(self.service.change_terms(key, account_id=None, change=lambda _: wanted))
 
     @rule(key=keys)
     def revoke(self, key: str) -> None:
@@ -199,23 +199,23 @@ class KeyMachine(RuleBasedStateMachine):
         with pytest.raises(KeyNotFound):
             self.room.run(self.service.revoke(key, account_id=account))
         with pytest.raises(KeyNotFound):
-            self.room.run(self.service.limit(key, account_id=account, change=terms_of))
+            self.room.run(self.service.change_terms(key, account_id=account, change=terms_of))
 
     @rule(account=accounts, role=st.sampled_from(["user", "owner", "operator"]))
     def set_role(self, account: AccountId, role: Role) -> None:
-        self.room.run(self.database.people.set_role(account, role))
+        self.room.run(self.database.accounts.set_role(account, role))
         self.room.run(self.service.sync())
         self.roles[account] = role
 
     @rule(account=accounts, policy=st.sampled_from([None, '{"region": "EU"}']))
     def describe_account(self, account: AccountId, policy: str | None) -> None:
-        self.room.run(self.database.people.describe_account(account, name="renamed", policy=policy))
+        self.room.run(self.database.accounts.update_account(account, name="renamed", policy=policy))
         self.room.run(self.service.sync())
         self.policies[account] = policy
 
     @rule(account=consumes(accounts))
     def close_account(self, account: AccountId) -> None:
-        self.room.run(self.database.people.close_account(account))
+        self.room.run(self.database.accounts.close_account(account))
         self.room.run(self.service.sync())
         self.closed.add(account)
 

@@ -7,7 +7,7 @@ import datetime as dt
 from sparewatt.core.ids import NodeId
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
-from sparewatt.store.records import KEPT_DAYS, DayRecord
+from sparewatt.store.node_results import KEPT_DAYS, NodeResultCount
 from tests.integration.databases import fresh_database
 
 NODE, OTHER = NodeId("0xa"), NodeId("0xb")
@@ -18,11 +18,16 @@ async def test_gateways_add_to_the_same_days_and_old_ones_are_forgotten(server: 
     old = today - dt.timedelta(days=KEPT_DAYS + 1)
     async with fresh_database(server) as dsn:
         database = await Database.connect(dsn)
-        store = database.records
-        await store.add([DayRecord(NODE, today, "done", 3, 100.0), DayRecord(OTHER, today, "done", 1, 1.0)])
-        await store.add([DayRecord(NODE, today, "done", 2, 90.0), DayRecord(NODE, old, "link_lost", 1, 10.0)])
-        known = await store.of(NODE)
-        assert known == [DayRecord(NODE, old, "link_lost", 1, 10.0), DayRecord(NODE, today, "done", 5, 100.0)]
+        store = database.node_results
+        await store.add([NodeResultCount(NODE, today, "done", 3, 100.0), NodeResultCount(OTHER, today, "done", 1, 1.0)])
+        await store.add(
+            [NodeResultCount(NODE, today, "done", 2, 90.0), NodeResultCount(NODE, old, "link_lost", 1, 10.0)]
+        )
+        known = await store.counts_of(NODE)
+        assert known == [
+            NodeResultCount(NODE, old, "link_lost", 1, 10.0),
+            NodeResultCount(NODE, today, "done", 5, 100.0),
+        ]
         await store.forget_old()
-        assert await store.of(NODE) == [DayRecord(NODE, today, "done", 5, 100.0)]
+        assert await store.counts_of(NODE) == [NodeResultCount(NODE, today, "done", 5, 100.0)]
         await database.close()

@@ -57,9 +57,9 @@ class TestStoredResponses(ResponseSuite):
         found = await store.find("resp_1", key_id=KEY)
         assert found is not None
         assert found.abandoned
-        await store.tend(["resp_1"])
+        await store.heartbeat(["resp_1"])
         found = await store.find("resp_1", key_id=KEY)
         assert found is not None
         assert not found.abandoned
         await finish(store, "resp_1")
-        assert await store.tend(["resp_1"]) == []
+        assert await store.heartbeat(["resp_1"]) == []

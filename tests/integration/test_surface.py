@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 from sparewatt.testing import expected_text
-from sparewatt.testing.embeddings import vector
+from sparewatt.testing.engine.embeddings import vector
 from tests.integration.asking import Reply, ask, chat_body, connection_to
 from tests.integration.bookkeeping import rows
 from tests.integration.networks import Network, wait_until

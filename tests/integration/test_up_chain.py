@@ -75,7 +75,7 @@ def decide(network: Network, first: int, count: int) -> None:
         database = await Database.connect(EmbeddedPostgres(network.data / "postgres").dsn)
         for number in range(first, first + count):
             name, data = f"test:{number}", number.to_bytes(4, "big")
-            await database.chain.decide(business_id=name, sender=operator(network), recipient=SOMEBODY, data=data)
+            await database.chain.enqueue(business_id=name, sender=operator(network), recipient=SOMEBODY, data=data)
         await database.close()
 
     asyncio.run(do())

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from sparewatt.core.limits import TURN_S
-from sparewatt.core.line import Line
+from sparewatt.core.fair_queue import FairQueue
+from sparewatt.core.limits import TICK_BUDGET_S
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry
@@ -113,12 +113,12 @@ class QuickRegistry(ConnectionRegistry):
             loop=loop,
         )
         self.turns = turns
-        self.late_requests = Line(turns.call_soon, clock=lambda: turns.now_s)
+        self.late_requests = FairQueue(turns.call_soon, clock=lambda: turns.now_s)
 
     def be_late(self) -> None:
         """Others were begun in this turn, and took long."""
         self.late_requests.must_wait()
-        self.turns.now_s += 2 * TURN_S
+        self.turns.now_s += 2 * TICK_BUDGET_S
 
     def adopts(self, head: RequestHead) -> bool:
         return False

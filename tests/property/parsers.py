@@ -18,9 +18,20 @@ from sparewatt.api.inference.embeddings import read_embedding_request
 from sparewatt.core.errors import ProtocolViolation, SparewattError
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.sse import EventSplitter, event_data
-from sparewatt.policy.carriers import read_line, read_object, read_query, split_model
-from sparewatt.protocol.link import Credit, End, Fail, Head, Hello, Op, Open, Proof, decode_frames, decode_message
-from sparewatt.protocol.link import encode_frame as frame
+from sparewatt.policy.parser import read_line, read_object, read_query, split_model
+from sparewatt.protocol.link.frames import (
+    Credit,
+    Hello,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    LinkProof,
+    Opcode,
+    decode_frames,
+    decode_message,
+)
+from sparewatt.protocol.link.frames import encode_frame as frame
 from sparewatt.protocol.responses.request import parse_request
 from tests.mutation import pieces
 from tests.property.front import replies_to
@@ -76,11 +87,11 @@ STREAMS = (
     (ROLE + text_event("\u20ac") + DONE).replace(b"\n\n", b"\r\n\r\n"),
 )
 MESSAGES = (
-    frame(Op.PING, 0, b"12345678") + frame(Op.SPECS, 0, msgspec.json.encode(SPECS)),
-    frame(Op.HEAD, 1, b'{"status":200}') + frame(Op.DATA, 1, b"data") + frame(Op.END, 1, b'{"load":{}}'),
-    frame(Op.OPEN, 1, msgspec.json.encode(job_of(b"ab"))) + frame(Op.BODY, 1, b"ab"),
-    frame(Op.CREDIT, 1, b'{"n_bytes":1}') + frame(Op.CANCEL, 1),
-    frame(Op.FAIL, 2, b'{"code":"refused","message":""}') + frame(Op.GOODBYE, 0, b'{"reason":"bye"}'),
+    frame(Opcode.PING, 0, b"12345678") + frame(Opcode.SPECS, 0, msgspec.json.encode(SPECS)),
+    frame(Opcode.HEAD, 1, b'{"status":200}') + frame(Opcode.DATA, 1, b"data") + frame(Opcode.END, 1, b'{"load":{}}'),
+    frame(Opcode.OPEN, 1, msgspec.json.encode(job_of(b"ab"))) + frame(Opcode.BODY, 1, b"ab"),
+    frame(Opcode.CREDIT, 1, b'{"n_bytes":1}') + frame(Opcode.CANCEL, 1),
+    frame(Opcode.FAIL, 2, b'{"code":"refused","message":""}') + frame(Opcode.GOODBYE, 0, b'{"reason":"bye"}'),
 )
 
 
@@ -167,10 +178,10 @@ def _whole(data: bytes, _: random.Random) -> None:
 def _frames(data: bytes, _: random.Random) -> None:
     with suppress(ProtocolViolation):
         for op, _stream, payload in decode_frames(data):
-            for shape in (Hello, Proof, Open, Credit, Head, End, Fail):
+            for shape in (Hello, LinkProof, JobRequest, Credit, JobReplyHead, JobEnd, JobFailure):
                 with suppress(ProtocolViolation):
                     decode_message(payload, shape)
-            assert op in Op
+            assert op in Opcode
 
 
 def _gateway_end(data: bytes, chance: random.Random) -> None:
@@ -181,7 +192,7 @@ def _gateway_end(data: bytes, chance: random.Random) -> None:
     with suppress(ProtocolViolation):
         for message in (data, chance.choice(MESSAGES)):
             link.receive(message)
-    link.lost("over")
+    link.on_lost("over")
     assert all(len(listener.ends) + len(listener.fails) == 1 for listener in listeners)
     assert all(len(listener.data) <= WINDOW_BYTES for listener in listeners)
 
@@ -191,7 +202,7 @@ def _node_end(data: bytes, chance: random.Random) -> None:
     with suppress(ProtocolViolation):
         for message in (data, chance.choice(MESSAGES)):
             link.receive(message)
-    link.lost()
+    link.on_lost()
     assert set(runner.started) <= set(runner.cancelled)
     assert len(set(runner.cancelled)) == len(runner.cancelled)
 

@@ -18,11 +18,11 @@ from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.ledger import chart, rules
 from sparewatt.ledger.holds import Hold
-from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.model import NOTHING, Amount, ClosedJob, Delivery, JobState, OpenedJob
-from sparewatt.ledger.service import Ledger
-from sparewatt.store.books import Transfer
-from sparewatt.testing.clock import ManualClock
+from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
+from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.model import ZERO_AMOUNT, Amount, ClosedJob, Delivery, JobState, OpenedJob
+from sparewatt.store.ledger import Transfer
+from sparewatt.testing.clocks import ManualClock
 from tests.trying import walks
 from tests.unit.ledger.memory_books import MemoryBooks
 from tests.unit.ledger.samples import delivery, opened
@@ -65,13 +65,13 @@ class BooksMachine(RuleBasedStateMachine):
             self._start(name)
 
     def _start(self, name: str) -> None:
-        left = left_over(read_journal(self.directory / name), now_unix_s=self.clock.unix_s())
+        left = unsettled_jobs(read_journal(self.directory / name), now_unix_s=self.clock.unix_s())
         self.journals[name] = Journal(self.directory / name)
         self.ledgers[name] = Ledger(self.books, self.journals[name], instance=name, clock=self.clock)
         self.runner.run(self.ledgers[name].recover(left))
 
     def _transfer(self, kind: str, account: AccountId, nano: int) -> None:
-        make = {"grant": rules.grant, "deposit": rules.deposit, "expiry": rules.expire}[kind]
+        make = {"grant": rules.grant_postings, "deposit": rules.deposit_postings, "expiry": rules.expiry_postings}[kind]
         lines = tuple(make(account, Nano(nano)))
         cause = f"{kind}:{len(self.books.transfers)}"
         transfer = Transfer(cause, kind, account, Nano(nano), lines, self.clock.unix_s())
@@ -146,7 +146,7 @@ class BooksMachine(RuleBasedStateMachine):
     def two_tasks_post_at_once(self, gateway: str) -> None:
         async def both() -> None:
             ledger = self.ledgers[gateway]
-            await asyncio.gather(ledger.flush(), ledger.flush(), ledger.tend_purses(), return_exceptions=True)
+            await asyncio.gather(ledger.flush(), ledger.flush(), ledger.rebalance_purses(), return_exceptions=True)
 
         self.runner.run(both())
 
@@ -154,7 +154,7 @@ class BooksMachine(RuleBasedStateMachine):
     def a_gateway_tends_its_purses(self, gateway: str, wait_s: float) -> None:
         self.clock.advance(wait_s)
         with contextlib.suppress(StoreUnavailable):
-            self.runner.run(self.ledgers[gateway].tend_purses())
+            self.runner.run(self.ledgers[gateway].rebalance_purses())
 
     @rule(is_away=st.booleans())
     def postgres_goes_or_comes(self, is_away: bool) -> None:  # noqa: FBT001
@@ -188,7 +188,7 @@ class BooksMachine(RuleBasedStateMachine):
     def gateways_can_spend_no_more_than_there_is(self) -> None:
         for account in ACCOUNTS:
             purses = [purse for ledger in self.ledgers.values() if (purse := ledger._purses.get(account))]
-            could = sum((purse.free + purse.held for purse in purses), NOTHING)
+            could = sum((purse.free + purse.held for purse in purses), ZERO_AMOUNT)
             assert could.promo <= self._really_left(chart.promo_of(account))
             assert could.paid <= self._really_left(chart.credits_of(account))
 

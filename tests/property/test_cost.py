@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.protocol.openai import with_cost, with_usage
+from sparewatt.protocol.openai.chat import with_cost, with_usage
 
 COUNTS = st.fixed_dictionaries(
     {"prompt_tokens": st.integers(0, 9)},

@@ -22,10 +22,10 @@ from sparewatt.inference.matcher.model import Decision
 from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
-from sparewatt.policy.carriers import read_line
-from sparewatt.policy.model import ANY, Prices
-from sparewatt.protocol.node import NodeSpecs
-from sparewatt.testing.clock import ManualClock
+from sparewatt.policy.model import ANY, MaxPrice
+from sparewatt.policy.parser import read_line
+from sparewatt.protocol.link.node_report import NodeSpecs
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.fleets import OWNERS, a_fleet, add_node, allowed_by, assert_adds_up, refusals
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, node_id, situation, some_specs
 
@@ -148,7 +148,7 @@ def test_who_is_known_to_be_admitted_would_be_so_if_judged(
     steps: list[tuple[str, int, int]], ceiling: int, needs: RequiredCapabilities
 ) -> None:
     table, clock = NodeTable(), ManualClock(now_s=NOW_S)
-    usual = Prices(10_000_000 * ceiling, 30_000_000 * ceiling)
+    usual = MaxPrice(10_000_000 * ceiling, 30_000_000 * ceiling)
     gate = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
     assert gate is not None
     for what, number, other in steps:

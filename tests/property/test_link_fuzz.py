@@ -12,31 +12,45 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_FRAME_BYTES_MAX
-from sparewatt.protocol.link import (
+from sparewatt.protocol.link.frames import (
     Challenge,
     Credit,
-    End,
-    Fail,
-    Frame,
     Goodbye,
-    Head,
     Hello,
-    Op,
-    Open,
-    Proof,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    LinkFrame,
+    LinkProof,
+    Opcode,
     Reject,
     Welcome,
     decode_frames,
     decode_message,
     encode_frame,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import BadSignature, recover_address
 from tests.trying import at_least
 from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
 from tests.unit.protocol.reports import SPECS
 
-SHAPES = (Challenge, Credit, End, Fail, Goodbye, Head, Hello, NodeLoad, NodeSpecs, Open, Proof, Reject, Welcome)
+SHAPES = (
+    Challenge,
+    Credit,
+    JobEnd,
+    JobFailure,
+    Goodbye,
+    JobReplyHead,
+    Hello,
+    NodeLoad,
+    NodeSpecs,
+    JobRequest,
+    LinkProof,
+    Reject,
+    Welcome,
+)
 N_JOBS = 3
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -61,13 +75,13 @@ sensible = st.sampled_from(
 )
 payloads = sensible | st.binary(max_size=40) | json_values.map(msgspec.json.encode)
 frames = st.builds(
-    Frame, op=st.sampled_from(list(Op)), stream=st.integers(min_value=0, max_value=N_JOBS + 1), payload=payloads
+    LinkFrame, op=st.sampled_from(list(Opcode)), stream=st.integers(min_value=0, max_value=N_JOBS + 1), payload=payloads
 )
 messages = st.lists(frames, max_size=8).map(lambda found: b"".join(encode_frame(*frame) for frame in found))
 
 
 @given(st.lists(frames, max_size=20))
-def test_frames_survive_the_wire(found: list[Frame]) -> None:
+def test_frames_survive_the_wire(found: list[LinkFrame]) -> None:
     assert decode_frames(b"".join(encode_frame(*frame) for frame in found)) == found
 
 
@@ -98,7 +112,7 @@ def test_a_gateway_survives_any_node(received: list[bytes]) -> None:
     with suppress(ProtocolViolation):
         for message in received:
             link.receive(message)
-    link.lost("the socket closed")
+    link.on_lost("the socket closed")
     assert all(len(listener.ends) + len(listener.fails) == 1 for listener in listeners)
     assert all(len(listener.data) <= 50 for listener in listeners)
     assert all(listener.heads or not listener.pieces for listener in listeners)
@@ -111,7 +125,7 @@ def test_a_node_survives_any_gateway(received: list[bytes]) -> None:
     with suppress(ProtocolViolation):
         for message in received:
             link.receive(message)
-    link.lost()
+    link.on_lost()
     assert len(set(runner.started)) == len(runner.started), "a job was started twice"
     assert len(set(runner.cancelled)) == len(runner.cancelled), "a job was cancelled twice"
     assert set(runner.started) <= set(runner.cancelled)
@@ -126,18 +140,18 @@ def test_a_node_that_waits_for_credit_waits_for_the_client(window_bytes: int, st
     """Credit comes in steps, yet a node never stands still over bytes that were all taken, nor exceeds its window."""
     link, wire, _, _ = lone_gateway()
     stream = link.open(job_of(b"", window_bytes=window_bytes), b"", Listener())
-    link.receive(encode_frame(Op.HEAD, 1, b'{"status":200}'))
+    link.receive(encode_frame(Opcode.HEAD, 1, b'{"status":200}'))
     sent = taken = told = 0
     for wanted, taking in steps:
         piece = min(wanted, window_bytes + told - sent)
-        link.receive(encode_frame(Op.DATA, 1, bytes(piece)))
+        link.receive(encode_frame(Opcode.DATA, 1, bytes(piece)))
         sent += piece
         some = min(taking, sent - taken)
         taken += some
         stream.grant(some)
-        told += sum(decode_message(each.payload, Credit).n_bytes for each in wire.frames() if each.op is Op.CREDIT)
+        told += sum(decode_message(each.payload, Credit).n_bytes for each in wire.frames() if each.op is Opcode.CREDIT)
         left = window_bytes + told - sent
-        assert stream.window_left == left
+        assert stream.window_left_bytes == left
         assert told <= taken
         assert taken - told < max(1, window_bytes / 4)
         assert left > 0 or sent - taken > window_bytes * 3 / 4 - 1

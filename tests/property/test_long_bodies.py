@@ -12,7 +12,7 @@ from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
 from sparewatt.inference.call import ModelCall
-from sparewatt.protocol.openai import for_node
+from sparewatt.protocol.openai.chat import for_node
 
 TEXT = st.text(max_size=8) | st.sampled_from(
     [

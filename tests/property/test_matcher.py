@@ -18,7 +18,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.match_context import vram_needed_bytes
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Preference
 from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed, checked
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.inference.nodes import (
     MODEL,
     NOW_S,
@@ -407,7 +407,7 @@ def test_figures_that_cannot_be_never_crash_and_never_win(
 
 def is_lawful(specs: NodeSpecs) -> bool:
     try:
-        checked(specs)
+        validated(specs)
     except (msgspec.ValidationError, msgspec.MsgspecError, OverflowError):
         return False
     return True

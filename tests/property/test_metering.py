@@ -25,7 +25,7 @@ attempts = st.builds(
         1.0,
         Outcome.DONE,
         owner=OWNER,
-        seen=seen,
+        delivered=seen,
         carried_tokens=carried,
         prompt_price_nano=prompt,
         completion_price_nano=completion,
@@ -54,7 +54,7 @@ def test_an_attempt_is_counted_by_the_smallest_of_what_was_said_seen_and_asked_f
     attempt: AttemptRecord, estimate: int, bound: int
 ) -> None:
     found = deliveries_of([attempt], prompt_estimate=estimate, output_bound=bound)
-    seen = attempt.seen
+    seen = attempt.delivered
     if seen is None:
         assert found == ()
         return

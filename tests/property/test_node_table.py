@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sparewatt.core.ids import ModelId, NodeId
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
-from sparewatt.protocol.node import NodeLoad, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.trying import walks
 from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import BadRequest, KeyPolicyViolation
 from sparewatt.core.limits import POLICY_TEXT_CHARS_MAX
-from sparewatt.policy import carriers
-from sparewatt.policy.check import FACT_OF, NodeFacts, compile_policy, verdict
-from sparewatt.policy.compose import Level, contradictions, intersect, narrow, settled
+from sparewatt.policy import parser
+from sparewatt.policy.check import FACT_OF, NodeFacts, compile_policy, first_mismatch
+from sparewatt.policy.composition import PolicyLevel, contradictions, intersect, narrow, normalized
 from sparewatt.policy.fields import FIELDS
+from sparewatt.policy.formatter import explain_mismatch, explain_relaxation, to_line, to_object, to_sentence
 from sparewatt.policy.model import ANY, Policy
 from sparewatt.policy.openrouter import TRANSLATIONS
-from sparewatt.policy.relax import funnel, judge, relaxations
-from sparewatt.policy.words import explain_refusal, explain_relaxation, to_line, to_object, to_sentence
+from sparewatt.policy.relaxation import check_node, funnel, relaxations
 from tests.unit.policy.examples import FIELD_VALUES, few_fields, policies
 from tests.unit.policy.examples import facts as some_facts
 
@@ -34,9 +34,9 @@ def test_a_level_said_twice_is_said_once_and_saying_nothing_changes_nothing(a: P
 
 @given(few_fields, few_fields, some_facts)
 def test_what_the_whole_allows_every_level_allows(a: Policy, b: Policy, facts: NodeFacts) -> None:
-    if verdict(intersect(a, b), facts) is None:
-        assert verdict(a, facts) is None
-        assert verdict(b, facts) is None
+    if first_mismatch(intersect(a, b), facts) is None:
+        assert first_mismatch(a, facts) is None
+        assert first_mismatch(b, facts) is None
 
 
 @pytest.mark.parametrize("name", sorted(set(FACT_OF) - {"attested_by", "only"}))
@@ -45,8 +45,8 @@ def test_what_the_whole_allows_every_level_allows(a: Policy, b: Policy, facts: N
 def test_what_every_level_allows_the_whole_allows(name: str, data: st.DataObject) -> None:
     a, b = (Policy(**{name: data.draw(FIELD_VALUES[name])}) for _ in range(2))
     facts = data.draw(some_facts)
-    if verdict(a, facts) is None and verdict(b, facts) is None:
-        assert verdict(intersect(a, b), facts) is None
+    if first_mismatch(a, facts) is None and first_mismatch(b, facts) is None:
+        assert first_mismatch(intersect(a, b), facts) is None
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
@@ -56,38 +56,38 @@ def test_a_request_that_is_not_refused_gets_exactly_what_it_asked_for(name: str,
     key, request = (Policy(**{name: data.draw(FIELD_VALUES[name])}) for _ in range(2))
     facts = data.draw(some_facts)
     try:
-        effective = narrow([Level("key", key)], request)
+        effective = narrow([PolicyLevel("key", key)], request)
     except KeyPolicyViolation as error:
         assert error.param == name  # noqa: PT017 - either outcome is right
         return
     assert intersect(key, effective) == effective
-    if verdict(effective, facts) is None:
-        assert verdict(key, facts) is None
+    if first_mismatch(effective, facts) is None:
+        assert first_mismatch(key, facts) is None
 
 
 @given(policies, policies)
 def test_what_was_narrowed_can_be_asked_for_again(key: Policy, request: Policy) -> None:
-    effective = settled(intersect(key, request))
-    assert narrow([Level("key", key)], effective) == effective
+    effective = normalized(intersect(key, request))
+    assert narrow([PolicyLevel("key", key)], effective) == effective
 
 
 @given(policies)
 def test_json_reads_back_the_same(policy: Policy) -> None:
-    policy = settled(policy)
+    policy = normalized(policy)
     if contradictions(policy):
         return
-    assert carriers.read_object(json.loads(json.dumps(to_object(policy)))) == (policy, ())
+    assert parser.read_object(json.loads(json.dumps(to_object(policy)))) == (policy, ())
 
 
 @given(policies)
 def test_a_line_reads_back_the_same_and_fits_a_header(policy: Policy) -> None:
-    policy = settled(policy)
+    policy = normalized(policy)
     line = to_line(policy)
     assert line.isascii()
     assert line.isprintable()
     if not contradictions(policy) and len(line) <= POLICY_TEXT_CHARS_MAX:
-        assert carriers.read_line(line) == policy
-        assert carriers.read_query([("q", line)]) == policy
+        assert parser.read_line(line) == policy
+        assert parser.read_query([("q", line)]) == policy
 
 
 @given(policies)
@@ -100,7 +100,7 @@ def test_every_policy_has_a_sentence_and_a_hash(policy: Policy) -> None:
 @given(st.text(max_size=200))
 def test_any_line_is_read_or_refused(text: str) -> None:
     try:
-        carriers.read_line(text)
+        parser.read_line(text)
     except BadRequest as error:
         assert error.message  # noqa: PT017 - either outcome is right
 
@@ -116,39 +116,39 @@ field_names = st.sampled_from([*FIELDS, *TRANSLATIONS])
 @given(st.dictionaries(field_names | st.text(max_size=10), json_values, max_size=4))
 def test_any_object_is_read_or_refused(value: object) -> None:
     try:
-        policy = carriers.read_object(value).policy
+        policy = parser.read_object(value).policy
     except BadRequest as error:
         assert error.param is not None  # noqa: PT017 - either outcome is right
         return
-    assert carriers.read_object(to_object(policy)).policy == policy
+    assert parser.read_object(to_object(policy)).policy == policy
 
 
 @given(few_fields, st.lists(st.lists(some_facts, min_size=1, max_size=2), max_size=5))
 def test_the_funnel_counts_every_node_once(policy: Policy, nodes: list[list[NodeFacts]]) -> None:
     steps = funnel(policy, nodes)
-    left = sum(judge(policy, models) is None for models in nodes)
+    left = sum(check_node(policy, models) is None for models in nodes)
     assert sum(step.dropped for step in steps) == len(nodes) - left
     assert not steps or steps[-1].left == left
 
 
 @given(few_fields, st.lists(st.lists(some_facts, min_size=1, max_size=2), max_size=5))
 def test_a_relaxation_adds_what_it_says(policy: Policy, nodes: list[list[NodeFacts]]) -> None:
-    before = sum(judge(policy, models) is None for models in nodes)
+    before = sum(check_node(policy, models) is None for models in nodes)
     for relaxed in relaxations(policy, nodes):
         looser = Policy(
             **{name: getattr(policy, name) for name in FIELDS} | dict.fromkeys(relaxed.fields, relaxed.relaxed)
         )
-        assert sum(judge(looser, models) is None for models in nodes) == before + relaxed.adds
+        assert sum(check_node(looser, models) is None for models in nodes) == before + relaxed.adds
         assert relaxed.adds > 0
         assert explain_relaxation(relaxed)
 
 
 @given(few_fields, some_facts)
 def test_a_refusal_can_be_said_and_the_compiled_form_agrees(policy: Policy, facts: NodeFacts) -> None:
-    refused = verdict(policy, facts)
+    refused = first_mismatch(policy, facts)
     assert compile_policy(policy).admits(facts) is (refused is None)
     if refused is not None:
-        assert explain_refusal(refused).startswith(f"{refused.field}: needs ")
+        assert explain_mismatch(refused).startswith(f"{refused.field}: needs ")
 
 
 def test_every_field_has_values_to_try() -> None:

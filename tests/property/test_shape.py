@@ -57,9 +57,9 @@ def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: 
         data = b"".join(events[first : first + at_once])
         passed = data if quick.passes(data) else quick.feed(data).data
         assert passed == thorough.feed(data).data
-    assert (quick.seen, quick.started, quick.done) == (thorough.seen, thorough.started, thorough.done)
-    assert quick.said.is_more_than_text == thorough.said.is_more_than_text
-    assert quick.said.text() == thorough.said.text()
+    assert (quick.delivered, quick.started, quick.done) == (thorough.delivered, thorough.started, thorough.done)
+    assert quick.emitted.is_more_than_text == thorough.emitted.is_more_than_text
+    assert quick.emitted.text() == thorough.emitted.text()
     assert quick.end() == thorough.end()
 
 

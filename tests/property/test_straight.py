@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparewatt.core.limits import LINK_CREDIT_PARTS
 from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.protocol.link import Op, encode_frame
+from sparewatt.protocol.link.frames import Opcode, encode_frame
 from tests.unit.inference.scripted import FINISH, ROLE, RecordingSink, ScriptedNode, Stage, event
 
 DONE = b"data: [DONE]\n\n"
@@ -104,7 +104,7 @@ class Told:
             return
         if step.in_one_message:
             self.node._sent[1] += sum(map(len, step.pieces))
-            self.node.link.receive(b"".join(encode_frame(Op.DATA, 1, piece) for piece in step.pieces))
+            self.node.link.receive(b"".join(encode_frame(Opcode.DATA, 1, piece) for piece in step.pieces))
         else:
             self.node.data(*step.pieces)
         if step.turn_ends:
@@ -120,7 +120,7 @@ class Told:
 
     def left(self) -> tuple[object, ...]:
         """All that another way must leave as well; the wire once the turn is over."""
-        attempt, seen = self.run._attempt, self.run.record.attempts[0].seen
+        attempt, seen = self.run._attempt, self.run.record.attempts[0].delivered
         said = attempt.emitted if attempt is not None else None
         return (
             self.run.tokens,

@@ -13,8 +13,8 @@ import sys
 
 import msgspec
 
+from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody
-from sparewatt.accounts.people import People
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.process_slot import ALONE
@@ -28,7 +28,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from sparewatt.telemetry.feed.live_feed import LOOK_S
 from sparewatt.telemetry.feed.places import REGIONS
 from tests.unit.edge.served import serving_on
@@ -63,7 +63,7 @@ def make_services(clock: SystemClock, chance: random.Random) -> Services:
         database,
         table=make_crowd(clock, chance),
         accounting=None,
-        people=People(database.people, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
         links={},
         port=1,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sparewatt.protocol import match
-from sparewatt.protocol.typed import Message
+from sparewatt.protocol.contracts import match
+from sparewatt.protocol.typed_message import TypedMessage
 
 KINDS: tuple[type[Any], ...] = (
-    match.Policy,
+    match.OrderTerms,
     match.Profile,
     match.Bid,
     match.BidCommit,
@@ -18,12 +18,12 @@ KINDS: tuple[type[Any], ...] = (
     match.BidLeaf,
     match.Task,
     match.Vote,
-    match.Snapshot,
+    match.ReputationSnapshot,
     match.Down,
 )
 
 
-def to_json(message: Message) -> dict[str, Any]:
+def to_json(message: TypedMessage) -> dict[str, Any]:
     return {field.name: _written(getattr(message, field.name)) for field in dataclasses.fields(message)}
 
 

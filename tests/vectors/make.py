@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sparewatt.market.rule import PPM, Status, awards_of, book_of, leaf_of, status_of
-from sparewatt.protocol.match import Bid, Policy, Profile
-from sparewatt.protocol.merkle import tree_of
+from sparewatt.market.rule import PPM, BidStatus, awards_of, book_of, leaf_of, status_of
+from sparewatt.protocol.contracts.match import Bid, OrderTerms, Profile
+from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.signing import SigningKey, keccak256
-from sparewatt.protocol.typed import contract_domain, message_digest, struct_hash
+from sparewatt.protocol.typed_message import contract_domain, message_digest, struct_hash
 from tests.vectors.encoding import KINDS, to_json
 
 FILE = Path(__file__).with_name("lease_match.json")
@@ -52,7 +52,7 @@ def _types() -> Iterator[dict[str, Any]]:
             fields = {f.name: value(hints[f.name].__metadata__[0]) for f in dataclasses.fields(kind)}
             message = kind(**fields)
             hashed = "0x" + struct_hash(message).hex()
-            yield {"type": kind.__name__, "fields": to_json(message), "name": name, "struct_hash": hashed}
+            yield {"type": kind.struct_name or kind.__name__, "fields": to_json(message), "name": name, "struct_hash": hashed}
 
 
 def _value(kind: str, *, low: bool) -> Any:
@@ -86,7 +86,7 @@ def _domain(chain_id: int) -> dict[str, Any]:
 
 def _tree(count: int) -> dict[str, Any]:
     """Leaf i is keccak256 of the two bytes of i. Every path is in the digest; those at the ends are written out."""
-    tree = tree_of([keccak256(i.to_bytes(2, "big")) for i in range(count)])
+    tree = merkle_tree([keccak256(i.to_bytes(2, "big")) for i in range(count)])
     places = range(len(tree.levels[0])) if count else ()
     ends = sorted({i for i in (0, count - 1, count) if i in places})
     return {
@@ -101,7 +101,7 @@ def provider(number: int) -> str:
     return "0x" + number.to_bytes(20, "big").hex()
 
 
-POLICY = Policy(
+POLICY = OrderTerms(
     countries=1 << 7,
     tiers=1 << 1,
     gpu_models=1 << 3,
@@ -140,24 +140,24 @@ GOOD = Profile(
     uptime_ppm=990_000,
     reputation_ppm=900_000,
 )
-BENDS: dict[Status, dict[str, Any]] = {
-    Status.COUNTRY: {"country": 8},
-    Status.TIER: {"tier": 0},
-    Status.GPU_MODEL: {"gpu_model": 2},
-    Status.GPU_CLASS: {"gpu_class": 1},
-    Status.VRAM: {"vram_gb": 23},
-    Status.GPU_UNITS: {"gpu_units": 1},
-    Status.COMPLIANCE: {"compliance": 0b100},
-    Status.UPTIME: {"uptime_ppm": 989_999},
-    Status.REPUTATION: {"reputation_ppm": 899_999},
-    Status.NOT_IN_ONLY: {"provider": provider(4)},
+BENDS: dict[BidStatus, dict[str, Any]] = {
+    BidStatus.COUNTRY: {"country": 8},
+    BidStatus.TIER: {"tier": 0},
+    BidStatus.GPU_MODEL: {"gpu_model": 2},
+    BidStatus.GPU_CLASS: {"gpu_class": 1},
+    BidStatus.VRAM: {"vram_gb": 23},
+    BidStatus.GPU_UNITS: {"gpu_units": 1},
+    BidStatus.COMPLIANCE: {"compliance": 0b100},
+    BidStatus.UPTIME: {"uptime_ppm": 989_999},
+    BidStatus.REPUTATION: {"reputation_ppm": 899_999},
+    BidStatus.NOT_IN_ONLY: {"provider": provider(4)},
 }
 
 
 def _statuses() -> Iterator[dict[str, Any]]:
     """Nothing wrong, each thing alone, and each with the next: the first one counts."""
     listed = dataclasses.replace(POLICY, only=())
-    cases: list[tuple[Policy, Profile, int]] = [
+    cases: list[tuple[OrderTerms, Profile, int]] = [
         (POLICY, GOOD, POLICY.max_price_uusd),
         (POLICY, GOOD, POLICY.max_price_uusd + 1),
         (listed, dataclasses.replace(GOOD, provider=provider(3)), 1),
@@ -194,7 +194,7 @@ def _books() -> Iterator[dict[str, Any]]:
     yield _book("none", open_to_all, [])
 
 
-def _book(name: str, policy: Policy, bids: list[tuple[int, tuple[int, int]]]) -> dict[str, Any]:
+def _book(name: str, policy: OrderTerms, bids: list[tuple[int, tuple[int, int]]]) -> dict[str, Any]:
     order_id = keccak256(name.encode())
     profiles, offers = [], []
     for number, (price, (uptime, reputation)) in enumerate(bids, start=1):

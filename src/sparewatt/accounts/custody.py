@@ -10,18 +10,18 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from sparewatt.accounts.sealing import Sealer, derive
+from sparewatt.accounts.sealer import Sealer, derive_key
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import AccountId
 from sparewatt.core.rng import Rng
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.people import PeopleStore
+from sparewatt.store.accounts import AccountStore
 
 SECRET_BYTES = 32
 _BATCH = 100
 
 
-class ChainKey(NamedTuple):
+class SealedChainKey(NamedTuple):
     address: str
     sealed: bytes
 
@@ -33,12 +33,12 @@ class Custody:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the network's secret has {SECRET_BYTES} bytes")
         self._sealer = Sealer(secret, purpose=b"sparewatt chain keys", rng=rng)
-        self.fingerprint = derive(secret, b"sparewatt secret fingerprint")
+        self.fingerprint = derive_key(secret, b"sparewatt secret fingerprint")
         self._rng = rng
 
-    def make(self, account_id: AccountId) -> ChainKey:
+    def make(self, account_id: AccountId) -> SealedChainKey:
         key = SigningKey.generate(rng=self._rng)
-        return ChainKey(key.address, self._sealer.seal(bytes.fromhex(key.secret_hex()), bound_to=account_id))
+        return SealedChainKey(key.address, self._sealer.seal(bytes.fromhex(key.secret_hex()), bound_to=account_id))
 
     def open(self, account_id: AccountId, sealed: bytes) -> SigningKey:
         """Raises ValueError if it was sealed for another account, under another secret, or changed since."""
@@ -69,7 +69,7 @@ def read_secret_file(path: Path) -> bytes:
     return secret
 
 
-async def check_secret(people: PeopleStore, custody: Custody) -> None:
+async def check_secret(people: AccountStore, custody: Custody) -> None:
     """Refuse to work beside chain keys that this secret cannot open. Raises StartupError."""
     if await people.secret_fingerprint(ours=custody.fingerprint) != custody.fingerprint:
         raise StartupError(
@@ -78,7 +78,7 @@ async def check_secret(people: PeopleStore, custody: Custody) -> None:
         )
 
 
-async def fill_missing(people: PeopleStore, custody: Custody) -> int:
+async def add_missing_chain_keys(people: AccountStore, custody: Custody) -> int:
     """Give a chain key to accounts that were made where the secret was not at hand. Returns how many."""
     filled = 0
     while account_ids := await people.accounts_without_chain_key(limit=_BATCH):

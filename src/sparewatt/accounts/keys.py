@@ -20,7 +20,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.store.database import Database, KeyRow, KeyTerms
 
 KEY_PREFIX = "sk-sw-"
-SHOWN_CHARS = 12
+PREFIX_CHARS = 12
 RATE_MAX = 2**31 - 1
 _WHERE = "Make one with 'sparewatt keys create', and send it as 'Authorization: Bearer sk-sw-…'."
 
@@ -40,7 +40,7 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
-def presented_secret(authorization: str) -> str:
+def bearer_secret(authorization: str) -> str:
     """The key in an Authorization header. Raises NotAuthenticated if it is there in another way."""
     scheme, _, secret = authorization.partition(" ")
     if scheme.lower() != "bearer":
@@ -70,14 +70,14 @@ class KeyRing:
         """The key behind an Authorization header. Raises NotAuthenticated with what to do."""
         if not authorization:
             raise NotAuthenticated(f"This needs an API key. {_WHERE}")
-        row = self._by_hash.get(hash_secret(presented_secret(authorization)))
+        row = self._by_hash.get(hash_secret(bearer_secret(authorization)))
         if row is None:
             raise NotAuthenticated(f"This API key is not known here. {_WHERE}")
         _refuse_ended(row, unix_s=unix_s)
         self._used.add(row.id)
         return row
 
-    def knows(self, row: KeyRow) -> bool:
+    def revalidate(self, row: KeyRow) -> bool:
         """Whether a key that was let in before is let in again, as it was then. Only for keys that never expire."""
         if self._by_hash.get(row.hash) is not row or row.expires_at is not None:
             return False
@@ -88,7 +88,7 @@ class KeyRing:
         """Whose job it was, by what the job remembers: a key, or the account itself."""
         return self._account_of.get(key_id) or (AccountId(key_id) if key_id.startswith("acc_") else None)
 
-    def take_used(self) -> list[KeyId]:
+    def pop_used(self) -> list[KeyId]:
         """The keys used since the last call."""
         used, self._used = self._used, set()
         return list(used)
@@ -120,7 +120,7 @@ class KeyService:
         announce: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`announce`: has the other processes of this gateway sync at once; other gateways do so once a second."""
-        self._announce = announce or _nobody
+        self._announce = announce or _no_siblings
         self._database = database
         self._ring = ring
         self._rng = rng
@@ -137,7 +137,7 @@ class KeyService:
             key_id=KeyId(new_id("key", rng=self._rng)),
             account_id=account_id,
             hashed=hash_secret(secret),
-            prefix=secret[:SHOWN_CHARS],
+            prefix=secret[:PREFIX_CHARS],
             scopes=list(dict.fromkeys(scopes)),
             terms=terms,
         )
@@ -151,7 +151,9 @@ class KeyService:
         """Of one account, or with None of all."""
         return await self._database.list_keys(account_id)
 
-    async def limit(self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]) -> KeyRow:
+    async def change_terms(
+        self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
+    ) -> KeyRow:
         """Change a key's terms. Raises KeyNotFound also for a key of another account, or InvalidField."""
 
         def checked(row: KeyRow) -> KeyTerms:
@@ -163,13 +165,13 @@ class KeyService:
 
         known = read_key_id(key_id)
         row = await self._database.change_key(known, account_id=account_id, change=checked) if known else None
-        return await self._known(key_id, row)
+        return await self._publish(key_id, row)
 
     async def revoke(self, key_id: str, *, account_id: AccountId | None) -> KeyRow:
         """Revoke a key; a second time changes nothing. Raises KeyNotFound also for a key of another account."""
         known = read_key_id(key_id)
         row = await self._database.revoke_key(known, account_id=account_id) if known else None
-        return await self._known(key_id, row)
+        return await self._publish(key_id, row)
 
     async def sync(self) -> None:
         """Take over what other processes changed in keys, or in the accounts they belong to."""
@@ -182,7 +184,7 @@ class KeyService:
 
     async def note_used(self) -> None:
         """Write down which keys were used lately."""
-        used = self._ring.take_used()
+        used = self._ring.pop_used()
         if used:
             await self._database.note_keys_used(used)
 
@@ -204,7 +206,7 @@ class KeyService:
                 "Leave out the scope or the limit."
             )
 
-    async def _known(self, key_id: str, row: KeyRow | None) -> KeyRow:
+    async def _publish(self, key_id: str, row: KeyRow | None) -> KeyRow:
         if row is None:
             raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
         self._ring.put([row])
@@ -212,7 +214,7 @@ class KeyService:
         return row
 
 
-async def _nobody() -> None:
+async def _no_siblings() -> None:
     """There is one process."""
 
 

@@ -14,12 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MAILS_WAITING_MAX
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 
 SEND_S = 20.0
 _PORTS = {"smtp": 587, "smtps": 465}
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
-_log = Log("sparewatt.mail")
+_log = Logger("sparewatt.mail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Mailer:
         self._server = server
         self._waiting: asyncio.Queue[EmailMessage] = asyncio.Queue(MAILS_WAITING_MAX)
 
-    def post(self, message: EmailMessage) -> None:
+    def enqueue(self, message: EmailMessage) -> None:
         """Later, or never if too many wait: people ask again."""
         message["From"] = self._server.sender
         try:
@@ -93,7 +93,7 @@ def _connected(server: MailServer) -> smtplib.SMTP:
     return smtp
 
 
-def reset_mail(email: str, token: str, *, root_url: str) -> EmailMessage:
+def reset_message(email: str, token: str, *, root_url: str) -> EmailMessage:
     message = EmailMessage()
     message["To"] = email
     message["Subject"] = "Your Sparewatt password"

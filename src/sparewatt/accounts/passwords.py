@@ -39,30 +39,30 @@ class Passwords:
         self._dummy: str | None = None
 
     async def hash(self, password: str) -> str:
-        return await self._beside(lambda: self._hasher.hash(_normal(password)))
+        return await self._run_in_thread(lambda: self._hasher.hash(_normalize(password)))
 
-    async def fits(self, password: str, password_hash: str | None) -> bool:
+    async def verify(self, password: str, password_hash: str | None) -> bool:
         """Whether it is the password. With None (nobody has this address) it takes the same time and says no."""
         if password_hash is None:
             self._dummy = self._dummy or await self.hash("nobody has this password")
-            await self._verify(password, self._dummy)
+            await self._verify_hash(password, self._dummy)
             return False
-        return await self._verify(password, password_hash)
+        return await self._verify_hash(password, password_hash)
 
     def is_outdated(self, password_hash: str) -> bool:
         """Whether the hash was made with weaker parameters than today's."""
         return self._hasher.check_needs_rehash(password_hash)
 
-    async def _verify(self, password: str, password_hash: str) -> bool:
+    async def _verify_hash(self, password: str, password_hash: str) -> bool:
         def verify() -> bool:
             try:
-                return self._hasher.verify(password_hash, _normal(password))
+                return self._hasher.verify(password_hash, _normalize(password))
             except (VerifyMismatchError, VerificationError, InvalidHashError):
                 return False
 
-        return await self._beside(verify)
+        return await self._run_in_thread(verify)
 
-    async def _beside(self, work: Callable[[], _T]) -> _T:
+    async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
         if self._waiting >= PASSWORD_HASHES_WAITING_MAX:
             raise RateLimited("Too many people are logging in right now. Try again in a moment.", retry_after_s=2)
         self._waiting += 1
@@ -73,6 +73,6 @@ class Passwords:
             self._waiting -= 1
 
 
-def _normal(password: str) -> str:
+def _normalize(password: str) -> str:
     """The same letters, however the keyboard composed them."""
     return unicodedata.normalize("NFKC", password)

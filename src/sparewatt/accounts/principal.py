@@ -13,8 +13,8 @@ import msgspec
 
 from sparewatt.core.errors import NotAllowed, OperatorsOnly
 from sparewatt.core.ids import AccountId, KeyId
+from sparewatt.store.accounts import Role, SessionRow
 from sparewatt.store.database import KeyRow
-from sparewatt.store.people import Role, SessionRow
 
 Scope = Literal["inference", "lease", "node", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
@@ -39,23 +39,25 @@ class Principal(msgspec.Struct, frozen=True):
         return self.role == "operator" and "admin" in self.scopes
 
     @property
-    def reach(self) -> AccountId | None:
+    def account_filter(self) -> AccountId | None:
         """Whose things it may see and change: its own, or (None) everybody's."""
         return None if self.is_operator else self.account_id
 
 
-def by_key(key: KeyRow) -> Principal:
+def principal_from_key(key: KeyRow) -> Principal:
     return Principal(key.account_id, key.role, key.scopes, key=key)
 
 
-def by_session(session: SessionRow) -> Principal:
+def principal_from_session(session: SessionRow) -> Principal:
     """Somebody who logged in may do all that the account may."""
     return Principal(session.account_id, session.role, SCOPES, session=session)
 
 
 def require_scope(who: Principal, scope: Scope) -> None:
     if scope not in who.scopes:
-        raise NotAllowed(f"{_called(who)} may not do this: it needs the scope {scope!r}, it has {_said(who.scopes)}.")
+        raise NotAllowed(
+            f"{_describe(who)} may not do this: it needs the scope {scope!r}, it has {_list_scopes(who.scopes)}."
+        )
 
 
 def require_operator(who: Principal) -> None:
@@ -64,9 +66,9 @@ def require_operator(who: Principal) -> None:
         raise OperatorsOnly("Only operators of this network may do this.")
 
 
-def _called(who: Principal) -> str:
+def _describe(who: Principal) -> str:
     return f"The key {who.key.prefix}…" if who.key is not None else "This session"
 
 
-def _said(scopes: Sequence[str]) -> str:
+def _list_scopes(scopes: Sequence[str]) -> str:
     return ", ".join(repr(scope) for scope in scopes) or "none"

@@ -8,23 +8,23 @@ from typing import Any
 
 import msgspec
 
-from sparewatt.chain.evm import DecodingError, EncodingError, abi_decode, abi_encode
-from sparewatt.chain.model import Call, Log, bytes_of, hex_of
-from sparewatt.protocol.chain import ChainEvent
+from sparewatt.chain.model import ContractCall, RawLog, bytes_of, hex_of
+from sparewatt.chain.web3_shim import DecodingError, EncodingError, abi_decode, abi_encode
+from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.signing import keccak256
 
 
-class Param(msgspec.Struct, frozen=True):
+class AbiParam(msgspec.Struct, frozen=True):
     type: str
     name: str = ""
-    components: tuple[Param, ...] = ()
+    components: tuple[AbiParam, ...] = ()
     indexed: bool = False
 
-    def canonical(self) -> str:
+    def canonical_type(self) -> str:
         """A tuple's type is spelt out, its array brackets kept: `(address,uint256)[]`."""
         if not self.type.startswith("tuple"):
             return self.type
-        return f"({','.join(each.canonical() for each in self.components)}){self.type.removeprefix('tuple')}"
+        return f"({','.join(each.canonical_type() for each in self.components)}){self.type.removeprefix('tuple')}"
 
     @property
     def is_dynamic_topic(self) -> bool:
@@ -32,25 +32,25 @@ class Param(msgspec.Struct, frozen=True):
         return self.type in {"string", "bytes"} or self.type.endswith("]") or self.type.startswith("tuple")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AbiEntry(msgspec.Struct, frozen=True):
     """A function, an event or the constructor."""
 
     type: str
     name: str = ""
-    inputs: tuple[Param, ...] = ()
-    outputs: tuple[Param, ...] = ()
+    inputs: tuple[AbiParam, ...] = ()
+    outputs: tuple[AbiParam, ...] = ()
 
-    def signature(self) -> bytes:
-        return keccak256(f"{self.name}({','.join(each.canonical() for each in self.inputs)})".encode())
+    def signature_hash(self) -> bytes:
+        return keccak256(f"{self.name}({','.join(each.canonical_type() for each in self.inputs)})".encode())
 
 
 class Artifact(msgspec.Struct, frozen=True):
     """What the compiler made of one contract, as it is committed."""
 
-    abi: tuple[Entry, ...]
+    abi: tuple[AbiEntry, ...]
     bytecode: str = "0x"
 
-    def creation(self, args: Sequence[object]) -> bytes:
+    def deploy_data(self, args: Sequence[object]) -> bytes:
         """The data of the transaction that makes the contract."""
         made = [entry for entry in self.abi if entry.type == "constructor"]
         return bytes_of(self.bytecode) + _encode(made[0].inputs if made else (), args, of="constructor")
@@ -62,25 +62,27 @@ class Contract:
 
     name: str
     address: str
-    abi: tuple[Entry, ...]
-    _events: dict[bytes, Entry] = field(init=False, repr=False, compare=False)
+    abi: tuple[AbiEntry, ...]
+    _events: dict[bytes, AbiEntry] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        events = {entry.signature(): entry for entry in self.abi if entry.type == "event"}
+        events = {entry.signature_hash(): entry for entry in self.abi if entry.type == "event"}
         object.__setattr__(self, "_events", events)
 
-    def call(self, function: str, *args: object, gas_limit: int | None = None) -> Call:
+    def encode_call(self, function: str, *args: object, gas_limit: int | None = None) -> ContractCall:
         """Raises ValueError where the arguments do not fit: a mistake of ours, not of a user."""
         entry = self._function(function, len(args))
-        return Call(self.address, entry.signature()[:4] + _encode(entry.inputs, args, of=function), gas_limit)
+        return ContractCall(
+            self.address, entry.signature_hash()[:4] + _encode(entry.inputs, args, of=function), gas_limit
+        )
 
-    def answer(self, function: str, data: bytes, *, n_args: int = 0) -> Any:
+    def decode_result(self, function: str, data: bytes, *, n_args: int = 0) -> Any:
         """What a call returned: one value, or a tuple of them."""
         outputs = self._function(function, n_args).outputs
-        values = abi_decode([each.canonical() for each in outputs], data)
+        values = abi_decode([each.canonical_type() for each in outputs], data)
         return values[0] if len(values) == 1 else values
 
-    def read(self, log: Log, *, ordinal: int) -> ChainEvent | None:
+    def decode_log(self, log: RawLog, *, ordinal: int) -> ChainEvent | None:
         """The event behind a log, or None if this contract's ABI knows none like it."""
         entry = self._events.get(log.topics[0]) if log.topics else None
         if entry is None:
@@ -92,33 +94,33 @@ class Contract:
         place = (log.block_number, log.log_index, log.block_hash, log.tx_hash, ordinal)
         return ChainEvent(*place, contract=self.name, event=entry.name, args=args)
 
-    def _function(self, name: str, n_args: int) -> Entry:
+    def _function(self, name: str, n_args: int) -> AbiEntry:
         for entry in self.abi:
             if entry.type == "function" and entry.name == name and len(entry.inputs) == n_args:
                 return entry
         raise ValueError(f"{self.name} has no function {name} with {n_args} arguments")
 
 
-def _encode(params: Sequence[Param], args: Sequence[object], *, of: str) -> bytes:
+def _encode(params: Sequence[AbiParam], args: Sequence[object], *, of: str) -> bytes:
     try:
-        return bytes(abi_encode([each.canonical() for each in params], args))
+        return bytes(abi_encode([each.canonical_type() for each in params], args))
     except (EncodingError, TypeError, ValueError) as error:
         raise ValueError(f"the arguments of {of} do not fit: {error}") from None
 
 
-def _event_args(entry: Entry, log: Log) -> dict[str, Any]:
+def _event_args(entry: AbiEntry, log: RawLog) -> dict[str, Any]:
     plain = [each for each in entry.inputs if not each.indexed]
-    values = iter(abi_decode([each.canonical() for each in plain], log.data))
+    values = iter(abi_decode([each.canonical_type() for each in plain], log.data))
     topics = iter(log.topics[1:])
     return {
         each.name: _topic(each, next(topics, b"")) if each.indexed else as_json(next(values)) for each in entry.inputs
     }
 
 
-def _topic(param: Param, topic: bytes) -> Any:
+def _topic(param: AbiParam, topic: bytes) -> Any:
     if param.is_dynamic_topic:
         return hex_of(topic)
-    (value,) = abi_decode([param.canonical()], topic)
+    (value,) = abi_decode([param.canonical_type()], topic)
     return as_json(value)
 
 

@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sparewatt.chain.evm import (
+from sparewatt.chain.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
+from sparewatt.chain.reverts import translate_chain_errors
+from sparewatt.chain.web3_shim import (
     AsyncHTTPProvider,
     AsyncWeb3,
     BlockNotFound,
@@ -21,8 +23,6 @@ from sparewatt.chain.evm import (
     TransactionNotFound,
     TxParams,
 )
-from sparewatt.chain.model import Call, Fees, Header, Identity, Log, Receipt, hex_of
-from sparewatt.chain.reverts import asking
 from sparewatt.core.errors import ChainRefused, ChainUnavailable
 from sparewatt.core.limits import CHAIN_CALL_S
 
@@ -51,81 +51,81 @@ class ChainClient:
 
     # reads
 
-    async def identity(self) -> Identity:
-        chain_id = await self._ask(self._web3.eth.chain_id)
+    async def identity(self) -> ChainIdentity:
+        chain_id = await self._await_reply(self._web3.eth.chain_id)
         genesis = await self.header(0)
         if genesis is None:
             raise ChainUnavailable("The chain's node does not know the chain's first block. It may still be syncing.")
-        return Identity(int(chain_id), genesis.hash)
+        return ChainIdentity(int(chain_id), genesis.hash)
 
-    async def head(self) -> Header:
-        return _header(await self._ask(self._web3.eth.get_block("latest")))
+    async def head(self) -> BlockHeader:
+        return _header(await self._await_reply(self._web3.eth.get_block("latest")))
 
-    async def header(self, number: int) -> Header | None:
+    async def header(self, number: int) -> BlockHeader | None:
         try:
-            return _header(await self._ask(self._web3.eth.get_block(BlockNumber(number))))
+            return _header(await self._await_reply(self._web3.eth.get_block(BlockNumber(number))))
         except BlockNotFound:
             return None
 
-    async def headers(self, first: int, last: int) -> list[Header]:
+    async def headers(self, first: int, last: int) -> list[BlockHeader]:
         """Those of `first` to `last` that the chain has."""
         found = await asyncio.gather(*(self.header(number) for number in range(first, last + 1)))
         return [header for header in found if header is not None]
 
-    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[Log]:
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
         wanted: FilterParams = {
             "fromBlock": BlockNumber(first),
             "toBlock": BlockNumber(last),
             "address": [_checksum(address) for address in addresses],
         }
-        found = await self._ask(self._web3.eth.get_logs(wanted))
-        return [_log(log) for log in found]
+        found = await self._await_reply(self._web3.eth.get_logs(wanted))
+        return [_raw_log(log) for log in found]
 
     async def next_nonce(self, address: str) -> int:
         """How many transactions of this address are in blocks."""
-        return int(await self._ask(self._web3.eth.get_transaction_count(_checksum(address), "latest")))
+        return int(await self._await_reply(self._web3.eth.get_transaction_count(_checksum(address), "latest")))
 
     async def balance_wei(self, address: str) -> int:
-        return int(await self._ask(self._web3.eth.get_balance(_checksum(address))))
+        return int(await self._await_reply(self._web3.eth.get_balance(_checksum(address))))
 
     async def code(self, address: str) -> bytes:
-        return bytes(await self._ask(self._web3.eth.get_code(_checksum(address))))
+        return bytes(await self._await_reply(self._web3.eth.get_code(_checksum(address))))
 
-    async def receipt(self, tx_hash: bytes) -> Receipt | None:
+    async def receipt(self, tx_hash: bytes) -> TransactionReceipt | None:
         try:
-            found = await self._ask(self._web3.eth.get_transaction_receipt(HexStr(hex_of(tx_hash))))
+            found = await self._await_reply(self._web3.eth.get_transaction_receipt(HexStr(hex_of(tx_hash))))
         except TransactionNotFound:
             return None
         return _receipt(found)
 
-    async def knows(self, tx_hash: bytes) -> bool:
+    async def has_transaction(self, tx_hash: bytes) -> bool:
         """In a block or waiting for one."""
         try:
-            await self._ask(self._web3.eth.get_transaction(HexStr(hex_of(tx_hash))))
+            await self._await_reply(self._web3.eth.get_transaction(HexStr(hex_of(tx_hash))))
         except TransactionNotFound:
             return False
         return True
 
-    async def call(self, call: Call, *, sender: str | None = None, at_block: int | None = None) -> bytes:
+    async def call(self, call: ContractCall, *, sender: str | None = None, at_block: int | None = None) -> bytes:
         """What a contract answers, changing nothing. Raises ChainReverted."""
         block = None if at_block is None else BlockNumber(at_block)
-        return bytes(await self._ask(self._web3.eth.call(_params(call, sender), block)))
+        return bytes(await self._await_reply(self._web3.eth.call(_params(call, sender), block)))
 
-    async def gas_limit(self, call: Call, *, sender: str) -> int:
+    async def gas_limit(self, call: ContractCall, *, sender: str) -> int:
         """The limit to sign: the call's own, else an estimate with headroom. Raises ChainReverted."""
         if call.gas_limit is not None:
             return call.gas_limit
-        estimate = int(await self._ask(self._web3.eth.estimate_gas(_params(call, sender))))
+        estimate = int(await self._await_reply(self._web3.eth.estimate_gas(_params(call, sender))))
         return estimate * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
 
-    async def fees(self) -> Fees:
+    async def fees(self) -> GasFees:
         """What to offer now. Where there is no base fee, the node's own price is all there is."""
         base_fee_wei = (await self.head()).base_fee_wei
         if base_fee_wei is None:
-            price_wei = int(await self._ask(self._web3.eth.gas_price))
-            return Fees(max_wei=price_wei, tip_wei=price_wei)
-        tip_wei = int(await self._ask(self._web3.eth.max_priority_fee)) if base_fee_wei else 0
-        return Fees(max_wei=BASE_FEE_ROOM * base_fee_wei + tip_wei, tip_wei=tip_wei)
+            price_wei = int(await self._await_reply(self._web3.eth.gas_price))
+            return GasFees(max_wei=price_wei, tip_wei=price_wei)
+        tip_wei = int(await self._await_reply(self._web3.eth.max_priority_fee)) if base_fee_wei else 0
+        return GasFees(max_wei=BASE_FEE_ROOM * base_fee_wei + tip_wei, tip_wei=tip_wei)
 
     # writes
 
@@ -134,20 +134,20 @@ class ChainClient:
         question (`knows`, `receipt`), which must not be answered by reading error messages.
         """
         try:
-            await self._ask(self._web3.eth.send_raw_transaction(raw))
+            await self._await_reply(self._web3.eth.send_raw_transaction(raw))
         except ChainRefused:
             return False
         return True
 
-    async def ask(self, method: str, *params: object) -> Any:
+    async def request(self, method: str, *params: object) -> Any:
         """A method that only some nodes have. Raises ChainRefused when this one has not."""
-        reply = await self._ask(self._provider.make_request(RPCEndpoint(method), list(params)))
+        reply = await self._await_reply(self._provider.make_request(RPCEndpoint(method), list(params)))
         if "error" in reply:
             raise ChainRefused(f"The chain's node does not do {method}.")
         return reply.get("result")
 
-    async def _ask(self, question: Awaitable[_T]) -> _T:
-        with asking():
+    async def _await_reply(self, question: Awaitable[_T]) -> _T:
+        with translate_chain_errors():
             async with asyncio.timeout(CHAIN_CALL_S):
                 return await question
 
@@ -156,7 +156,7 @@ def _checksum(address: str) -> ChecksumAddress:
     return AsyncWeb3.to_checksum_address(address)
 
 
-def _params(call: Call, sender: str | None) -> TxParams:
+def _params(call: ContractCall, sender: str | None) -> TxParams:
     params: TxParams = {"data": HexStr(hex_of(call.data))}
     if call.to:
         params["to"] = _checksum(call.to)
@@ -165,8 +165,8 @@ def _params(call: Call, sender: str | None) -> TxParams:
     return params
 
 
-def _header(block: Mapping[str, Any]) -> Header:
-    return Header(
+def _header(block: Mapping[str, Any]) -> BlockHeader:
+    return BlockHeader(
         number=int(block["number"]),
         hash=bytes(block["hash"]),
         parent_hash=bytes(block["parentHash"]),
@@ -175,8 +175,8 @@ def _header(block: Mapping[str, Any]) -> Header:
     )
 
 
-def _log(log: Mapping[str, Any]) -> Log:
-    return Log(
+def _raw_log(log: Mapping[str, Any]) -> RawLog:
+    return RawLog(
         block_number=int(log["blockNumber"]),
         log_index=int(log["logIndex"]),
         block_hash=bytes(log["blockHash"]),
@@ -187,14 +187,14 @@ def _log(log: Mapping[str, Any]) -> Log:
     )
 
 
-def _receipt(receipt: Mapping[str, Any]) -> Receipt:
+def _receipt(receipt: Mapping[str, Any]) -> TransactionReceipt:
     contract = receipt.get("contractAddress")
-    return Receipt(
+    return TransactionReceipt(
         tx_hash=bytes(receipt["transactionHash"]),
         block_number=int(receipt["blockNumber"]),
         block_hash=bytes(receipt["blockHash"]),
         succeeded=int(receipt["status"]) == 1,
         gas_used=int(receipt["gasUsed"]),
         contract=str(contract).lower() if contract else None,
-        logs=tuple(_log(cast("Mapping[str, Any]", log)) for log in receipt["logs"]),
+        logs=tuple(_raw_log(cast("Mapping[str, Any]", log)) for log in receipt["logs"]),
     )

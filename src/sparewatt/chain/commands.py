@@ -6,12 +6,19 @@ import re
 from pathlib import Path
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, Record, read_plan, read_record, shipped_artifacts, shipped_plan
-from sparewatt.chain.deploy import Deployment
-from sparewatt.chain.follower import Follower
-from sparewatt.chain.keys import DEPLOYER_KEY, OPERATOR_KEY, Keys, load_or_make_key
+from sparewatt.chain.confirmation import send_and_wait
+from sparewatt.chain.contracts import (
+    Contracts,
+    DeploymentRecord,
+    read_plan,
+    read_record,
+    shipped_artifacts,
+    shipped_plan,
+)
+from sparewatt.chain.deployment import Deployment
+from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.model import hex_of
-from sparewatt.chain.waiting import send_and_wait
+from sparewatt.chain.signer import DEPLOYER_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, ContractsMissing, InvalidField
 from sparewatt.core.money import Nano, parse_usd
@@ -25,7 +32,7 @@ NANO_PER_UNIT = 1_000
 """The token has six decimals, the ledger nine."""
 
 
-async def deploy(client: ChainClient, folder: Path, *, plan: Path | None = None) -> Record:
+async def deploy(client: ChainClient, folder: Path, *, plan: Path | None = None) -> DeploymentRecord:
     make_private_dir(folder)
     rng = SystemRng()
     deployment = Deployment(
@@ -49,11 +56,13 @@ async def fund(client: ChainClient, folder: Path, *, address: str, amount_usd: s
     if not re.fullmatch(r"0x[0-9a-fA-F]{40}", address):
         raise InvalidField(f"{address[:60]!r} is not an address: 0x and 40 hex digits.")
     units = _units(parse_usd(amount_usd))
-    call = _contracts(folder)[TOKEN].call("faucet", address, units)
+    call = _contracts(folder)[TOKEN].encode_call("faucet", address, units)
     key = SigningKey.generate(rng=SystemRng())
     sender, identity = key.address, await client.identity()
     gas_limit, fees = await client.gas_limit(call, sender=sender), await client.fees()
-    signed = Keys([key]).sign(call, sender=sender, nonce=0, chain_id=identity.chain_id, gas_limit=gas_limit, fees=fees)
+    signed = TransactionSigner([key]).sign(
+        call, sender=sender, nonce=0, chain_id=identity.chain_id, gas_limit=gas_limit, fees=fees
+    )
     receipt = await send_and_wait(client, signed, clock=SystemClock())
     if not receipt.succeeded:
         raise ChainReverted("the faucet gave nothing")
@@ -68,7 +77,7 @@ async def sync(
     database = await Database.connect(dsn)
     try:
         contracts = Contracts(shipped_artifacts(), {name: at.address for name, at in record.contracts.items()})
-        follower = Follower(client, database.chain, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin(rebuild=rebuild, another_chain=another_chain)
         return await follower.catch_up(), await database.chain.count_events()
     finally:
@@ -81,7 +90,7 @@ def _units(amount: Nano) -> int:
     return amount // NANO_PER_UNIT
 
 
-def _record(folder: Path) -> Record:
+def _record(folder: Path) -> DeploymentRecord:
     record = read_record(folder)
     if record is None:
         raise ContractsMissing(

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from sparewatt.chain.abi import Artifact, Contract
-from sparewatt.chain.model import Log
+from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ContractsMissing, StartupError
-from sparewatt.protocol.chain import ChainEvent
+from sparewatt.protocol.contracts.chain_events import ChainEvent
 
 RECORD_FILE = "contracts.json"
 PLAN_FILE = "plan.json"
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeploymentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One transaction of the deployment: make a contract, or introduce two to each other.
 
     An argument `$name` stands for the address of that contract, of `$deployer` or of `$operator`. Times are in seconds,
@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     args: tuple[str | int | bool | list[str], ...] = ()
 
 
-class Placed(msgspec.Struct, frozen=True):
+class DeployedContract(msgspec.Struct, frozen=True):
     """A contract on the chain. `code_hash` tells whether what stands there is still it, `made_of` which release's."""
 
     address: str
@@ -39,13 +39,13 @@ class Placed(msgspec.Struct, frozen=True):
     made_of: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class DeploymentRecord(msgspec.Struct, frozen=True):
     """What was deployed where. Kept as JSON beside the chain's data."""
 
     chain_id: int
     genesis_hash: str
     start_block: int
-    contracts: dict[str, Placed]
+    contracts: dict[str, DeployedContract]
 
 
 class Contracts:
@@ -74,13 +74,13 @@ class Contracts:
     def addresses(self) -> dict[str, str]:
         return {name: contract.address for name, contract in sorted(self._by_name.items())}
 
-    def read(self, logs: Sequence[Log]) -> list[ChainEvent]:
+    def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
         """The events behind the logs of whole blocks, in the chain's order; what no ABI knows is left out."""
         seen: Counter[bytes] = Counter()
         events = []
         for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
             contract = self._by_address.get(log.address)
-            event = contract.read(log, ordinal=seen[log.tx_hash]) if contract else None
+            event = contract.decode_log(log, ordinal=seen[log.tx_hash]) if contract else None
             seen[log.tx_hash] += 1
             if event is not None:
                 events.append(event)
@@ -94,24 +94,24 @@ def shipped_artifacts() -> dict[str, Artifact]:
     return {file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact) for file in files}
 
 
-def shipped_plan() -> list[Step]:
+def shipped_plan() -> list[DeploymentStep]:
     """The steps of the deployment in order, with times and stakes for trying things out; none without contracts."""
     text = resources.files(__package__).joinpath(PLAN_FILE).read_bytes()
-    return msgspec.json.decode(text, type=list[Step]) if shipped_artifacts() else []
+    return msgspec.json.decode(text, type=list[DeploymentStep]) if shipped_artifacts() else []
 
 
-def read_plan(path: Path) -> list[Step]:
+def read_plan(path: Path) -> list[DeploymentStep]:
     """An operator's own plan. Raises StartupError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Step])
+        return msgspec.json.decode(path.read_bytes(), type=list[DeploymentStep])
     except (OSError, msgspec.MsgspecError) as error:
         raise StartupError(f"{path} is no plan of a deployment: {error}.") from None
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> DeploymentRecord | None:
     path = folder / RECORD_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=DeploymentRecord)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

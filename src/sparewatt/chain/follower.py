@@ -12,17 +12,17 @@ from itertools import pairwise
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.model import Header, Identity, Log
+from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_EVENTS_AT_ONCE, CHAIN_WINDOW_BLOCKS
-from sparewatt.core.log import Log as Logger
-from sparewatt.protocol.chain import ChainEvent
-from sparewatt.store.chain import BlockHash, ChainStore, IndexRow
+from sparewatt.core.log import Logger
+from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.chain import BlockRef, ChainIndexRow, ChainStore
 
 _log = Logger("sparewatt.chain")
 
 
-class Follower:
+class ChainFollower:
     """Reads one chain into one database."""
 
     def __init__(self, client: ChainClient, store: ChainStore, contracts: Contracts, *, start_block: int = 0) -> None:
@@ -32,7 +32,7 @@ class Follower:
         self._contracts = contracts
         self._start_block = start_block
         self._blocks_at_once = CHAIN_BLOCKS_AT_ONCE
-        self.rollbacks = 0
+        self.reorg_count = 0
 
     async def begin(self, *, rebuild: bool = False, another_chain: bool = False) -> None:
         """Go on where the index stands, or start it: the first time, for other contracts, or because it was asked.
@@ -66,13 +66,13 @@ class Follower:
             pass
         return (await self._read_index()).block_number
 
-    async def _read_index(self) -> IndexRow:
+    async def _read_index(self) -> ChainIndexRow:
         index = await self._store.index()
         if index is None:
             raise RuntimeError("begin() comes first")
         return index
 
-    async def _start_anew(self, identity: Identity) -> None:
+    async def _start_anew(self, identity: ChainIdentity) -> None:
         first = max(self._start_block - 1, 0)
         header = await self._client.header(first)
         if header is None:
@@ -91,7 +91,7 @@ class Follower:
 
     # forwards
 
-    async def _read_batch(self, index: IndexRow, head: Header) -> bool:
+    async def _read_batch(self, index: ChainIndexRow, head: BlockHeader) -> bool:
         first = index.block_number + 1
         last = min(head.number, index.block_number + self._blocks_at_once)
         headers = await self._headers(first, last, head=head)
@@ -100,20 +100,20 @@ class Follower:
         logs = await self._logs(first, last)
         if logs is None or not await self._unchanged(headers, logs):
             return True
-        await self._take_over(index, headers, self._contracts.read(logs), head=head)
+        await self._commit_batch(index, headers, self._contracts.decode_logs(logs), head=head)
         return last < head.number
 
-    async def _take_over(
-        self, index: IndexRow, headers: Sequence[Header], events: Sequence[ChainEvent], *, head: Header
+    async def _commit_batch(
+        self, index: ChainIndexRow, headers: Sequence[BlockHeader], events: Sequence[ChainEvent], *, head: BlockHeader
     ) -> None:
-        blocks: list[BlockHash] = [(header.number, header.hash) for header in headers]
+        blocks: list[BlockRef] = [(header.number, header.hash) for header in headers]
         await self._store.advance_index(index.version, to=blocks[-1], head=head.number, blocks=blocks, events=events)
 
-    async def _headers(self, first: int, last: int, *, head: Header) -> list[Header]:
+    async def _headers(self, first: int, last: int, *, head: BlockHeader) -> list[BlockHeader]:
         """Of every block that could still vanish, and at least of the last one of the batch."""
         return await self._client.headers(max(first, min(last, head.number - CHAIN_WINDOW_BLOCKS)), last)
 
-    async def _logs(self, first: int, last: int) -> list[Log] | None:
+    async def _logs(self, first: int, last: int) -> list[RawLog] | None:
         """All logs of our contracts; None when that was too much, and the next try asks for less."""
         addresses = list(self._contracts.addresses.values())
         if not addresses:
@@ -130,7 +130,7 @@ class Follower:
         self._blocks_at_once = min(CHAIN_BLOCKS_AT_ONCE, 2 * self._blocks_at_once)
         return logs
 
-    async def _unchanged(self, headers: Sequence[Header], logs: Sequence[Log]) -> bool:
+    async def _unchanged(self, headers: Sequence[BlockHeader], logs: Sequence[RawLog]) -> bool:
         """The logs are those of the blocks that were seen before they were asked for."""
         hashes = {header.number: header.hash for header in headers}
         if any(hashes.get(log.block_number, log.block_hash) != log.block_hash for log in logs):
@@ -139,14 +139,14 @@ class Follower:
 
     # backwards
 
-    async def _step_back(self, index: IndexRow, head: Header) -> bool:
+    async def _step_back(self, index: ChainIndexRow, head: BlockHeader) -> bool:
         """To the newest common block, if the chain no longer has the last one. True when it had not."""
         if await self._still_has(index.block_number, index.block_hash):
             return False
         await self._roll_back(index, head)
         return True
 
-    async def _roll_back(self, index: IndexRow, head: Header) -> None:
+    async def _roll_back(self, index: ChainIndexRow, head: BlockHeader) -> None:
         to = await self._common_block(index)
         if to is None:
             identity = await self._client.identity()
@@ -155,10 +155,10 @@ class Follower:
             await self._start_anew(identity)
             return
         if await self._store.roll_back_index(index.version, to=to, head=head.number):
-            self.rollbacks += 1
+            self.reorg_count += 1
             _log.warning("chain_went_another_way", from_block=index.block_number, to_block=to[0])
 
-    async def _common_block(self, index: IndexRow) -> BlockHash | None:
+    async def _common_block(self, index: ChainIndexRow) -> BlockRef | None:
         """The newest block that both have, among those that are remembered."""
         for number, hashed in await self._store.recent_blocks():
             if number < index.block_number and await self._still_has(number, hashed):
@@ -166,7 +166,7 @@ class Follower:
         return None
 
 
-def _follow(index: IndexRow, headers: Sequence[Header]) -> bool:
+def _follow(index: ChainIndexRow, headers: Sequence[BlockHeader]) -> bool:
     """Each block is its predecessor's child, as far as both are known."""
     if not headers or headers[-1].number <= index.block_number:
         return False
@@ -176,11 +176,11 @@ def _follow(index: IndexRow, headers: Sequence[Header]) -> bool:
     return all(number + 1 != next_number or hashed == parent for ((number, hashed), (next_number, _)), parent in links)
 
 
-def is_same_chain(index: IndexRow, identity: Identity) -> bool:
+def is_same_chain(index: ChainIndexRow, identity: ChainIdentity) -> bool:
     return (index.chain_id, index.genesis_hash) == (identity.chain_id, identity.genesis_hash)
 
 
-def refuse_other_chain(index: IndexRow, identity: Identity) -> None:
+def refuse_other_chain(index: ChainIndexRow, identity: ChainIdentity) -> None:
     if not is_same_chain(index, identity):
         raise WrongChain(
             f"This database follows another chain (id {index.chain_id}). Give the right CHAIN_URL, or start over on "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ChainIdentity:
     """Which chain this is. Two local chains share an id; no two share a first block."""
 
     chain_id: int
@@ -14,7 +14,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class BlockHeader:
     number: int
     hash: bytes
     parent_hash: bytes
@@ -24,7 +24,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ContractCall:
     """What to say to which contract. `gas_limit` is set where an estimate cannot be trusted."""
 
     to: str
@@ -33,7 +33,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Fees:
+class GasFees:
     """In wei per gas: what is paid at most, and the part of it for whoever makes the block."""
 
     max_wei: int
@@ -41,7 +41,7 @@ class Fees:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class RawLog:
     block_number: int
     log_index: int
     block_hash: bytes
@@ -52,7 +52,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class TransactionReceipt:
     """What came of a transaction, in the block that holds it now."""
 
     tx_hash: bytes
@@ -61,7 +61,7 @@ class Receipt:
     succeeded: bool
     gas_used: int
     contract: str | None = None
-    logs: tuple[Log, ...] = field(default=())
+    logs: tuple[RawLog, ...] = field(default=())
 
 
 def hex_of(data: bytes) -> str:

@@ -15,30 +15,30 @@ from collections.abc import Callable
 from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.keys import Keys
-from sparewatt.chain.model import Call, Fees, Header, Receipt
-from sparewatt.chain.rules import Facts, Step, next_step, raised
+from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
+from sparewatt.chain.rules import OutboxAction, TransactionStatus, bumped_fees, next_outbox_action
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, InvalidField
 from sparewatt.core.limits import OUTBOX_CALL_BYTES_MAX, OUTBOX_OPEN_MAX, OUTBOX_SIGNED_AT_ONCE, OUTBOX_TRIES_MAX
-from sparewatt.core.log import Log
-from sparewatt.protocol.chain import SignedTransaction
+from sparewatt.core.log import Logger
+from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
-from sparewatt.store.migrate import Connection
+from sparewatt.store.migrations import PgConnection
 
-_log = Log("sparewatt.chain")
+_log = Logger("sparewatt.chain")
 POLL_S = 0.1
 Checkpoint = Callable[[str], None]
 """Called between any two steps that a crash could separate; tests crash there."""
 
 
-async def decide(
-    store: ChainStore, call: Call, *, business_id: str, sender: str, within: Connection | None = None
+async def enqueue(
+    store: ChainStore, call: ContractCall, *, business_id: str, sender: str, within: PgConnection | None = None
 ) -> None:
     """Have `sender` send `call` once. Deciding the same again changes nothing; another call by this id is refused."""
     if len(call.data) > OUTBOX_CALL_BYTES_MAX:
         raise InvalidField(f"A transaction carries at most {OUTBOX_CALL_BYTES_MAX} bytes.")
-    await store.decide(
+    await store.enqueue(
         business_id=business_id,
         sender=sender,
         recipient=call.to,
@@ -51,7 +51,7 @@ async def decide(
         raise InvalidField(f"{business_id[:100]!r} was decided before, as another transaction.")
 
 
-async def outcome(store: ChainStore, business_id: str, *, timeout_s: float, clock: Clock) -> OutboxRow:
+async def wait_until_final(store: ChainStore, business_id: str, *, timeout_s: float, clock: Clock) -> OutboxRow:
     """Wait until a decision is final. Raises ChainReverted when the contract said no, else ChainUnavailable."""
     deadline_s = clock.now_s() + timeout_s
     while clock.now_s() < deadline_s:
@@ -65,14 +65,14 @@ async def outcome(store: ChainStore, business_id: str, *, timeout_s: float, cloc
     raise ChainUnavailable(f"{business_id[:100]!r} is not final after {timeout_s:.0f} s. It goes on by itself.")
 
 
-class Sender:
+class OutboxSender:
     """Brings the rows of its keys forward, one round at a time. Several may run; each step is safe to repeat."""
 
     def __init__(
         self,
         client: ChainClient,
         store: ChainStore,
-        keys: Keys,
+        keys: TransactionSigner,
         *,
         chain_id: int,
         depth: int,
@@ -84,36 +84,38 @@ class Sender:
         self._chain_id = chain_id
         self._depth = depth
         self._checkpoint = checkpoint
-        self._told: set[int] = set()
+        self._warned: set[int] = set()
 
     async def step(self) -> bool:
         """One round for every key. True while something is under way."""
-        busy = [await self._work_for(sender) for sender in self._keys.addresses]
-        await self._store.finish(depth=self._depth)
+        busy = [await self._advance_sender(sender) for sender in self._keys.addresses]
+        await self._store.finalize(depth=self._depth)
         self._checkpoint("finished")
         return any(busy)
 
-    async def _work_for(self, sender: str) -> bool:
-        rows = await self._store.under_way(sender, limit=OUTBOX_OPEN_MAX)
-        decided = await self._store.decided(sender, limit=min(OUTBOX_SIGNED_AT_ONCE, OUTBOX_OPEN_MAX - len(rows)))
+    async def _advance_sender(self, sender: str) -> bool:
+        rows = await self._store.list_in_flight(sender, limit=OUTBOX_OPEN_MAX)
+        decided = await self._store.list_decided(sender, limit=min(OUTBOX_SIGNED_AT_ONCE, OUTBOX_OPEN_MAX - len(rows)))
         if not rows and not decided:
             return False
         nonce, head = await self._client.next_nonce(sender), await self._client.head()
-        for row, facts in await self._look_at(rows, nonce=nonce, head=head):
-            await self._apply(next_step(row, facts, depth=self._depth), row, facts)
+        for row, facts in await self._read_statuses(rows, nonce=nonce, head=head):
+            await self._apply(next_outbox_action(row, facts, depth=self._depth), row, facts)
         for row in decided:
             await self._sign_and_send(row, nonce_min=nonce, is_alone=not rows)
         return True
 
-    async def _look_at(self, rows: list[OutboxRow], *, nonce: int, head: Header) -> list[tuple[OutboxRow, Facts]]:
-        async def look(row: OutboxRow) -> tuple[OutboxRow, Facts]:
+    async def _read_statuses(
+        self, rows: list[OutboxRow], *, nonce: int, head: BlockHeader
+    ) -> list[tuple[OutboxRow, TransactionStatus]]:
+        async def look(row: OutboxRow) -> tuple[OutboxRow, TransactionStatus]:
             receipt = await self._receipt(row)
-            is_known = receipt is not None or await self._client.knows(row.signed[-1].tx_hash)
-            return row, Facts(nonce, head.number, head.base_fee_wei or 0, receipt, is_known)
+            is_known = receipt is not None or await self._client.has_transaction(row.signed[-1].tx_hash)
+            return row, TransactionStatus(nonce, head.number, head.base_fee_wei or 0, receipt, is_known)
 
         return await asyncio.gather(*(look(row) for row in rows))
 
-    async def _receipt(self, row: OutboxRow) -> Receipt | None:
+    async def _receipt(self, row: OutboxRow) -> TransactionReceipt | None:
         """Of whichever form was mined; the newest is the likeliest."""
         for signed in reversed(row.signed):
             receipt = await self._client.receipt(signed.tx_hash)
@@ -121,22 +123,22 @@ class Sender:
                 return receipt
         return None
 
-    async def _apply(self, step: Step, row: OutboxRow, facts: Facts) -> None:
+    async def _apply(self, step: OutboxAction, row: OutboxRow, facts: TransactionStatus) -> None:
         match step:
-            case Step.WAIT:
+            case OutboxAction.WAIT:
                 pass
-            case Step.SEND:
+            case OutboxAction.SEND:
                 await self._send(row, row.signed[-1])
-            case Step.NOTE_SENT:
+            case OutboxAction.NOTE_SENT:
                 await self._store.note_sent(row)
-            case Step.NOTE_MINED:
+            case OutboxAction.NOTE_MINED:
                 await self._note_mined(row, facts.receipt)
-            case Step.RAISE_FEE:
+            case OutboxAction.RAISE_FEE:
                 await self._raise_fee(row)
-            case Step.NOTE_LOST:
+            case OutboxAction.NOTE_LOST:
                 _log.warning("nonce_taken_by_another", sender=row.sender, nonce=row.nonce)
                 await self._store.note_lost(row, block_number=facts.head_number)
-            case Step.SIGN_ANEW:
+            case OutboxAction.SIGN_ANEW:
                 await self._sign_and_send(row, nonce_min=facts.sender_nonce, is_alone=False)
             case _ as never:
                 assert_never(never)
@@ -163,29 +165,29 @@ class Sender:
 
     async def _send(self, row: OutboxRow, signed: SignedTransaction) -> None:
         if not await self._client.send(signed.raw):
-            self._tell_not_taken(row)
+            self._warn_not_taken(row)
             return  # what it means is seen at the next look at the chain
         self._checkpoint("sent")
         await self._store.note_sent(row)
         self._checkpoint("noted as sent")
 
-    def _tell_not_taken(self, row: OutboxRow) -> None:
+    def _warn_not_taken(self, row: OutboxRow) -> None:
         """Once per row, though it is tried again every round."""
-        if row.id not in self._told:
-            self._told = {row.id} if len(self._told) >= OUTBOX_OPEN_MAX else self._told | {row.id}
+        if row.id not in self._warned:
+            self._warned = {row.id} if len(self._warned) >= OUTBOX_OPEN_MAX else self._warned | {row.id}
             _log.warning("transaction_not_taken", sender=row.sender, row=row.id)
 
     async def _raise_fee(self, row: OutboxRow) -> None:
         if row.nonce is None:
             raise ValueError("a row under way has a nonce")
-        fees = raised(row.signed[-1], await self._client.fees())
+        fees = bumped_fees(row.signed[-1], await self._client.fees())
         gas_limit = await self._client.gas_limit(_call(row), sender=row.sender)
         signed = self._signed(row, nonce=row.nonce, gas_limit=gas_limit, fees=fees)
         await self._store.sign_again(row, signed)
         self._checkpoint("fee raised")
         await self._send(row, signed)
 
-    async def _note_mined(self, row: OutboxRow, receipt: Receipt | None) -> None:
+    async def _note_mined(self, row: OutboxRow, receipt: TransactionReceipt | None) -> None:
         if receipt is None:
             raise ValueError("a mined transaction has a receipt")
         reason = None if receipt.succeeded else await self._why_reverted(row, receipt)
@@ -195,7 +197,7 @@ class Sender:
         )
         self._checkpoint("noted as mined")
 
-    async def _why_reverted(self, row: OutboxRow, receipt: Receipt) -> str:
+    async def _why_reverted(self, row: OutboxRow, receipt: TransactionReceipt) -> str:
         """Asked again at that block; receipts do not say."""
         try:
             await self._client.call(_call(row), sender=row.sender, at_block=receipt.block_number)
@@ -205,11 +207,11 @@ class Sender:
             pass
         return "no reason given; it may have run out of gas"
 
-    def _signed(self, row: OutboxRow, *, nonce: int, gas_limit: int, fees: Fees) -> SignedTransaction:
+    def _signed(self, row: OutboxRow, *, nonce: int, gas_limit: int, fees: GasFees) -> SignedTransaction:
         return self._keys.sign(
             _call(row), sender=row.sender, nonce=nonce, chain_id=self._chain_id, gas_limit=gas_limit, fees=fees
         )
 
 
-def _call(row: OutboxRow) -> Call:
-    return Call(row.recipient, row.data, row.gas_limit)
+def _call(row: OutboxRow) -> ContractCall:
+    return ContractCall(row.recipient, row.data, row.gas_limit)

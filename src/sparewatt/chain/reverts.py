@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import aiohttp
 
-from sparewatt.chain.evm import (
+from sparewatt.chain.web3_shim import (
     BadResponseFormat,
     BlockNotFound,
     ContractLogicError,
@@ -46,7 +46,7 @@ def read_reason(data: bytes) -> str:
     return f"error 0x{data[:4].hex()}" if data else "no reason given"
 
 
-def reverted(data: object) -> ChainReverted:
+def revert_error(data: object) -> ChainReverted:
     raw = _returned(data)
     return ChainReverted(read_reason(raw), data=raw)
 
@@ -64,16 +64,16 @@ def _returned(data: object) -> bytes:
 
 
 @contextmanager
-def asking() -> Iterator[None]:
+def translate_chain_errors() -> Iterator[None]:
     """Whatever web3 or the wire raises comes out as ChainUnavailable, ChainReverted or ChainRefused."""
     try:
         yield
     except ContractLogicError as error:
-        raise reverted(error.data) from None
+        raise revert_error(error.data) from None
     except (BlockNotFound, TransactionNotFound):
         raise  # answers, not errors; whoever asked knows what they mean
     except Web3RPCError as error:
-        raise ChainRefused(f"The chain's node refused this: {_node_says(error)}.") from None
+        raise ChainRefused(f"The chain's node refused this: {_node_message(error)}.") from None
     except (aiohttp.ClientError, TimeoutError, OSError, TooManyRequests, BadResponseFormat) as error:
         raise ChainUnavailable(
             f"The chain does not answer ({type(error).__name__}). 'sparewatt chain status' tells more.",
@@ -81,7 +81,7 @@ def asking() -> Iterator[None]:
         ) from None
 
 
-def _node_says(error: Web3RPCError) -> str:
+def _node_message(error: Web3RPCError) -> str:
     said = (error.rpc_response or {}).get("error")
     text = said.get("message") if isinstance(said, Mapping) else said
     return " ".join(str(text or "no reason given").split())[:REASON_CHARS_MAX]

@@ -14,7 +14,7 @@ from sparewatt.cli.context import json_option
 
 if TYPE_CHECKING:
     from sparewatt.gateway.backup.archive import Manifest
-    from sparewatt.store.books import Audit
+    from sparewatt.store.ledger import AuditResult
 
 _data_option = click.option(
     "--data", type=click.Path(path_type=Path), help="The gateway's data directory.  [env: SPAREWATT_GATEWAY_DATA]"
@@ -53,7 +53,7 @@ def backup(*, file: Path, data: Path | None, database_url: str | None, config: P
     if as_json and str(file) != "-":
         output.print_json(describe(manifest) | {"file": str(file.absolute())})
     else:
-        _tell(manifest, f"{'Written' if str(file) == '-' else file}")
+        _print_manifest(manifest, f"{'Written' if str(file) == '-' else file}")
 
 
 async def _write(
@@ -61,7 +61,7 @@ async def _write(
 ) -> Manifest:
     from typing import BinaryIO, cast
 
-    from sparewatt.cli.operated import network_database, operated_dir
+    from sparewatt.cli.gateway.database import gateway_data_dir, network_database
     from sparewatt.core.clock import SystemClock
     from sparewatt.gateway.backup.backup import write_backup
 
@@ -70,7 +70,7 @@ async def _write(
         return await write_backup(
             cast("BinaryIO", target),
             dsn=dsn,
-            data=operated_dir(data),
+            data=gateway_data_dir(data),
             config=config,
             secret=os.environ.get("SPAREWATT_SECRET") or None,
             packed=packed,
@@ -104,24 +104,24 @@ def restore(*, file: Path, data: Path | None, database_url: str | None, as_json:
     if as_json:
         output.print_json(describe(manifest) | {"books_in_order": audit.is_clean})
     else:
-        _tell(manifest, f"Restored. The books are {'in order' if audit.is_clean else 'NOT in order'}")
+        _print_manifest(manifest, f"Restored. The books are {'in order' if audit.is_clean else 'NOT in order'}")
     if not audit.is_clean:
         from sparewatt.cli.errors import CliError
 
         raise CliError("The restored books are not in order.", next_step="Please report this; it is a bug.")
 
 
-async def _read(source: object, data: Path | None, database_url: str | None) -> tuple[Manifest, Audit]:
+async def _read(source: object, data: Path | None, database_url: str | None) -> tuple[Manifest, AuditResult]:
     from typing import BinaryIO, cast
 
-    from sparewatt.cli.operated import network_database, operated_dir
+    from sparewatt.cli.gateway.database import gateway_data_dir, network_database
     from sparewatt.gateway.backup.restore import restore_backup
     from sparewatt.machine.data_dir import make_private_dir
 
     os.umask(0o077)
-    make_private_dir(operated_dir(data))
+    make_private_dir(gateway_data_dir(data))
     async with network_database(database_url=database_url, data=data, may_make=True) as dsn:
-        return await restore_backup(cast("BinaryIO", source), dsn=dsn, data=operated_dir(data))
+        return await restore_backup(cast("BinaryIO", source), dsn=dsn, data=gateway_data_dir(data))
 
 
 def describe(manifest: Manifest) -> dict[str, object]:
@@ -136,7 +136,7 @@ def describe(manifest: Manifest) -> dict[str, object]:
     }
 
 
-def _tell(manifest: Manifest, what: str) -> None:
+def _print_manifest(manifest: Manifest, what: str) -> None:
     told = describe(manifest)
     output.note(f"{what}: {told['rows']} rows of {told['tables']} tables, {len(manifest.files())} files.")
     if not told["has_secret"]:

@@ -35,7 +35,7 @@ def match(*, nodes: str, decisions: int, compiled: bool | None, as_json: bool) -
     Example:
       sparewatt bench match --nodes 10000 --no-compiled --json
     """
-    from sparewatt.testing.matching import time_matcher
+    from sparewatt.testing.matcher_timing import time_matcher
 
     sizes = [_size(text) for text in nodes.split(",")]
     results = []

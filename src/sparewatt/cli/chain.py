@@ -11,10 +11,10 @@ import click
 import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import Client
-from sparewatt.cli.context import json_option, last_ready, network_options
+from sparewatt.cli.client import ApiClient
+from sparewatt.cli.context import json_option, last_started_network, network_options
 from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.numbers import NUMBER
+from sparewatt.cli.param_types import NUMBER
 
 if TYPE_CHECKING:
     from sparewatt.chain.client import ChainClient
@@ -57,7 +57,7 @@ def chain() -> None:
 @chain.command("status")
 @json_option
 @network_options
-def status(client: Client, *, as_json: bool) -> None:
+def status(client: ApiClient, *, as_json: bool) -> None:
     """Show the chain, the contracts, and how far index and outbox are.
 
     \b
@@ -228,7 +228,7 @@ def _chain_url(given: str | None) -> str:
     """The option, the environment, or the chain of the network last started here."""
     from sparewatt.cli.errors import CliError
 
-    last = last_ready()
+    last = last_started_network()
     url = given or os.environ.get("CHAIN_URL") or (last[1].get("chain_url") if last else None)
     if not isinstance(url, str) or not url:
         raise CliError(
@@ -239,7 +239,7 @@ def _chain_url(given: str | None) -> str:
 
 
 def _default_data() -> Path:
-    last = last_ready()
+    last = last_started_network()
     return (last[0].parent if last else Path(".sparewatt")) / "chain"
 
 

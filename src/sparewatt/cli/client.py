@@ -20,8 +20,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from sparewatt import __version__
-from sparewatt.cli.context import Network, is_this_machine
-from sparewatt.cli.errors import ApiError, CliError, exit_code_for
+from sparewatt.cli.context import NetworkContext, is_this_machine
+from sparewatt.cli.errors import ApiError, CliError, exit_code_for_status
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiReply:
     """A complete answer with status 2xx."""
 
     headers: Message
@@ -115,10 +115,10 @@ def path_of(*segments: str) -> str:
     return "/" + "/".join(quote(segment, safe="/:@", errors="replace") for segment in segments)
 
 
-class Client:
+class ApiClient:
     """Calls one network. Every call opens its own connection and closes it."""
 
-    def __init__(self, network: Network, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
+    def __init__(self, network: NetworkContext, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
         self._network = network
         self._reply_timeout_s = reply_timeout_s
 
@@ -135,13 +135,13 @@ class Client:
     def api_key(self) -> str:
         return self._network.api_key
 
-    def get(self, path: str, *, timeout_s: float | None = None) -> Reply:
+    def get(self, path: str, *, timeout_s: float | None = None) -> ApiReply:
         return self._call("GET", path, timeout_s=timeout_s)
 
-    def delete(self, path: str) -> Reply:
+    def delete(self, path: str) -> ApiReply:
         return self._call("DELETE", path)
 
-    def patch(self, path: str, body: Mapping[str, object]) -> Reply:
+    def patch(self, path: str, body: Mapping[str, object]) -> ApiReply:
         return self._call("PATCH", path, body=body)
 
     def post(
@@ -151,16 +151,16 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-    ) -> Reply:
+    ) -> ApiReply:
         return self._call("POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
     @contextmanager
     def stream(
         self, path: str, body: Mapping[str, object], *, headers: Mapping[str, str] | None = None
-    ) -> Iterator[EventStream]:
+    ) -> Iterator[ApiEventStream]:
         """Open an answer that comes in pieces. Leaving the block early stops it."""
         with self._open("POST", path, body=body, headers=headers, timeout_s=ANSWER_TIMEOUT_S) as response:
-            yield EventStream(response, network=self._network)
+            yield ApiEventStream(response, network=self._network)
 
     def _call(
         self,
@@ -170,10 +170,10 @@ class Client:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-    ) -> Reply:
+    ) -> ApiReply:
         timeout_s = timeout_s or self._reply_timeout_s
         with self._open(method, path, body=body, headers=headers, timeout_s=timeout_s) as response:
-            return Reply(response.headers, self._whole_body(response))
+            return ApiReply(response.headers, self._read_body(response))
 
     @contextmanager
     def _open(
@@ -187,10 +187,10 @@ class Client:
     ) -> Iterator[http.client.HTTPResponse]:
         connection = _connection(self._network, timeout_s=min(CONNECT_TIMEOUT_S, timeout_s))
         try:
-            with _explained(self._network):
+            with _network_errors_as_cli_errors(self._network):
                 response = self._send(connection, method, path, body=body, headers=headers, timeout_s=timeout_s)
             try:
-                self._refuse_errors(response, path)
+                self._raise_for_status(response, path)
                 yield response
             finally:
                 response.close()
@@ -220,8 +220,8 @@ class Client:
         )
         return connection.getresponse()
 
-    def _whole_body(self, response: http.client.HTTPResponse) -> bytes:
-        with _explained(self._network):
+    def _read_body(self, response: http.client.HTTPResponse) -> bytes:
+        with _network_errors_as_cli_errors(self._network):
             body = response.read(REPLY_BODY_BYTES_MAX + 1)
             if response.length and len(body) <= REPLY_BODY_BYTES_MAX:
                 raise http.client.IncompleteRead(body)
@@ -229,16 +229,18 @@ class Client:
             raise CliError(f"The answer is larger than {REPLY_BODY_BYTES_MAX // 1024**2} MiB.")
         return body
 
-    def _refuse_errors(self, response: http.client.HTTPResponse, path: str) -> None:
+    def _raise_for_status(self, response: http.client.HTTPResponse, path: str) -> None:
         if 200 <= response.status < 300:
             return
         try:
-            told = msgspec.json.decode(self._whole_body(response), type=_ErrorBody).error
+            told = msgspec.json.decode(self._read_body(response), type=_ErrorBody).error
         except (msgspec.DecodeError, UnicodeDecodeError):
             told = ErrorObject()
-        raise self.error(told, status=response.status, retry_after=response.headers.get("Retry-After"), path=path)
+        raise self.build_error(told, status=response.status, retry_after=response.headers.get("Retry-After"), path=path)
 
-    def error(self, told: ErrorObject, *, status: int, retry_after: str | None = None, path: str = "") -> ApiError:
+    def build_error(
+        self, told: ErrorObject, *, status: int, retry_after: str | None = None, path: str = ""
+    ) -> ApiError:
         """The exception for an error object, with the key taken out should the other side repeat it."""
         code = str(told.code) if told.code is not None else f"http_{status}"
         message = told.message or f"The network answered with HTTP status {status} and did not say why."
@@ -249,7 +251,7 @@ class Client:
             api_type=told.type,
             api_param=told.param,
             next_step=_next_step(code, status=status, retry_after=retry_after, path=path),
-            exit_code=exit_code_for(status=status, code=code),
+            exit_code=exit_code_for_status(status=status, code=code),
         )
 
 
@@ -274,10 +276,10 @@ def scope_needed(path: str) -> str:
     return _SCOPES_NEEDED.get(words) or _SCOPES_NEEDED.get(words.split("/")[0], "inference")
 
 
-class EventStream:
+class ApiEventStream:
     """The answer of a streamed call: its headers, then its events up to `[DONE]`."""
 
-    def __init__(self, response: http.client.HTTPResponse, *, network: Network) -> None:
+    def __init__(self, response: http.client.HTTPResponse, *, network: NetworkContext) -> None:
         self._response = response
         self._network = network
         self.headers: Message = response.headers
@@ -290,10 +292,10 @@ class EventStream:
                 if data == "[DONE]":
                     return
                 yield data
-        raise _broke_off()
+        raise _truncated_reply()
 
     def _read(self) -> bytes:
-        with _explained(self._network):
+        with _network_errors_as_cli_errors(self._network):
             return self._response.read1(_READ_BYTES)
 
 
@@ -333,7 +335,7 @@ class SseParser:
         return event
 
 
-def _connection(network: Network, *, timeout_s: float) -> http.client.HTTPConnection:
+def _connection(network: NetworkContext, *, timeout_s: float) -> http.client.HTTPConnection:
     parts = urlsplit(network.base_url)
     host = parts.hostname or ""
     if parts.scheme == "https":
@@ -342,7 +344,7 @@ def _connection(network: Network, *, timeout_s: float) -> http.client.HTTPConnec
 
 
 @contextmanager
-def _explained(network: Network) -> Iterator[None]:
+def _network_errors_as_cli_errors(network: NetworkContext) -> Iterator[None]:
     """Say in plain words what the network layer means."""
     url = network.base_url
     try:
@@ -361,7 +363,7 @@ def _explained(network: Network) -> Iterator[None]:
     except ssl.SSLError as error:
         raise CliError(f"No secure connection to {url}: {error.reason or 'the handshake failed'}.") from None
     except http.client.IncompleteRead:
-        raise _broke_off() from None
+        raise _truncated_reply() from None
     except ConnectionError:
         raise CliError(f"{url} closed the connection without an answer.", next_step="Try again.") from None
     except http.client.HTTPException as error:
@@ -370,11 +372,11 @@ def _explained(network: Network) -> Iterator[None]:
         raise CliError(f"The connection to {url} broke: {error.strerror or type(error).__name__}.") from None
 
 
-def _broke_off() -> CliError:
+def _truncated_reply() -> CliError:
     return CliError("The answer broke off before its end.", next_step="What came so far may be incomplete. Ask again.")
 
 
-def _not_running(network: Network) -> CliError:
+def _not_running(network: NetworkContext) -> CliError:
     message = f"Nothing answers at {network.base_url}: the network is not running."
     if is_this_machine(urlsplit(network.base_url).hostname or ""):
         return CliError(message, next_step="Start it with 'make up' or 'sparewatt up'.")

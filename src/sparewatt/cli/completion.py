@@ -46,16 +46,16 @@ def _script(program: click.Command, shell: str) -> str:
 def complete_model(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The served models whose names begin like this; none where the network cannot be asked."""
     try:
-        return [name for name in _served(ctx) if name.startswith(incomplete)]
+        return [name for name in _served_models(ctx) if name.startswith(incomplete)]
     except CliError:
         return []
 
 
-def _served(ctx: click.Context) -> list[str]:
-    from sparewatt.cli.client import Client
+def _served_models(ctx: click.Context) -> list[str]:
+    from sparewatt.cli.client import ApiClient
     from sparewatt.cli.models import ModelList
 
     asked = {name: ctx.params.get(name) for name in ("base_url", "api_key")}
     network = resolve_network(**asked, insecure=bool(ctx.params.get("insecure")))
-    reply = Client(network).get("/models", timeout_s=_ASK_TIMEOUT_S)
+    reply = ApiClient(network).get("/models", timeout_s=_ASK_TIMEOUT_S)
     return [output.clean(model.id) for model in reply.parse(ModelList).data]

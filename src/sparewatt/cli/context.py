@@ -24,7 +24,7 @@ from sparewatt.cli.errors import CliError, ExitCode
 
 R = TypeVar("R")
 
-POLICIES = ("fast", "balanced", "economy", "neuralgrid")
+RANKINGS = ("fast", "balanced", "economy", "neuralgrid")
 SCOPES = ("inference", "lease", "node", "admin")
 
 _REMEMBERED_MAX = 5
@@ -32,7 +32,7 @@ _REMEMBERED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkContext:
     """Where to send requests. The key is kept out of every text made of this."""
 
     base_url: str
@@ -45,21 +45,21 @@ def resolve_network(
     api_key: str | None = None,
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
-) -> Network:
+) -> NetworkContext:
     """Options before environment before logins before the networks started here."""
     environ = os.environ if environ is None else environ
     url = base_url or environ.get("SPAREWATT_BASE_URL") or None
     key = api_key or environ.get("SPAREWATT_API_KEY") or None
     asked = _checked_url(url, insecure=insecure) if url else None
     if asked and key:
-        return Network(asked, _checked_key(key))
+        return NetworkContext(asked, _checked_key(key))
     if asked:
         return _network_at(asked, environ)
     last = _last_network(environ)
-    return Network(_checked_url(last.base_url, insecure=insecure), _checked_key(key) if key else last.api_key)
+    return NetworkContext(_checked_url(last.base_url, insecure=insecure), _checked_key(key) if key else last.api_key)
 
 
-def _network_at(base_url: str, environ: Mapping[str, str]) -> Network:
+def _network_at(base_url: str, environ: Mapping[str, str]) -> NetworkContext:
     """The network of this address, if it was started here: a key goes to no other address than its own."""
     for network in _known_networks(environ):
         if network.base_url == base_url:
@@ -71,7 +71,7 @@ def _network_at(base_url: str, environ: Mapping[str, str]) -> Network:
     )
 
 
-def _last_network(environ: Mapping[str, str]) -> Network:
+def _last_network(environ: Mapping[str, str]) -> NetworkContext:
     for network in _known_networks(environ):
         return network
     raise CliError(
@@ -140,7 +140,7 @@ def is_this_machine(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def pointer_file(environ: Mapping[str, str] | None = None) -> Path:
+def recent_networks_file(environ: Mapping[str, str] | None = None) -> Path:
     """Where this machine notes the networks that were started last."""
     environ = os.environ if environ is None else environ
     state = environ.get("XDG_STATE_HOME")
@@ -150,7 +150,7 @@ def pointer_file(environ: Mapping[str, str] | None = None) -> Path:
 
 def remember_network(ready_file: Path) -> None:
     """Make the network of `ready_file` the one that commands on this machine talk to, as long as it is there."""
-    pointer = pointer_file()
+    pointer = recent_networks_file()
     pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = ready_file.absolute()
     paths = [newest, *(path for path in _earlier_files(pointer) if path != newest)][:_REMEMBERED_MAX]
@@ -174,30 +174,30 @@ def _ready_files(pointer: Path) -> list[Path]:
         return []
     paths = noted.get("ready_files", [noted.get("ready_file")])
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise _damaged(pointer)
+        raise _damaged_file(pointer)
     return [Path(path) for path in paths]
 
 
-def _known_networks(environ: Mapping[str, str]) -> Iterator[Network]:
+def _known_networks(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
     """Where somebody logged in on purpose, then what was started here."""
     for login in read_logins(environ):
-        yield Network(_checked_url(login.base_url, insecure=True), _checked_key(login.api_key))
+        yield NetworkContext(_checked_url(login.base_url, insecure=True), _checked_key(login.api_key))
     yield from _remembered_networks(environ)
 
 
-def _remembered_networks(environ: Mapping[str, str]) -> Iterator[Network]:
+def _remembered_networks(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
     """The networks started here whose files are still there, newest first; who uses one looks at its encryption."""
-    for ready_file in _ready_files(pointer_file(environ)):
+    for ready_file in _ready_files(recent_networks_file(environ)):
         ready = _read_object(ready_file)
         if ready is not None:
             base_url, api_key = (_text(ready, name, of=ready_file) for name in ("base_url", "api_key"))
-            yield Network(_checked_url(base_url, insecure=True), _checked_key(api_key))
+            yield NetworkContext(_checked_url(base_url, insecure=True), _checked_key(api_key))
 
 
-def last_ready(environ: Mapping[str, str] | None = None) -> tuple[Path, Mapping[str, object]] | None:
+def last_started_network(environ: Mapping[str, str] | None = None) -> tuple[Path, Mapping[str, object]] | None:
     """The file of the network last started here that is still there, and what it says."""
     environ = os.environ if environ is None else environ
-    for ready_file in _ready_files(pointer_file(environ)):
+    for ready_file in _ready_files(recent_networks_file(environ)):
         ready = _read_object(ready_file)
         if ready is not None:
             return ready_file, ready
@@ -212,20 +212,20 @@ def _read_object(path: Path) -> dict[str, object] | None:
     except OSError as error:
         raise CliError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError:
-        raise _damaged(path) from None
+        raise _damaged_file(path) from None
     if not isinstance(value, dict):
-        raise _damaged(path)
+        raise _damaged_file(path)
     return value
 
 
 def _text(value: Mapping[str, object], name: str, *, of: Path) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text:
-        raise _damaged(of)
+        raise _damaged_file(of)
     return text
 
 
-def _damaged(path: Path) -> CliError:
+def _damaged_file(path: Path) -> CliError:
     return CliError(
         f"{path} is damaged.",
         next_step="Start the network again with 'make up' or 'sparewatt up', which writes it anew.",
@@ -233,31 +233,33 @@ def _damaged(path: Path) -> CliError:
 
 
 def network_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `--base-url`, `--api-key` and `--insecure`, and a `Client` as its first argument."""
+    """Give a command `--base-url`, `--api-key` and `--insecure`, and a `ApiClient` as its first argument."""
 
     @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
     @click.option("--api-key", metavar="KEY", help="Your key; the variable is safer.  [env: SPAREWATT_API_KEY]")
     @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
     @functools.wraps(command)
     def with_client(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
-        from sparewatt.cli.client import Client
+        from sparewatt.cli.client import ApiClient
 
         network = resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)
-        return command(Client(network), **rest)
+        return command(ApiClient(network), **rest)
 
     return with_client
 
 
 def address_options(command: Callable[..., R]) -> Callable[..., R]:
-    """As `network_options`, for commands that need no key: a `Client` without one comes first."""
+    """As `network_options`, for commands that need no key: a `ApiClient` without one comes first."""
 
     @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
     @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
     @functools.wraps(command)
     def with_client(*, base_url: str | None, insecure: bool, **rest: Any) -> R:
-        from sparewatt.cli.client import Client
+        from sparewatt.cli.client import ApiClient
 
-        return command(Client(Network(resolve_address(base_url=base_url, insecure=insecure), api_key="")), **rest)
+        return command(
+            ApiClient(NetworkContext(resolve_address(base_url=base_url, insecure=insecure), api_key="")), **rest
+        )
 
     return with_client
 

@@ -62,7 +62,7 @@ class ApiError(CliError):
         self.param = api_param
 
 
-def exit_code_for(*, status: int, code: str) -> ExitCode:
+def exit_code_for_status(*, status: int, code: str) -> ExitCode:
     """The exit code that an HTTP status and an error code stand for."""
     if status in {401, 403}:
         return ExitCode.AUTH
@@ -76,7 +76,7 @@ def exit_code_for(*, status: int, code: str) -> ExitCode:
 def exit_code_of(error: SparewattError) -> ExitCode:
     if isinstance(error, CliError):
         return error.exit_code
-    return exit_code_for(status=error.status, code=error.code)
+    return exit_code_for_status(status=error.status, code=error.code)
 
 
 def describe(error: SparewattError) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 `LazyGroup` knows its commands by import path and imports one only when it is called, so that `--help` is fast.
 `DefaultGroup` has a command that is meant when none is named: `sparewatt models` is `sparewatt models list`.
-`Unnamed` is such a command that people know only by its group: `sparewatt match MODEL`.
+`ImplicitCommand` is such a command that people know only by its group: `sparewatt match MODEL`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 _COMPARES = re.compile(r"[<>=]|\s(?:not)?in[\s\[]")
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is not imported yet."""
 
     path: str
@@ -37,7 +37,7 @@ class Lazy(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands stand in a table of titled sections."""
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, LazyCommand]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._sections = sections
         self._table = {name: lazy for section in sections.values() for name, lazy in section.items()}
@@ -68,16 +68,16 @@ class LazyGroup(click.Group):
         return words + click.Command.shell_complete(self, ctx, incomplete)
 
 
-class _UnnamedContext(click.Context):
+class _ImplicitContext(click.Context):
     @property
     def command_path(self) -> str:
         return self.parent.command_path if self.parent else super().command_path
 
 
-class Unnamed(click.Command):
+class ImplicitCommand(click.Command):
     """A command whose usage lines leave out its own name."""
 
-    context_class = _UnnamedContext
+    context_class = _ImplicitContext
 
 
 class DefaultGroup(click.Group):

@@ -19,7 +19,7 @@ import click
 
 from sparewatt import __version__
 from sparewatt.cli.errors import ExitCode, describe, exit_code_of, redact
-from sparewatt.cli.groups import Lazy, LazyGroup
+from sparewatt.cli.groups import LazyCommand, LazyGroup
 from sparewatt.core.errors import SparewattError
 
 PROGRAM = "sparewatt"
@@ -29,45 +29,47 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 SECTIONS = {
     "Use a network": {
-        "chat": Lazy("sparewatt.cli.chat:chat", "Talk to a model, or ask it one thing."),
-        "models": Lazy("sparewatt.cli.models:models", "List what is served, with prices."),
-        "match": Lazy("sparewatt.cli.match:match", "Show which node would take a job, and why."),
-        "nodes": Lazy("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
-        "top": Lazy("sparewatt.cli.top:top", "Watch what the network does right now."),
+        "chat": LazyCommand("sparewatt.cli.chat.chat:chat", "Talk to a model, or ask it one thing."),
+        "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
+        "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
+        "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
+        "top": LazyCommand("sparewatt.cli.top.top:top", "Watch what the network does right now."),
     },
     "Your account": {
-        "signup": Lazy("sparewatt.cli.login:signup", "Make an account and log in."),
-        "login": Lazy("sparewatt.cli.login:login", "Log in on this machine."),
-        "logout": Lazy("sparewatt.cli.login:logout", "Log out and revoke this machine's key."),
-        "whoami": Lazy("sparewatt.cli.whoami:whoami", "Show who you are here, and what you may do."),
-        "keys": Lazy("sparewatt.cli.keys:keys", "Create, list, limit and revoke API keys."),
-        "password": Lazy("sparewatt.cli.password:password", "Change or reset your password."),
-        "credits": Lazy("sparewatt.cli.credits:credits_", "Show what you have to spend, and get more."),
-        "usage": Lazy("sparewatt.cli.usage:usage", "Show what you used and what it cost."),
-        "payouts": Lazy("sparewatt.cli.payouts:payouts", "Show what you were paid, and check it."),
+        "signup": LazyCommand("sparewatt.cli.accounts.login:signup", "Make an account and log in."),
+        "login": LazyCommand("sparewatt.cli.accounts.login:login", "Log in on this machine."),
+        "logout": LazyCommand("sparewatt.cli.accounts.login:logout", "Log out and revoke this machine's key."),
+        "whoami": LazyCommand("sparewatt.cli.accounts.whoami:whoami", "Show who you are here, and what you may do."),
+        "keys": LazyCommand("sparewatt.cli.accounts.keys:keys", "Create, list, limit and revoke API keys."),
+        "password": LazyCommand("sparewatt.cli.accounts.password:password", "Change or reset your password."),
+        "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
+        "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
+        "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
     },
     "Run a network": {
-        "up": Lazy("sparewatt.cli.up:up", "Start a whole network on this machine."),
-        "node": Lazy("sparewatt.cli.node:node", "Lend this machine's GPU to a network."),
-        "gateway": Lazy("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
-        "backup": Lazy("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
-        "restore": Lazy("sparewatt.cli.backup:restore", "Make a network from its backup."),
-        "accounts": Lazy("sparewatt.cli.accounts:accounts", "See and manage everybody's accounts."),
-        "treasury": Lazy("sparewatt.cli.treasury:treasury", "Show or fund what serving free credits pays."),
-        "ledger": Lazy("sparewatt.cli.ledger:ledger", "Check the books."),
-        "chain": Lazy("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
+        "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),
+        "node": LazyCommand("sparewatt.cli.node.node:node", "Lend this machine's GPU to a network."),
+        "gateway": LazyCommand("sparewatt.cli.gateway.gateway:gateway", "Run the endpoint that clients call."),
+        "backup": LazyCommand("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
+        "restore": LazyCommand("sparewatt.cli.backup:restore", "Make a network from its backup."),
+        "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage everybody's accounts."),
+        "treasury": LazyCommand(
+            "sparewatt.cli.money.treasury:treasury", "Show or fund what serving free credits pays."
+        ),
+        "ledger": LazyCommand("sparewatt.cli.money.ledger:ledger", "Check the books."),
+        "chain": LazyCommand("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
     },
     "Study a network": {
-        "bench": Lazy("sparewatt.cli.bench:bench", "Measure this program on this machine."),
-        "simulate": Lazy("sparewatt.cli.simulate:simulate", "Try a network of simulated machines."),
+        "bench": LazyCommand("sparewatt.cli.bench:bench", "Measure this program on this machine."),
+        "simulate": LazyCommand("sparewatt.cli.simulate:simulate", "Try a network of simulated machines."),
     },
     "This program": {
-        "completion": Lazy("sparewatt.cli.completion:completion", "Print a shell completion script."),
+        "completion": LazyCommand("sparewatt.cli.completion:completion", "Print a shell completion script."),
     },
 }
 
 
-class Program(LazyGroup):
+class RootGroup(LazyGroup):
     """The root command. Its `main` always ends the process with one of `ExitCode`."""
 
     def main(
@@ -77,10 +79,10 @@ class Program(LazyGroup):
         *rest: Any,  # noqa: ARG002 - click's signature
         **extra: Any,  # noqa: ARG002 - click's signature
     ) -> NoReturn:
-        _replace_what_cannot_be_encoded()
+        _replace_unencodable()
         words = list(sys.argv[1:] if args is None else args)
         code = self._run(words, prog_name=prog_name or PROGRAM)
-        sys.exit(_written_out(code, as_json=asks_for_json(words)))
+        sys.exit(_flush_stdout(code, as_json=asks_for_json(words)))
 
     def _run(self, words: list[str], *, prog_name: str) -> int:
         as_json = asks_for_json(words)
@@ -155,14 +157,14 @@ def _colour_on_stderr() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _replace_what_cannot_be_encoded() -> None:
+def _replace_unencodable() -> None:
     """An ASCII terminal shows `?` for a symbol instead of ending the command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
-def _written_out(code: int, *, as_json: bool) -> int:
+def _flush_stdout(code: int, *, as_json: bool) -> int:
     """Write out what is left. A reader that went away (`| head`) is no news to anybody, a full disk is."""
     try:
         sys.stdout.flush()
@@ -194,7 +196,7 @@ def _report_unwritable(error: OSError, *, as_json: bool) -> int:
 
 @click.group(
     PROGRAM,
-    cls=Program,
+    cls=RootGroup,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

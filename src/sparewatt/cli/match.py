@@ -13,11 +13,11 @@ import click
 import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import Client, path_of
-from sparewatt.cli.context import POLICIES, json_option, network_options
+from sparewatt.cli.client import ApiClient, path_of
+from sparewatt.cli.context import RANKINGS, json_option, network_options
 from sparewatt.cli.errors import ExitCode
-from sparewatt.cli.groups import DefaultGroup, Unnamed
-from sparewatt.policy.carriers import HEADER
+from sparewatt.cli.groups import DefaultGroup, ImplicitCommand
+from sparewatt.policy.parser import HEADER
 
 _BAR_CHARS = 24
 _REJECTED_SHOWN = 20
@@ -120,7 +120,7 @@ def match() -> None:
     """
 
 
-@match.command("preview", cls=Unnamed, hidden=True)
+@match.command("preview", cls=ImplicitCommand, hidden=True)
 @click.argument("model")
 @click.option("--prompt-tokens", type=click.IntRange(min=1), default=500, show_default=True, help="Tokens sent.")
 @click.option(
@@ -130,12 +130,12 @@ def match() -> None:
     show_default=True,
     help="The most tokens wanted back; the estimate is the smaller of this and what the model typically writes.",
 )
-@click.option("--policy", type=click.Choice(POLICIES), default="balanced", show_default=True, help="How to rank.")
+@click.option("--policy", type=click.Choice(RANKINGS), default="balanced", show_default=True, help="How to rank.")
 @click.option("--route", metavar="QUERY", help="Who may serve it, e.g. 'region=EU max_price<=0.3 sort=price'.")
 @json_option
 @network_options
 def preview(
-    client: Client, *, model: str, prompt_tokens: int, max_tokens: int, policy: str, route: str | None, as_json: bool
+    client: ApiClient, *, model: str, prompt_tokens: int, max_tokens: int, policy: str, route: str | None, as_json: bool
 ) -> None:
     """Show which node would take a job for MODEL, and why. Nothing runs.
 
@@ -168,7 +168,7 @@ def _route_header(route: str | None) -> dict[str, str]:
 @click.argument("match_id", metavar="ID")
 @json_option
 @network_options
-def explain(client: Client, *, match_id: str, as_json: bool) -> None:
+def explain(client: ApiClient, *, match_id: str, as_json: bool) -> None:
     """Explain a past match: who was ranked how, who was tried, what came of it.
 
     \b
@@ -230,7 +230,7 @@ def _bar(n: int, told: Explanation) -> str:
 def _print_rejected(rejected: Sequence[Rejected]) -> None:
     output.print_title("Not considered")
     rows = [
-        [output.short_node(node.node, node.name), node.reason.replace("_", " "), node.detail or ""]
+        [output.node_label(node.node, node.name), node.reason.replace("_", " "), node.detail or ""]
         for node in rejected[:_REJECTED_SHOWN]
     ]
     output.print_table([*output.left("NODE", "REASON"), *output.prose("DETAIL")], rows, may_drop=("DETAIL",))
@@ -272,7 +272,7 @@ def _candidate_row(node: Candidate, *, shown: Sequence[str], chosen: str | None)
     is_chosen = node.node == chosen
     texts = [
         "→" if is_chosen else "",
-        output.short_node(node.node, node.name),
+        output.node_label(node.node, node.name),
         node.region or output.UNKNOWN,
         _number(node, node.score if node.cost_s is None else node.cost_s),
         *(_number(node, node.parts.get(name)) for name in shown),
@@ -308,7 +308,7 @@ def _print_attempts(attempts: Sequence[Attempt], *, is_streamed: bool) -> None:
 def seams(attempts: Sequence[Attempt]) -> list[str]:
     """Where one node went on with what another had begun."""
     return [
-        f"{output.short_node(attempt.node, attempt.name)} went on after {at.tokens} tokens ({at.chars} characters)"
+        f"{output.node_label(attempt.node, attempt.name)} went on after {at.tokens} tokens ({at.chars} characters)"
         for attempt in attempts
         if (at := attempt.continued_from) is not None
     ]
@@ -316,7 +316,7 @@ def seams(attempts: Sequence[Attempt]) -> list[str]:
 
 def _attempt_row(attempt: Attempt, *, end_ms: float) -> list[str]:
     return [
-        output.short_node(attempt.node, attempt.name),
+        output.node_label(attempt.node, attempt.name),
         attempt.outcome.replace("_", " "),
         output.plain_ms(attempt.started_ms),
         output.plain_ms(attempt.first_token_ms),

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import Client, path_of
+from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup
@@ -53,7 +53,7 @@ def models() -> None:
 @quiet_option
 @json_option
 @network_options
-def list_models(client: Client, *, as_json: bool, quiet: bool) -> None:
+def list_models(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
     """List the models that nodes serve right now.
 
     \b
@@ -77,7 +77,7 @@ def list_models(client: Client, *, as_json: bool, quiet: bool) -> None:
 @click.argument("model_id", metavar="ID", shell_complete=complete_model)
 @json_option
 @network_options
-def show_model(client: Client, *, model_id: str, as_json: bool) -> None:
+def show_model(client: ApiClient, *, model_id: str, as_json: bool) -> None:
     """Show one model: its context, its nodes and its price.
 
     \b

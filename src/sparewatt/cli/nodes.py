@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import Client, Reply, path_of
+from sparewatt.cli.client import ApiClient, ApiReply, path_of
 from sparewatt.cli.context import json_option, network_options, quiet_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import DefaultGroup
-from sparewatt.core.words import counted
+from sparewatt.core.plural import pluralize
 from sparewatt.policy.fields import SORTS
 
 _FULL_ID = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
@@ -148,7 +148,7 @@ def nodes() -> None:
 @quiet_option
 @json_option
 @network_options
-def list_nodes(client: Client, *, query: tuple[str, ...], sort: str | None, as_json: bool, quiet: bool) -> None:
+def list_nodes(client: ApiClient, *, query: tuple[str, ...], sort: str | None, as_json: bool, quiet: bool) -> None:
     """List the nodes and how they are doing.
 
     QUERY holds conditions that all hold, with = != < <= > >= in notin. The words are those of a policy.
@@ -181,7 +181,7 @@ def _list_path(query: str, sort: str | None) -> str:
 def _note_nobody(listed: NodeList) -> None:
     """Which words dropped how many nodes, and the nearest that would bring some back."""
     dropped = ", ".join(f"{step.filter} dropped {step.dropped}" for step in listed.funnel if step.dropped)
-    output.note(f"None of {counted(listed.total or 0, 'node')} is allowed: {dropped}.")
+    output.note(f"None of {pluralize(listed.total or 0, 'node')} is allowed: {dropped}.")
     for relaxation in listed.nearest_relaxations:
         output.note(f"  {relaxation}")
 
@@ -190,7 +190,7 @@ def _note_nobody(listed: NodeList) -> None:
 @click.argument("node_id", metavar="ID")
 @json_option
 @network_options
-def show_node(client: Client, *, node_id: str, as_json: bool) -> None:
+def show_node(client: ApiClient, *, node_id: str, as_json: bool) -> None:
     """Show one node: what it claims, what was measured, and its models.
 
     ID is the node's address, the start of it, or its name.
@@ -207,7 +207,7 @@ def show_node(client: Client, *, node_id: str, as_json: bool) -> None:
         _print_node(node, client.get(path_of("nodes", node.id, "reputation")).parse(Reputation))
 
 
-def _get_node(client: Client, wanted: str) -> Reply:
+def _get_node(client: ApiClient, wanted: str) -> ApiReply:
     if not _FULL_ID.fullmatch(wanted):
         wanted = _find_id(client.get("/nodes").parse(NodeList).data, wanted)
     return client.get(path_of("nodes", wanted.lower()))
@@ -242,7 +242,7 @@ def _node_row(node: Node, *, now_s: float) -> output.Row:
     return [
         output.state_cell(node.state),
         node.name or output.UNKNOWN,
-        output.short_node(node.id),
+        output.node_label(node.id),
         node.region or output.UNKNOWN,
         node.hardware,
         str(len(node.models)),

@@ -144,7 +144,7 @@ def _print_fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *,
     room = _terminal_chars()
     widths = [_least_chars(column, [row[i].text for row in rows]) for i, column in enumerate(columns)]
     least = {column.header: width for column, width in zip(columns, widths, strict=True)}
-    dropped = to_drop(least, may_drop=may_drop, room=room)
+    dropped = columns_to_drop(least, may_drop=may_drop, room=room)
     kept = [i for i, column in enumerate(columns) if column.header not in dropped]
     needed = sum(widths[i] + _GAP for i in kept) - _GAP
     _print_rich([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], width=max(room, needed))
@@ -160,7 +160,7 @@ def _least_chars(column: Column, texts: Sequence[str]) -> int:
     return max(cell_len(column.header), min(widest, _PROSE_CHARS_MIN) if column.prose else widest)
 
 
-def to_drop(least_chars: Mapping[str, int], *, may_drop: Sequence[str], room: int) -> list[str]:
+def columns_to_drop(least_chars: Mapping[str, int], *, may_drop: Sequence[str], room: int) -> list[str]:
     """The headers to leave out, in the order of `may_drop`, until the others fit; all of them if they never do."""
     needed = sum(chars + _GAP for chars in least_chars.values()) - _GAP
     dropped: list[str] = []
@@ -213,7 +213,7 @@ def state_cell(state: str) -> Cell:
     return Cell(f"{shape} {state.replace('_', ' ')}", colour)
 
 
-def short_node(node: str, name: str | None = None) -> str:
+def node_label(node: str, name: str | None = None) -> str:
     """A node as people call it: its name, else the start of its address."""
     return name or (node[:10] if node.startswith("0x") else node) or UNKNOWN
 

@@ -11,35 +11,35 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.numbers import Between
+from sparewatt.cli.param_types import FiniteRange
 
 if TYPE_CHECKING:
-    from sparewatt.sim.spot import NetworkRow, SpotRow
-    from sparewatt.sim.study import Answer, Case, Question, Run
-    from sparewatt.sim.summary import Numbers
+    from sparewatt.sim.results.spot_comparison import NetworkRow, SpotRow
+    from sparewatt.sim.results.summary import RunSummary
+    from sparewatt.sim.study import StudyCase, StudyConfig, StudyResult, StudyRun
 
 
-FRACTION = Between(0.0, 1.0)
+FRACTION = FiniteRange(0.0, 1.0)
 NODES_MAX, RATE_MAX, DURATION_S_MAX, SEEDS_MAX, JOBS_MAX = 20_000, 10_000.0, 86_400.0, 100, 5_000_000
-QUIET_S, TELL_S = 2.0, 0.5
+PROGRESS_AFTER_S, PROGRESS_EVERY_S = 2.0, 0.5
 IN_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 OUT_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 STDOUT = Path("-")
 
 
-class Progress:
+class SimulationProgress:
     """One line on stderr that says what runs, for anything that takes longer than two seconds."""
 
     def __init__(self) -> None:
-        self._started_s = self._told_s = time.monotonic()
+        self._started_s = self._shown_s = time.monotonic()
         self._last = ""
         self._live = sys.stderr.isatty()
 
     def __call__(self, what: str, share: float) -> None:
         now_s = time.monotonic()
-        if now_s - self._started_s < QUIET_S or now_s - self._told_s < TELL_S:
+        if now_s - self._started_s < PROGRESS_AFTER_S or now_s - self._shown_s < PROGRESS_EVERY_S:
             return
-        self._told_s = now_s
+        self._shown_s = now_s
         if self._live:
             print(f"\r\x1b[Ksimulating {what}: {share:4.0%}", end="", file=sys.stderr, flush=True)
         elif what != self._last:
@@ -53,16 +53,16 @@ class Progress:
 
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=500, show_default=True, help="Simulated machines.")
-@click.option("--rate", type=Between(0.1, RATE_MAX), default=135.0, show_default=True, help="Requests a second.")
+@click.option("--rate", type=FiniteRange(0.1, RATE_MAX), default=135.0, show_default=True, help="Requests a second.")
 @click.option(
-    "--duration", type=Between(1.0, DURATION_S_MAX), default=300.0, show_default=True,
+    "--duration", type=FiniteRange(1.0, DURATION_S_MAX), default=300.0, show_default=True,
     help="Measured seconds, after a minute that is not.",
 )  # fmt: skip
 @click.option(
     "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Entrances, in as many regions."
 )
-@click.option("--heartbeat", type=Between(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
-@click.option("--mtbf", type=Between(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")
+@click.option("--heartbeat", type=FiniteRange(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
+@click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
 @click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer 4x fast and worthlessly.")
 @click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
@@ -71,7 +71,7 @@ class Progress:
 @click.option("--trace", type=IN_FILE, help="Requests: csv.gz or jsonl.gz with t_ms, input_tokens, output_tokens.")
 @click.option("--no-affinity", is_flag=True, help="Do not look at which node has read a prompt's beginning before.")
 @click.option(
-    "--prefix-ram", type=Between(0.0, 10_000.0), default=0.0, metavar="GB",
+    "--prefix-ram", type=FiniteRange(0.0, 10_000.0), default=0.0, metavar="GB",
     help="Main memory of every machine for prompts it has read, besides free memory of its card.",
 )  # fmt: skip
 @click.option(
@@ -95,9 +95,9 @@ def simulate(
       sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg
     """
     from sparewatt.inference.matcher.model import HealthRules
-    from sparewatt.sim.scenario import MTBF_S, Faults
-    from sparewatt.sim.study import Question
-    from sparewatt.sim.workload import read_trace
+    from sparewatt.sim.scenario import MTBF_S, FaultRates
+    from sparewatt.sim.study import StudyConfig
+    from sparewatt.sim.traffic.workload import read_trace
 
     if liars + garbage + flaky > 1.0:
         raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
@@ -107,7 +107,7 @@ def simulate(
         raise click.UsageError("--plot needs a file.")
     for file in (json_file, plot):
         _check_folder(file)
-    question = Question(
+    question = StudyConfig(
         nodes=nodes,
         rate=rate,
         duration_s=duration,
@@ -115,12 +115,12 @@ def simulate(
         heartbeat_s=heartbeat if heartbeat is not None else HealthRules().heartbeat_s,
         seeds=seeds,
         rankings=_policies(policies),
-        faults=Faults(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
+        faults=FaultRates(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
         affinity=not no_affinity,
         prefix_ram_gb=prefix_ram,
     )
     requests = read_trace(trace) if trace is not None else None
-    progress, renting = Progress(), Renting() if compare_spot else None
+    progress, renting = SimulationProgress(), SpotComparison() if compare_spot else None
     answer = _study(question, requests, progress, renting)
     _write(answer, json_file=json_file, plot=plot)
     if json_file == STDOUT:
@@ -130,7 +130,9 @@ def simulate(
         renting.print()
 
 
-def _study(question: Question, requests: object, progress: Progress, renting: Renting | None) -> Answer:
+def _study(
+    question: StudyConfig, requests: object, progress: SimulationProgress, renting: SpotComparison | None
+) -> StudyResult:
     from sparewatt.sim.study import study
 
     try:
@@ -158,10 +160,10 @@ def _check_folder(file: Path | None) -> None:
         raise click.UsageError(f"The folder of {file} does not exist.")
 
 
-def _write(answer: Answer, *, json_file: Path | None, plot: Path | None) -> None:
+def _write(answer: StudyResult, *, json_file: Path | None, plot: Path | None) -> None:
     import json
 
-    from sparewatt.sim.plot import draw
+    from sparewatt.sim.results.plot import draw
 
     try:
         if json_file == STDOUT:
@@ -174,7 +176,7 @@ def _write(answer: Answer, *, json_file: Path | None, plot: Path | None) -> None
         raise CliError(f"The result could not be written: {error}.") from None
 
 
-def _print_answer(answer: Answer) -> None:
+def _print_answer(answer: StudyResult) -> None:
     columns = [
         *output.left("policy"),
         *output.right(
@@ -188,8 +190,8 @@ def _print_answer(answer: Answer) -> None:
     output.print_table(columns, [_row(name, runs, with_garbage=with_garbage) for name, runs in named.items()])
 
 
-def _row(name: str, runs: list[Numbers], *, with_garbage: bool) -> list[str]:
-    from sparewatt.sim.summary import mean_of
+def _row(name: str, runs: list[RunSummary], *, with_garbage: bool) -> list[str]:
+    from sparewatt.sim.results.summary import mean_of
 
     numbers = mean_of(runs)
     means = [run.e2e_mean for run in runs]
@@ -209,22 +211,22 @@ def _row(name: str, runs: list[Numbers], *, with_garbage: bool) -> list[str]:
     return [*row, f"{numbers.garbage:.2%}"] if with_garbage else row
 
 
-class Renting:
+class SpotComparison:
     """What `--compare-spot` gathers from every run, and prints."""
 
     def __init__(self) -> None:
         self._network: dict[str, list[NetworkRow]] = {}
         self._spot: list[SpotRow] = []
 
-    def add(self, name: str, case: Case, run: Run) -> None:
-        from sparewatt.sim.spot import network_row, spot_rows
+    def add(self, name: str, case: StudyCase, run: StudyRun) -> None:
+        from sparewatt.sim.results.spot_comparison import network_row, spot_rows
 
         self._network.setdefault(name, []).append(network_row(case, run))
         if not self._spot:
             self._spot = spot_rows(run.jobs, duration_s=case.question.duration_s)
 
     def print(self) -> None:
-        from sparewatt.sim.spot import METHOD, all_models
+        from sparewatt.sim.results.spot_comparison import METHOD, all_models
 
         output.print_title("Renting at spot prices, $ per 1M tokens")
         output.print_table(

@@ -12,7 +12,7 @@ import click
 from sparewatt.cli.context import json_option, remember_network
 
 if TYPE_CHECKING:
-    from sparewatt.localnet.network import Ready
+    from sparewatt.localnet.network import LocalnetInfo
 
 
 @click.command()
@@ -52,7 +52,7 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
 
-    def on_ready(ready: Ready, ready_file: Path) -> None:
+    def on_ready(ready: LocalnetInfo, ready_file: Path) -> None:
         remember_network(ready_file)
         _print_ready(ready, as_json=as_json)
 
@@ -67,13 +67,13 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     )
 
 
-def _print_ready(ready: Ready, *, as_json: bool) -> None:
+def _print_ready(ready: LocalnetInfo, *, as_json: bool) -> None:
     import json
 
     click.echo(json.dumps(ready.as_json()) if as_json else banner(ready))
 
 
-def banner(ready: Ready) -> str:
+def banner(ready: LocalnetInfo) -> str:
     """What to do next, in lines that can be copied."""
     messages = '[{"role": "user", "content": "Say hello"}]'
     question = f'{{"model": "{ready.model}", "stream": true, "messages": {messages}}}'

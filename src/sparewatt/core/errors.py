@@ -6,7 +6,7 @@ SparewattError                      code                     status  retry
 │   ├── InvalidField                invalid_value              400    no
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
-│   ├── PreviousResponseGone        previous_response_not_found 400   no     (not stored, expired or deleted)
+│   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
 │   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
 ├── NotAuthenticated                invalid_api_key            401    no
@@ -17,7 +17,7 @@ SparewattError                      code                     status  retry
 │   ├── OperatorsOnly               operators_only             403    no     (the role is missing, not a scope)
 │   ├── NotOwner                    not_owner                  403    no
 │   ├── KeyBudgetExceeded           key_budget_exceeded        403    no
-│   ├── ForgeryRefused              csrf_refused               403    no     (a page of another site, or no token)
+│   ├── CsrfRefused                 csrf_refused               403    no     (a page of another site, or no token)
 │   ├── SignupRefused               signup_refused             403    no
 │   ├── StorageFull                 storage_full               403    no     (of a key, for a day)
 │   └── KeyPolicyViolation          key_policy_violation       403    no     (a request may narrow, never widen)
@@ -37,12 +37,12 @@ SparewattError                      code                     status  retry
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
-├── Unprocessable                   unprocessable              422    no
+├── UnprocessableContent            unprocessable              422    no
 ├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
 ├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
-├── Internal                        internal_error             500    yes
+├── InternalError                   internal_error             500    yes
 ├── UnbalancedEntry                 unbalanced_entry           500    no     (a bug: nothing is posted)
 ├── JobFailed                       node_failed                502    yes
 ├── NoMatch
@@ -110,7 +110,7 @@ class InvalidAmount(BadRequest):
         super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
-class PreviousResponseGone(BadRequest):
+class PreviousResponseNotFound(BadRequest):
     code = "previous_response_not_found"
 
 
@@ -170,7 +170,7 @@ class KeyBudgetExceeded(NotAllowed):
     code = "key_budget_exceeded"
 
 
-class ForgeryRefused(NotAllowed):
+class CsrfRefused(NotAllowed):
     code = "csrf_refused"
 
 
@@ -296,7 +296,7 @@ class UnsupportedMediaType(SparewattError):
     kind = "invalid_request_error"
 
 
-class Unprocessable(SparewattError):
+class UnprocessableContent(SparewattError):
     code = "unprocessable"
     status = 422
     kind = "invalid_request_error"
@@ -323,7 +323,7 @@ class JobShed(SparewattError):
     retryable = True
 
 
-class Internal(SparewattError):
+class InternalError(SparewattError):
     retryable = True
 
 

@@ -11,7 +11,7 @@ REQUEST_BODY_BYTES_MAX = 20 * MIB
 BODY_FIELDS_MAX = 50_000
 """Fields of one body, however deep: a chat of as many messages as it may have. Each costs up to a microsecond."""
 
-BODY_CROWDED_BYTES_MIN = 5 * BODY_FIELDS_MAX
+COMPLEX_BODY_BYTES_MIN = 5 * BODY_FIELDS_MAX
 """What so many fields take at least (`"":0,`): a shorter body need not be counted. As many values take more."""
 
 BODY_VALUES_MAX = 300_000
@@ -107,16 +107,16 @@ REFUSALS_MAX = 2
 SEAMS_MAX = 8
 """Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
 
-SAID_BYTES_MAX = 1 * MIB
+EMITTED_TEXT_BYTES_MAX = 1 * MIB
 """Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
 
-DEADLINES_APART_S = 0.1
+TIMER_QUEUE_INTERVAL_S = 0.1
 """Between two looks at all deadlines of running jobs: so late may one be noticed, of seconds that it was waited for."""
 
-DEADLINES_RUNG_MAX = 200
+TIMER_QUEUE_FIRED_MAX = 200
 """Jobs whose deadline is acted on in one turn of the event loop; many of one dead node come due together."""
 
-RESUME_LOOK_S = 0.25
+RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 
 KEEP_ALIVE_S = 10.0
@@ -193,7 +193,7 @@ KEYS_MAX = 1_000_000
 NODE_QUEUE_PER_SLOT = 8
 """Jobs that may wait on a node for each one that runs: beyond it, waiting elsewhere or being told no is better."""
 
-NEWS_APART_S = 0.25
+LOAD_REPORT_INTERVAL_S = 0.25
 """Between heartbeats a node tells of work from elsewhere at most this often: four small messages a second."""
 
 REJECTIONS_KEPT = 64
@@ -232,17 +232,17 @@ KNOWN_HEADS_MAX = 1024
 LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
 
-READ_PER_TURN_BYTES = 64 * KIB
+READ_PER_TICK_BYTES = 64 * KIB
 """Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 
-LINE_TURN_S = 0.001
+FAIR_QUEUE_TICK_S = 0.001
 """What one turn of the event loop does for those who stand in line: all others wait for so long."""
 
-LET_GO_AT_ONCE = 16
+CONNECTIONS_CLOSED_PER_TICK = 16
 """Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
 """
 
-TURN_S = 0.002
+TICK_BUDGET_S = 0.002
 """How long requests are begun in one turn; those that come after that stand in line."""
 
 STRAY_BYTES_MAX = 1 * KIB

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 _FIELDS = "fields"
 
 
-class _Lines(logging.Formatter):
+class _FieldsFormatter(logging.Formatter):
     """With the same `fields` in every line, for a log that several processes write."""
 
     def __init__(self, **fields: object) -> None:
@@ -23,7 +23,7 @@ class _Lines(logging.Formatter):
         self._fields = fields
 
 
-class JsonLines(_Lines):
+class JsonFormatter(_FieldsFormatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "t": round(record.created, 3),
@@ -40,7 +40,7 @@ class JsonLines(_Lines):
         return _dumps(line)
 
 
-class PlainLines(_Lines):
+class PlainFormatter(_FieldsFormatter):
     """For a person at a terminal. Values are quoted where they could be mistaken for more, or steer the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -88,7 +88,7 @@ def _text(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-class Log:
+class Logger:
     """A logger whose events carry fields: `log.info("node_joined", node=node_id)`."""
 
     def __init__(self, name: str) -> None:
@@ -110,14 +110,14 @@ def log_to_stderr(level: str = "INFO", **fields: object) -> None:
     _log_with(stderr_handler(**fields), level)
 
 
-def log_to_nobody(level: str = "INFO") -> None:
+def log_without_stderr(level: str = "INFO") -> None:
     """For a process that adds a handler of its own: nothing goes to stderr, not even from libraries."""
     _log_with(logging.NullHandler(), level)
 
 
 def stderr_handler(**fields: object) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PlainLines(**fields) if sys.stderr.isatty() else JsonLines(**fields))
+    handler.setFormatter(PlainFormatter(**fields) if sys.stderr.isatty() else JsonFormatter(**fields))
     return handler
 
 

@@ -34,7 +34,7 @@ def side_to_update(*, agent: str, gateway: str) -> Side | None:
     return "agent" if theirs < ours else "gateway"
 
 
-def why_apart(*, agent: str, gateway: str) -> str | None:
+def version_conflict(*, agent: str, gateway: str) -> str | None:
     """None if the two work together, else what is wrong and what to do about it."""
     side = side_to_update(agent=agent, gateway=gateway)
     if side is None:

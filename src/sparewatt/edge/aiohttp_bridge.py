@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from sparewatt.core.errors import BadRequest, Internal
+from sparewatt.core.errors import BadRequest, InternalError
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
 from sparewatt.edge.context import SERVER
@@ -57,7 +57,9 @@ class AiohttpBridge(web.RequestHandler):
         """aiohttp would answer in plain text that repeats the offending bytes, and log them: those may be a key."""
         if request.writer.output_size > 0:
             raise ConnectionError("the reply has begun, an error cannot follow")
-        error = Internal("Something broke here.") if status >= 500 else BadRequest("This is not a valid HTTP request.")
+        error = (
+            InternalError("Something broke here.") if status >= 500 else BadRequest("This is not a valid HTTP request.")
+        )
         reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER})
         reply.force_close()
         return reply

@@ -9,9 +9,16 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 
 from sparewatt.accounts.keys import KeyRing
-from sparewatt.accounts.limits import Charge, RateLimits
-from sparewatt.accounts.principal import Principal, Scope, by_key, by_session, require_operator, require_scope
-from sparewatt.accounts.sessions import CSRF_HEADER, Sessions, refuse_foreign_origin, refuse_forgery
+from sparewatt.accounts.principal import (
+    Principal,
+    Scope,
+    principal_from_key,
+    principal_from_session,
+    require_operator,
+    require_scope,
+)
+from sparewatt.accounts.rate_limits import RateCharge, RateLimiter
+from sparewatt.accounts.sessions import CSRF_HEADER, Sessions, check_csrf, check_origin
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import RateLimited
 from sparewatt.edge.context import RequestContext
@@ -21,7 +28,7 @@ from sparewatt.store.database import KeyRow
 
 class Authenticator:
     def __init__(
-        self, keys: KeyRing, sessions: Sessions, limits: RateLimits, *, origins: frozenset[str], clock: Clock
+        self, keys: KeyRing, sessions: Sessions, limits: RateLimiter, *, origins: frozenset[str], clock: Clock
     ) -> None:
         """`origins`: where pages of this gateway come from, as a browser names it."""
         self._keys = keys
@@ -40,12 +47,12 @@ class Authenticator:
             return None
         key = self._keys.authenticate(authorization, unix_s=self._clock.unix_s())
         self._meter_by_key(context, key)
-        return by_key(key)
+        return principal_from_key(key)
 
     def identify_again(self, context: RequestContext, principal: Principal) -> bool:
         """Whether a key that was let in before is still the same row; then the request uses its rate limit."""
         key = principal.key
-        if key is None or not self._keys.knows(key):
+        if key is None or not self._keys.revalidate(key):
             return False
         self._meter_by_key(context, key)
         return True
@@ -68,7 +75,7 @@ class Authenticator:
         self.charge(context)
         return principal
 
-    def charge(self, context: RequestContext, *, tokens: int = 0) -> Charge:
+    def charge(self, context: RequestContext, *, tokens: int = 0) -> RateCharge:
         """Charge an identified request to the rate limits of its key and of its address. Raises RateLimited."""
         meter, now_s = context.meter, self._clock.now_s()
         if meter is None:
@@ -81,7 +88,7 @@ class Authenticator:
                 f"This {denial.who} has used up its {denial.what} per minute. Come back in {wait_s:.0f} s.",
                 retry_after_s=wait_s,
             )
-        return Charge(meter, address, tokens)
+        return RateCharge(meter, address, tokens)
 
     def _meter_by_key(self, context: RequestContext, key: KeyRow) -> None:
         context.meter = self._limits.key_meter(
@@ -94,9 +101,9 @@ class Authenticator:
     async def _identify_session(self, context: RequestContext) -> Principal:
         token = _session_token(context) or ""
         session = await self._sessions.find(token)
-        refuse_foreign_origin(context.headers.get("origin"), ours=self._origins)
-        refuse_forgery(token=token, method=context.method, csrf=context.headers.get(CSRF_HEADER))
-        principal = by_session(session)
+        check_origin(context.headers.get("origin"), ours=self._origins)
+        check_csrf(token=token, method=context.method, csrf=context.headers.get(CSRF_HEADER))
+        principal = principal_from_session(session)
         context.meter = self._limits.key_meter(principal.key_id, now_s=self._clock.now_s())
         return principal
 

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, InvalidField, InvalidJson
-from sparewatt.core.limits import CLIENT_BODY_S, CONTROL_BODY_BYTES_MAX, READ_PER_TURN_BYTES
-from sparewatt.protocol.crowding import Crowd
+from sparewatt.core.limits import CLIENT_BODY_S, CONTROL_BODY_BYTES_MAX, READ_PER_TICK_BYTES
+from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
 
 _T = TypeVar("_T")
 
@@ -20,16 +20,16 @@ async def read_body(request: web.Request, *, limit: int) -> bytes:
     too_large = BodyTooLarge(f"The body is larger than {limit // (1 << 20)} MiB." if limit >= 1 << 20 else "Too large.")
     if request.content_length is not None and request.content_length > limit:
         raise too_large
-    body, size, crowd = [], 0, Crowd()
+    body, size, crowd = [], 0, JsonComplexityCheck()
     try:
         async with asyncio.timeout(CLIENT_BODY_S):
-            async for piece in request.content.iter_chunked(READ_PER_TURN_BYTES):
+            async for piece in request.content.iter_chunked(READ_PER_TICK_BYTES):
                 body.append(piece)
                 size += len(piece)
                 if size > limit:
                     raise too_large
-                crowd.refuse(piece)
-                if len(piece) == READ_PER_TURN_BYTES:
+                crowd.feed(piece)
+                if len(piece) == READ_PER_TICK_BYTES:
                     await asyncio.sleep(0)  # there is more: let others run in between
     except TimeoutError:
         raise BodyTooSlow(f"The body was not here after {CLIENT_BODY_S:.0f} s.") from None

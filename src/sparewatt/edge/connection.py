@@ -18,15 +18,15 @@ from typing import cast
 from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, QueueFull, RequestTooSlow, SparewattError
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
-    BODY_CROWDED_BYTES_MIN,
+    COMPLEX_BODY_BYTES_MIN,
     LINGER_BYTES_MAX,
     LINGER_S,
     PIPELINED_BYTES_MAX,
     PIPELINED_MAX,
-    READ_PER_TURN_BYTES,
+    READ_PER_TICK_BYTES,
     REQUEST_BODY_BYTES_MAX,
 )
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection_registry import ConnectionRegistry
 from sparewatt.edge.known_head import KnownHead, known_head
@@ -36,12 +36,12 @@ from sparewatt.edge.reply_head import CONTINUE, LAST_CHUNK, chunk_bytes
 from sparewatt.edge.request_head import RequestHead, head_bytes
 from sparewatt.edge.request_parser import RequestParser
 from sparewatt.edge.timeouts import ClientTimeouts
-from sparewatt.protocol.crowding import Crowd
+from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing drops what was not sent."""
 _TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 
 class ConnectionState(enum.Enum):
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         """
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False
-        self._registry.disconnects.wait(self.peer, self.close)
+        self._registry.disconnects.enqueue(self.peer, self.close)
         return True
 
     def pause_writing(self) -> None:
@@ -249,16 +249,16 @@ class Connection(asyncio.Protocol):
     def _receive(self, data: bytes) -> None:
         """Bytes that are no request with a known head."""
         is_upgraded = self._state is ConnectionState.UPGRADED
-        if len(data) > READ_PER_TURN_BYTES and not is_upgraded:
-            self._defer(data[READ_PER_TURN_BYTES:])
-            data = data[:READ_PER_TURN_BYTES]
+        if len(data) > READ_PER_TICK_BYTES and not is_upgraded:
+            self._defer(data[READ_PER_TICK_BYTES:])
+            data = data[:READ_PER_TICK_BYTES]
         if is_upgraded and self._bridge is not None:
             self._bridge.data_received(data)
         elif self._state is ConnectionState.LINGERING:
             self._drop(data)
         elif self._state is ConnectionState.OPEN:
             self._parse(data)
-        if self._deferred or (len(data) >= READ_PER_TURN_BYTES and self._bridge is None):
+        if self._deferred or (len(data) >= READ_PER_TICK_BYTES and self._bridge is None):
             self._yield_to_others()
 
     def _parse(self, data: bytes) -> None:
@@ -330,15 +330,15 @@ class Connection(asyncio.Protocol):
             request.body.append(data)
             self._registry.bodies_bytes += len(data)
             self._count_queued(request, len(data))
-            if request.size_bytes >= BODY_CROWDED_BYTES_MIN:
+            if request.size_bytes >= COMPLEX_BODY_BYTES_MIN:
                 self._refuse_crowded(request, data)
 
     def _refuse_crowded(self, request: PipelinedRequest, data: bytes) -> None:
         """A body of very many small values is refused before all of it is here."""
         if request.crowd is None:
-            request.crowd, data = Crowd(), b"".join(request.body)
+            request.crowd, data = JsonComplexityCheck(), b"".join(request.body)
         try:
-            request.crowd.refuse(data)
+            request.crowd.feed(data)
         except BodyTooLarge as error:
             self._refuse_body(request, error)
 
@@ -402,7 +402,7 @@ class Connection(asyncio.Protocol):
     def _defer_request(self, data: bytes, share: str) -> None:
         """A request that came late in a tick waits for a later one: fair by account, else by address."""
         self._defer(data)
-        self._registry.late_requests.wait(share, self._begin_deferred)
+        self._registry.late_requests.enqueue(share, self._begin_deferred)
 
     def _begin_deferred(self) -> None:
         data, known = self._take_deferred(), self._known
@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
         """An upload is read a piece per tick, so that nobody waits for all of what one socket holds."""
         if self._transport is not None and (self._deferred or self._transport.is_reading()):
             self._transport.pause_reading()
-            self._registry.uploads.wait(self, self._read_on)
+            self._registry.uploads.enqueue(self, self._read_on)
 
     def _read_on(self) -> None:
         data = self._take_deferred()

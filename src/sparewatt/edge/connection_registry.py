@@ -8,8 +8,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from sparewatt.core.limits import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, LET_GO_AT_ONCE
-from sparewatt.core.line import Line
+from sparewatt.core.fair_queue import FairQueue
+from sparewatt.core.limits import CONNECTIONS_CLOSED_PER_TICK, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.known_head import KnownHeads
@@ -69,11 +69,11 @@ class ConnectionRegistry:
         self.is_draining = False
         self.known_heads = KnownHeads()
         self.write_batch = WriteBatch(loop.call_soon)
-        self.late_requests = Line(loop.call_soon)
+        self.late_requests = FairQueue(loop.call_soon)
         """Requests that came when a tick of the event loop had lasted long already."""
-        self.uploads = Line(loop.call_soon, at_once=1)
+        self.uploads = FairQueue(loop.call_soon, at_once=1)
         """Connections of whose body a piece was read, and more is to come."""
-        self.disconnects = Line(loop.call_soon, at_once=LET_GO_AT_ONCE)
+        self.disconnects = FairQueue(loop.call_soon, at_once=CONNECTIONS_CLOSED_PER_TICK)
 
     def admit(self, connection: TrackedConnection) -> bool:
         """False if there are too many, in all or from its address. Accepted first: not accepting would shut out all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sparewatt.accounts.limits import Meter
+from sparewatt.accounts.rate_limits import RateMeter
 from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.proxies import client_address
 from sparewatt.edge.settings import EdgeSettings
@@ -40,7 +40,7 @@ class RequestContext:
         self.peer = peer
         """The address at the other end of the socket."""
         self.began_s = began_s
-        self.meter: Meter | None = None
+        self.meter: RateMeter | None = None
         """The rate limit of the key or session, set by the `Authenticator`."""
 
     @property

@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from sparewatt.accounts.limits import Charge
 from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.rate_limits import RateCharge
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import Internal, JobFailed, SparewattError
+from sparewatt.core.errors import InternalError, JobFailed, SparewattError
 from sparewatt.core.ids import MatchId, new_id
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.context import RequestContext
@@ -45,10 +45,10 @@ from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
 from sparewatt.inference.service import InferenceService, RequestOptions
 from sparewatt.inference.submission import Submission
-from sparewatt.protocol.openai import error_body, error_headers
+from sparewatt.protocol.openai.chat import error_body, error_headers
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 BodyReader = Callable[[bytes], ModelCall]
 
@@ -270,7 +270,7 @@ class Exchange(RequestContext):
             self._reply_error(error, error_body(error), error_headers(error))
             return
         _log.crash("request_crashed", error, request=self.id, route=self.path)
-        broken = Internal(f"Something broke here. Please report it with the id {self.id}.")
+        broken = InternalError(f"Something broke here. Please report it with the id {self.id}.")
         self._reply_error(broken, error_body(broken), error_headers(broken))
 
     # Sink
@@ -344,7 +344,7 @@ class Exchange(RequestContext):
         except Exception as error:  # noqa: BLE001 (a process boundary)
             self.refuse(error)
 
-    def _charge(self, tokens: int) -> Charge:
+    def _charge(self, tokens: int) -> RateCharge:
         return self._shared.auth.charge(self, tokens=tokens)
 
     def _begin(self, submission: Submission[Exchange]) -> None:

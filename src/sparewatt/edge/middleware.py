@@ -12,14 +12,14 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
-    Internal,
+    InternalError,
     MethodNotAllowed,
     NotFound,
     SparewattError,
-    Unprocessable,
+    UnprocessableContent,
 )
 from sparewatt.core.ids import new_id
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cors import is_open, is_preflight, preflight
@@ -30,7 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = web.RequestKey("context", RequestContext)
 _ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
 """How the routes begin at which models answer."""
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 
 class ErrorCounter(Protocol):
@@ -101,7 +101,7 @@ def _reply_to(error: Exception, request: web.Request) -> web.Response:
         case _:
             request_id = context_of(request).id
             _log.crash("request_crashed", error, request=request_id, route=route_of(request))
-            return error_reply(Internal(f"Something broke here. Please report it with the id {request_id}."))
+            return error_reply(InternalError(f"Something broke here. Please report it with the id {request_id}."))
 
 
 def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
@@ -116,6 +116,6 @@ def _framework_error(request: web.Request, error: web.HTTPException) -> web.Resp
         case web.HTTPRequestEntityTooLarge():
             return error_reply(BodyTooLarge("The body is too large."))
         case web.HTTPUnprocessableEntity():
-            return error_reply(Unprocessable("The request was understood but makes no sense."))
+            return error_reply(UnprocessableContent("The request was understood but makes no sense."))
         case _:
             return error_reply(BadRequest(error.reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparewatt.core.errors import SparewattError
 from sparewatt.edge.exchange import Exchange
 from sparewatt.edge.request_head import RequestHead
-from sparewatt.protocol.crowding import Crowd
+from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
 
 
 class PipelinedRequest:
@@ -20,7 +20,7 @@ class PipelinedRequest:
         self.since_s = since_s
         self.body: list[bytes] = []
         self.size_bytes = 0
-        self.crowd: Crowd | None = None
+        self.crowd: JsonComplexityCheck | None = None
         """Counts the values of a long body as it comes in."""
         self.is_complete = False
         self.is_bridged = False

@@ -15,7 +15,7 @@ from sparewatt.edge.middleware import ErrorCounter
 from sparewatt.edge.reply_head import DateHeader, reply_head_bytes
 from sparewatt.edge.request_head import RequestHead
 from sparewatt.edge.request_log import RequestLine, log_finished
-from sparewatt.protocol.openai import error_body, error_headers
+from sparewatt.protocol.openai.chat import error_body, error_headers
 
 _COUNTED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"})
 """Errors at endpoints that models answer are counted, also of requests that never became one."""

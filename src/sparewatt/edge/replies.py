@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.protocol.openai import error_body, error_headers
+from sparewatt.protocol.openai.chat import error_body, error_headers
 
 ERROR_CODE = web.ResponseKey("error_code", str)
 

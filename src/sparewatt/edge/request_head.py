@@ -16,7 +16,7 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.limits import HEAD_BYTES_MAX, HEAD_FIELDS_MAX, TARGET_BYTES_MAX
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link.frames import LINK_PATH
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 _ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")

@@ -13,13 +13,13 @@ from aiohttp.typedefs import Middleware
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.edge.middleware import CONTEXT, Handler, route_of
 from sparewatt.edge.replies import ERROR_CODE
 from sparewatt.inference.dispatch.model import MatchRecord
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link.frames import LINK_PATH
 
-_log = Log("sparewatt.requests")
+_log = Logger("sparewatt.requests")
 REPLY = web.RequestKey("reply", web.StreamResponse)
 CLIENT_LEFT = 499
 """As proxies write it: no reply was possible any more."""

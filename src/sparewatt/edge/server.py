@@ -11,7 +11,7 @@ from time import monotonic
 
 from aiohttp import web
 
-from sparewatt.core.limits import LET_GO_AT_ONCE
+from sparewatt.core.limits import CONNECTIONS_CLOSED_PER_TICK
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry, LinkAcceptor
 from sparewatt.edge.exchange import InferenceEndpoints
@@ -75,7 +75,7 @@ async def _check_timeouts(registry: ConnectionRegistry, timeouts: ClientTimeouts
             now_s = monotonic()
             if connection in registry.connections:
                 closed += connection.check_timeouts(now_s, timeouts)
-            if closed >= LET_GO_AT_ONCE or now_s - began_s > CHECK_TICK_S:
+            if closed >= CONNECTIONS_CLOSED_PER_TICK or now_s - began_s > CHECK_TICK_S:
                 await asyncio.sleep(0)
                 began_s, closed = monotonic(), 0
 

@@ -10,9 +10,9 @@ import ssl
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 CHECK_S = 10.0
 """How often the files are looked at: a renewed certificate has weeks, one stat costs nothing."""
 

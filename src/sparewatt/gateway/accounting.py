@@ -16,19 +16,19 @@ from typing import NamedTuple
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError, UnbalancedEntry
 from sparewatt.core.ids import AccountId, KeyId, NodeId, new_id
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
-from sparewatt.ledger.budgets import Budgets
-from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.service import Ledger
+from sparewatt.ledger.budgets import KeyBudgets
+from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
-from sparewatt.protocol.receipts import Countersigned
+from sparewatt.protocol.link.receipts import Countersignature
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.books import Books
+from sparewatt.store.ledger import LedgerStore
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 JOURNALS = "journals"
 NEW = "."
 """How the name of a directory begins that nobody holds yet."""
@@ -68,11 +68,11 @@ class PeerCredits(NamedTuple):
 
 async def open_accounting(
     data: Path,
-    books: Books,
+    books: LedgerStore,
     *,
     clock: Clock,
     rng: Rng,
-    send: Callable[[NodeId, Countersigned], None],
+    send: Callable[[NodeId, Countersignature], None],
     peers: PeerCredits | None = None,
 ) -> Accounting:
     """Settle what others left, then open a journal of our own. Raises StartupError.
@@ -89,9 +89,9 @@ async def open_accounting(
     key = await asyncio.to_thread(_signing_key, root.parent, rng)
     receipts = ReceiptIntake(books, key, clock=clock, send=send)
     if peers is None:
-        budgets = Budgets(books, clock=clock)
+        budgets = KeyBudgets(books, clock=clock)
     else:
-        budgets = Budgets(books, clock=clock, pending_elsewhere=peers.pending, reload_s=peers.reload_s)
+        budgets = KeyBudgets(books, clock=clock, pending_elsewhere=peers.pending, reload_s=peers.reload_s)
     return Accounting(directory, journal, ledger, Metering(ledger, receipts, budgets, clock=clock))
 
 
@@ -113,13 +113,13 @@ def _orphans(root: Path) -> Iterator[DataDir]:
             continue  # its gateway is alive
 
 
-async def _settle(orphan: DataDir, books: Books, *, clock: Clock) -> None:
+async def _settle(orphan: DataDir, books: LedgerStore, *, clock: Clock) -> None:
     """What a gateway that died had open or unposted. One that cannot be settled stays for a person to look at."""
     records = await asyncio.to_thread(lambda: list(read_journal(orphan.path)))
     journal = Journal(orphan.path)
     ledger = Ledger(books, journal, instance=orphan.path.name, clock=clock)
     try:
-        settled = await ledger.recover(left_over(records, now_unix_s=clock.unix_s()))
+        settled = await ledger.recover(unsettled_jobs(records, now_unix_s=clock.unix_s()))
     except UnbalancedEntry as error:
         _log.crash("journal_not_settled", error, journal=orphan.path.name)
         return

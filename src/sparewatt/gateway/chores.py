@@ -10,17 +10,17 @@ from typing import NamedTuple
 from sparewatt.cluster.peers import EXCHANGE_S
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import JOB_TIMEOUT_S
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.edge.tls import CHECK_S, Certificate
 from sparewatt.gateway.known_nodes import load_known_nodes
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher import kernel
-from sparewatt.ledger.retention import kept_since
+from sparewatt.ledger.retention import retention_start
 from sparewatt.telemetry.feed.live_feed import LOOK_S
 from sparewatt.telemetry.history.writer import STORE_S
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 KEY_SYNC_S = 1.0
 KEY_USE_S = 60.0
 NODE_SAVE_S = 2.0
@@ -99,8 +99,8 @@ def _book_chores(services: Services) -> list[Chore]:
     return [
         Chore("books_post", POST_S, accounting.ledger.flush),
         Chore("books_progress", PROGRESS_S, accounting.metering.note_progress),
-        Chore("purses_fill", FILL_S, accounting.ledger.fill_low_purses),
-        Chore("purses", PURSES_S, accounting.ledger.tend_purses),
+        Chore("purses_fill", FILL_S, accounting.ledger.refill_low_purses),
+        Chore("purses", PURSES_S, accounting.ledger.rebalance_purses),
         Chore("receipts", RECEIPTS_S, accounting.metering.receipts.settle),
     ]
 
@@ -197,7 +197,7 @@ async def _check_health(services: Services) -> None:
 async def _report_responses(services: Services) -> None:
     """Say which stored responses are being written here, and end those that were cancelled at another gateway."""
     running = services.responses.stored_ids()
-    for response_id in await services.database.responses.tend(running) if running else ():
+    for response_id in await services.database.responses.heartbeat(running) if running else ():
         services.responses.cancel(response_id)
 
 
@@ -208,9 +208,9 @@ async def _tidy(services: Services) -> None:
     await database.history.forget_old()
     await database.forget_old_tokens()
     await database.power.forget_old()
-    await database.records.forget_old()
-    await database.people.forget_old()
+    await database.node_results.forget_old()
+    await database.accounts.forget_old()
     if months:
-        since = kept_since(services.clock.unix_s(), months)
-        for month in await database.books.forget_months(before_unix_s=since):
+        since = retention_start(services.clock.unix_s(), months)
+        for month in await database.ledger.forget_months(before_unix_s=since):
             _log.info("month_forgotten", month=month.isoformat()[:7])

@@ -6,11 +6,11 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.core.money import NANO_PER_USD, Nano, parse_usd
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.ledger.credits import CreditRules, Credits
-from sparewatt.ledger.deposits import adapters_for
+from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.credits import CreditRules, CreditService
+from sparewatt.ledger.deposit_adapters import adapters_for
 from sparewatt.ledger.money_service import MoneyService
-from sparewatt.ledger.on_chain import OnChain
-from sparewatt.ledger.settlement import Settlement
+from sparewatt.ledger.payouts import PayoutService
 from sparewatt.store.database import Database
 
 DEVELOPMENT_DAILY = Nano(10 * NANO_PER_USD)
@@ -22,11 +22,11 @@ def make_money_service(settings: GatewaySettings, database: Database, *, clock: 
     """Raises StartupError for settings that mean nothing."""
     if settings.development and settings.public_url is not None:
         raise StartupError("A development network gives test money away: it cannot have a --public-url.")
-    on_chain = OnChain(database, clock) if settings.chain_url else None
+    on_chain = ChainPaymentAdapter(database, clock) if settings.chain_url else None
     return MoneyService(
-        books=database.books,
-        credits=Credits(database.books, rules=_credit_rules(settings), clock=clock),
-        settlement=Settlement(database.payouts, clock=clock),
+        books=database.ledger,
+        credits=CreditService(database.ledger, rules=_credit_rules(settings), clock=clock),
+        settlement=PayoutService(database.payouts, clock=clock),
         adapters=adapters_for(development=settings.development, chain=on_chain),
         on_chain=on_chain,
         payout_s=settings.payout_hours * _HOUR_S,

@@ -10,7 +10,7 @@ from pathlib import Path
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ShuttingDown
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.edge.listener import bind, listen, start_listening
 from sparewatt.edge.server import serving
@@ -24,10 +24,10 @@ from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.signals import stop_event
-from sparewatt.postgres.supervised import kept_postgres
+from sparewatt.postgres.supervision import supervised_postgres
 from sparewatt.store.database import Database
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 POSTGRES = "postgres"
 RESPONSE_CLOSE_S = 2.0
@@ -91,7 +91,9 @@ async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> 
         yield settings.database_url
         return
     home = make_private_dir(settings.data.expanduser()) / POSTGRES
-    async with kept_postgres(home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)) as dsn:
+    async with supervised_postgres(
+        home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)
+    ) as dsn:
         yield dsn
 
 

@@ -20,7 +20,7 @@ from sparewatt.cluster.process_slot import ProcessSlot, new_slots
 from sparewatt.cluster.questions import READY, ReadyRequest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import SystemRng
 from sparewatt.edge.listener import bind
 from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
@@ -28,12 +28,12 @@ from sparewatt.gateway.metrics_port import metrics_port_error
 from sparewatt.gateway.process import own_postgres, read_certificate, write_port
 from sparewatt.gateway.process_assignment import write_assignment
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.machine.children import Child, ChildExit, Supervisor
+from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
 from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 READY_POLL_S = 0.05
 READY_S = 120.0
 """From start to serving: seconds, and more where a long journal is settled first."""
@@ -92,7 +92,7 @@ class StartupGate:
 
 async def _serve(
     children: Supervisor,
-    processes: list[Child],
+    processes: list[ChildSpec],
     gate: StartupGate,
     *,
     stop: asyncio.Event,
@@ -120,7 +120,7 @@ async def _write_ports(settings: GatewaySettings, ports: GatewayPorts) -> None:
         await asyncio.to_thread(write_port, settings.port_file, ports.public)
 
 
-async def _start(children: Supervisor, processes: list[Child], gate: StartupGate) -> None:
+async def _start(children: Supervisor, processes: list[ChildSpec], gate: StartupGate) -> None:
     """The first by itself: it makes what there is one of, and settles what dead ones left behind."""
     first, *others = processes
     await children.start(first)
@@ -128,8 +128,8 @@ async def _start(children: Supervisor, processes: list[Child], gate: StartupGate
     await gate.open()
 
 
-def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> Child:
-    return Child(
+def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> ChildSpec:
+    return ChildSpec(
         name=f"gateway process {slot.number + 1}",
         argv=(sys.executable, "-m", "sparewatt", "gateway", "process"),
         log_path=None,
@@ -137,7 +137,7 @@ def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> C
         ready_timeout_s=READY_S,
         drain_s=settings.drain_s + STOP_MORE_S,
         needs=frozenset(),
-        told=write_assignment(settings, slot),
+        stdin_data=write_assignment(settings, slot),
     )
 
 

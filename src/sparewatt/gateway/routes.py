@@ -82,7 +82,7 @@ def _inference_groups(services: Services) -> list[object]:
 
 def _network_groups(services: Services) -> list[object]:
     auth, clock, table, database = services.auth, services.clock, services.table, services.database
-    books = database.books if services.accounting is not None else None
+    books = database.ledger if services.accounting is not None else None
     return [
         NodeEndpoints(
             auth=auth,
@@ -103,7 +103,7 @@ def _network_groups(services: Services) -> list[object]:
             process_count=services.slot.count,
         ),
         UptimeCalendarEndpoints(auth=auth, table=table, history=database.history, clock=clock),
-        ReputationEndpoints(auth=auth, table=table, records=database.records, clock=clock),
+        ReputationEndpoints(auth=auth, table=table, records=database.node_results, clock=clock),
         FeedEndpoints(live=services.live, drain=services.drain),
         NetworkEndpoints(
             states=services.states,
@@ -145,7 +145,7 @@ def _account_groups(services: Services) -> list[object]:
             origins=origins,
         ),
         OwnAccountEndpoints(auth=auth, people=people, keys=keys, sessions=sessions, login_door=doors.login),
-        OperatorEndpoints(auth=auth, people=people, pages=services.database.people, keys=keys, sessions=sessions),
+        OperatorEndpoints(auth=auth, people=people, pages=services.database.accounts, keys=keys, sessions=sessions),
         KeyEndpoints(auth=auth, keys=keys, clock=services.clock),
         JoinTokenEndpoints(
             auth=auth, tokens=services.tokens, keys=keys, sessions=sessions, join_line=services.downloads.join_line
@@ -158,7 +158,7 @@ def _money_groups(services: Services) -> list[object]:
     clock, rng, table = services.clock, services.rng, services.table
     return [
         CreditEndpoints(auth=auth, accounts=people, credit_service=money.credits, adapters=money.adapters, rng=rng),
-        KeyInfoEndpoints(auth=auth, spending=database.books, credit_service=money.credits, clock=clock),
+        KeyInfoEndpoints(auth=auth, spending=database.ledger, credit_service=money.credits, clock=clock),
         UsageEndpoints(auth=auth, accounts=people, statements=database.statements, clock=clock),
         GenerationEndpoints(auth=auth, jobs=database.statements, nodes=table),
         EarningsEndpoints(auth=auth, accounts=people, statements=database.statements, nodes=table, clock=clock),
@@ -166,7 +166,7 @@ def _money_groups(services: Services) -> list[object]:
             auth=auth,
             accounts=people,
             statements=database.statements,
-            books=database.books,
+            books=database.ledger,
             payouts=database.payouts,
             power=database.power,
             credit_service=money.credits,
@@ -183,7 +183,7 @@ def _money_groups(services: Services) -> list[object]:
             clock=clock,
         ),
         TreasuryEndpoints(auth=auth, credit_service=money.credits, rng=rng),
-        LedgerEndpoints(auth=auth, books=database.books),
+        LedgerEndpoints(auth=auth, books=database.ledger),
     ]
 
 

@@ -10,15 +10,15 @@ import hashlib
 from dataclasses import dataclass
 from functools import partial
 
-from sparewatt.accounts.custody import Custody, check_secret, fill_missing
-from sparewatt.accounts.doors import Doors
+from sparewatt.accounts.account_service import AccountService
+from sparewatt.accounts.custody import Custody, add_missing_chain_keys, check_secret
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyRing, KeyService
-from sparewatt.accounts.limits import RateLimits
 from sparewatt.accounts.mail import Mailer, read_mail_server
 from sparewatt.accounts.passwords import Passwords
-from sparewatt.accounts.people import People
+from sparewatt.accounts.public_rate_limits import PublicRateLimiters
+from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.accounts.sessions import Sessions
-from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.api.operations.downloads import Downloads
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peers import Peers
@@ -84,12 +84,12 @@ class Services:
     # accounts
     keys: KeyRing
     key_service: KeyService
-    people: People
+    people: AccountService
     sessions: Sessions
-    doors: Doors
+    doors: PublicRateLimiters
     tokens: JoinTokens
     mailer: Mailer | None
-    limits: RateLimits
+    limits: RateLimiter
     auth: Authenticator
     # money
     money: MoneyService
@@ -124,11 +124,11 @@ async def assemble(
     settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng, slot: ProcessSlot = ALONE
 ) -> Services:
     """All parts of a gateway, loaded with what Postgres knows. Raises StartupError."""
-    may_make = not await database.people.has_secret()
+    may_make = not await database.accounts.has_secret()
     secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
     custody = Custody(secret, rng=rng)
-    await check_secret(database.people, custody)
-    await fill_missing(database.people, custody)
+    await check_secret(database.accounts, custody)
+    await add_missing_chain_keys(database.accounts, custody)
     client = PeerClient(slot)
     peers = Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5))
     links: dict[NodeId, NodeLink] = {}
@@ -136,7 +136,7 @@ async def assemble(
     if settings.billing:
         accounting = await open_accounting(
             settings.data,
-            database.books,
+            database.ledger,
             clock=clock,
             rng=rng,
             send=partial(countersign, links),
@@ -147,7 +147,7 @@ async def assemble(
         database,
         table=NodeTable(gateways=slot.count),
         accounting=accounting,
-        people=People(database.people, passwords=Passwords(), custody=custody, rng=rng),
+        people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
         links=links,
         port=port,
@@ -174,7 +174,7 @@ def build(
     *,
     table: NodeTable,
     accounting: Accounting | None,
-    people: People,
+    people: AccountService,
     secret: bytes,
     links: dict[NodeId, NodeLink],
     port: int,
@@ -196,7 +196,7 @@ def build(
 
     # accounts
     keys, limits = KeyRing(), rate_limits(settings, share=slot.count)
-    sessions = Sessions(database.people, clock=clock, rng=rng)
+    sessions = Sessions(database.accounts, clock=clock, rng=rng)
     mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
 
     async def announce_keys() -> None:
@@ -298,7 +298,9 @@ def build(
         ),
         people=people,
         sessions=sessions,
-        doors=Doors(signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=slot.count),
+        doors=PublicRateLimiters(
+            signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=slot.count
+        ),
         tokens=tokens,
         mailer=Mailer(mail_server) if mail_server is not None else None,
         limits=limits,
@@ -318,7 +320,7 @@ def build(
             counter,
             table,
             database.history,
-            database.records,
+            database.node_results,
             clock=clock,
             counts_uptime=peers.counts_uptime,
             is_elsewhere=peers.has_link,
@@ -343,9 +345,9 @@ def build(
     )
 
 
-def rate_limits(settings: GatewaySettings, *, share: int = 1) -> RateLimits:
+def rate_limits(settings: GatewaySettings, *, share: int = 1) -> RateLimiter:
     """`share`: of how many processes this is one."""
-    return RateLimits(
+    return RateLimiter(
         share=share,
         requests_per_min=settings.requests_per_min,
         tokens_per_min=settings.tokens_per_min,

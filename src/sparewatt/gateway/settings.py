@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from sparewatt.accounts.people import SignupMode
+from sparewatt.accounts.account_service import SignupMode
 from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, REQUESTS_PER_MIN_DEFAULT, TOKENS_PER_MIN_DEFAULT
 from sparewatt.edge.settings import EdgeSettings
 

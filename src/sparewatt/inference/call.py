@@ -7,8 +7,8 @@ from typing import Protocol
 import msgspec
 
 from sparewatt.inference.admission.sizing import PromptSize
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.link.node_report import Capability
 
 
 class ReplyFilter(Protocol):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sparewatt.core.errors import SparewattError, UnsupportedContent, UnsupportedParameter
 from sparewatt.policy.check import NodeFacts
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
 
 COMMON: frozenset[Capability] = frozenset({"chat", "completions", "tools", "json_schema", "logprobs"})
 """vLLM, SGLang, llama.cpp, Ollama and LM Studio all have these. Vectors and pictures depend on the model."""

@@ -30,10 +30,10 @@ from sparewatt.inference.verdicts import (
     known_facts,
     prices_of,
 )
-from sparewatt.policy.check import Compiled, NodeFacts, compile_policy
-from sparewatt.policy.model import ANY, Policy, Prices
-from sparewatt.policy.relax import relaxations
-from sparewatt.policy.words import explain_relaxation
+from sparewatt.policy.check import CompiledPolicy, NodeFacts, compile_policy
+from sparewatt.policy.formatter import explain_relaxation
+from sparewatt.policy.model import ANY, MaxPrice, Policy
+from sparewatt.policy.relaxation import relaxations
 
 _NEVER = -2
 """No count of what was said, not even of a model that nobody has."""
@@ -51,7 +51,7 @@ class Eligibility:
         self._dearest: dict[ModelId, HighestPrices] = {}
         self._able: dict[tuple[ModelId, RequiredCapabilities], UniformCapability] = {}
         self._gates: dict[
-            tuple[Policy, ModelId, AccountId | None, Prices | None, RequiredCapabilities], PolicyGate
+            tuple[Policy, ModelId, AccountId | None, MaxPrice | None, RequiredCapabilities], PolicyGate
         ] = {}
         """One for all jobs that are alike."""
 
@@ -61,7 +61,7 @@ class Eligibility:
         model: ModelId,
         *,
         payer: AccountId | None = None,
-        usual: Prices | None = None,
+        usual: MaxPrice | None = None,
         needs: RequiredCapabilities = NOTHING_REQUIRED,
     ) -> PolicyGate | None:
         """What a job must pass; None if everybody may serve it.
@@ -109,7 +109,7 @@ class Eligibility:
     def now_s(self) -> float:
         return self._clock.now_s()
 
-    def has_dearer(self, usual: Prices, model: ModelId) -> bool:
+    def has_dearer(self, usual: MaxPrice, model: ModelId) -> bool:
         """Whether anybody asks for more, as of a moment ago."""
         now_s, known = self._clock.now_s(), self._dearest.get(model)
         if known is None or now_s - known.made_at_s >= FRESH_S:
@@ -131,7 +131,7 @@ class Eligibility:
             known = self._able[model, needs] = UniformCapability(holds, entries, entries.changes, entries.said, now_s)
         return known.holds
 
-    def is_sure(self, said: int, *, usual: Prices | None, needs: RequiredCapabilities, model: ModelId) -> bool:
+    def is_sure(self, said: int, *, usual: MaxPrice | None, needs: RequiredCapabilities, model: ModelId) -> bool:
         """Whether the answers of the two above, of a moment ago, take in everything that was said until then."""
         dearest, able = self._dearest.get(model), self._able.get((model, needs))
         knows_prices = usual is None or (dearest is not None and dearest.said == said)
@@ -158,7 +158,7 @@ class Eligibility:
         report = row.models.get(model) if row is not None else None
         return report.capabilities if report is not None else None
 
-    def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: Compiled | None) -> bool:
+    def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: CompiledPolicy | None) -> bool:
         """By what is known of it right now. A list that still had it is put together anew."""
         row = self._table.get(node_id)
         report = row.models.get(terms.model) if row is not None else None
@@ -167,7 +167,7 @@ class Eligibility:
         is_refused = terms.usual is not None and is_dearer(terms.usual, prices_of(report))
         is_refused = is_refused or not is_able(terms.needs, report.capabilities)
         if checks is not None and not is_refused:
-            is_refused = checks.verdict(self._facts_now(row, terms)) is not None
+            is_refused = checks.first_mismatch(self._facts_now(row, terms)) is not None
         if is_refused:
             self._look_again(node_id, terms)
         return is_refused
@@ -252,10 +252,10 @@ class PolicyGate:
 
     eligibility: Eligibility
     policy: Policy
-    checks: Compiled | None
+    checks: CompiledPolicy | None
     model: ModelId
     payer: AccountId | None = None
-    usual: Prices | None = None
+    usual: MaxPrice | None = None
     needs: RequiredCapabilities = NOTHING_REQUIRED
 
     _known: Sequence[AllowedNodes | None] = _EVERYBODY

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.policy.check import NodeFacts
+from sparewatt.policy.field_types.sets import normalized_names
 from sparewatt.policy.gpus import gpu_class_of, gpu_name
-from sparewatt.policy.kinds.sets import bears
 from sparewatt.policy.quantization import quantization_of
 from sparewatt.policy.regions import place_of
-from sparewatt.protocol.node import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport
 
 BYTES_PER_GB = 10**9
 LOWEST_TIER = "community"
@@ -27,7 +27,7 @@ def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
     specs, speed = row.specs, model.measured if model else None
     return NodeFacts(
         node_id=row.id,
-        names=bears((row.id, specs.name, *([row.owner] if row.owner else []))),
+        names=normalized_names((row.id, specs.name, *([row.owner] if row.owner else []))),
         place=place_of(specs.region),
         gpu=gpu_name(specs.gpu) or None,
         gpu_class=gpu_class_of(specs.gpu),

@@ -12,10 +12,10 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
 from sparewatt.inference.matcher.model import Preference
-from sparewatt.policy.carriers import BODY_FIELD, read_line, read_object, read_request, split_model
-from sparewatt.policy.compose import Level, narrow
+from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
-from sparewatt.protocol.parameters import unheard
+from sparewatt.policy.parser import BODY_FIELD, read_line, read_object, read_request, split_model
+from sparewatt.protocol.openai.parameters import unsupported_by
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
 UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "explain")
@@ -39,7 +39,7 @@ class Routing(NamedTuple):
         if self.policy is ANY and not self.ignored and not self.unsure:
             return {}
         unheeded = [f"provider.{name}" for name in UNHEEDED if getattr(self.policy, name) not in (None, False)]
-        names = [*self.ignored, *unheard(self.unsure, server), *unheeded]
+        names = [*self.ignored, *unsupported_by(self.unsure, server), *unheeded]
         return {IGNORED_HEADER: ", ".join(names)[:1000]} if names else {}
 
 
@@ -138,11 +138,11 @@ def _read(said: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
     return narrow(levels, asked) if levels else asked, ignored
 
 
-def levels_of(said: RoutingTexts) -> list[Level]:
+def levels_of(said: RoutingTexts) -> list[PolicyLevel]:
     """Standing policies, the most general first. Raises InvalidField if one cannot be read any more."""
-    found = [Level("network", said.network)] if said.network is not None else []
+    found = [PolicyLevel("network", said.network)] if said.network is not None else []
     texts = (("account", said.account), ("key", said.key))
-    return found + [Level(name, _standing(name, text)) for name, text in texts if text is not None]
+    return found + [PolicyLevel(name, _standing(name, text)) for name, text in texts if text is not None]
 
 
 def _standing(level: str, text: str) -> Policy:

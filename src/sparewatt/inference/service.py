@@ -23,8 +23,8 @@ from sparewatt.inference.metering.price_caps import PriceCaps
 from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.routing import Routing, route
 from sparewatt.ledger.model import TokenPrice
-from sparewatt.policy.carriers import HEADER as ROUTE_HEADER
-from sparewatt.policy.model import Policy, Prices
+from sparewatt.policy.model import MaxPrice, Policy
+from sparewatt.policy.parser import HEADER as ROUTE_HEADER
 
 RANKING_HEADER = "x-sparewatt-policy"
 PRIORITY_HEADER = "x-sparewatt-priority"
@@ -141,13 +141,13 @@ class InferenceService:
         return self._eligibility.gate(policy, model, payer=payer, usual=usual, needs=needs)
 
 
-def _unnamed_part(policy: Policy, price: TokenPrice) -> Prices | None:
+def _unnamed_part(policy: Policy, price: TokenPrice) -> MaxPrice | None:
     """The part of a price cap that the policy does not name itself; None if it names all."""
     asked = policy.max_price
     if asked is None:
-        return Prices(price.prompt, price.completion)
+        return MaxPrice(price.prompt, price.completion)
     if asked.prompt is not None and asked.completion is not None:
         return None
-    return Prices(
+    return MaxPrice(
         price.prompt if asked.prompt is None else None, price.completion if asked.completion is None else None
     )

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from sparewatt.accounts.limits import Charge
 from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.rate_limits import RateCharge
 from sparewatt.core.errors import BodyTooLarge, SparewattError, UnsupportedParameter
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
@@ -34,8 +34,8 @@ from sparewatt.inference.metering.service import Payer, Quote, RunningTab
 from sparewatt.inference.routing import Routing
 from sparewatt.inference.service import InferenceService, RequestOptions
 from sparewatt.ledger.budgets import KeyBudget
-from sparewatt.protocol.openai import TOKENS_MAX, error_body, error_headers, for_node
-from sparewatt.protocol.parameters import NOTED, for_header
+from sparewatt.protocol.openai.chat import TOKENS_MAX, error_body, error_headers, for_node
+from sparewatt.protocol.openai.parameters import INERT_FIELDS, header_names
 
 LIMIT_HEADER = "x-sparewatt-output-limit"
 _WORTH_WAITING = frozenset({Rejection.FULL, Rejection.NOT_MEASURED})
@@ -60,7 +60,7 @@ class Submission(Generic[S]):
         call: ModelCall,
         sink: S,
         *,
-        charge: Callable[[int], Charge],
+        charge: Callable[[int], RateCharge],
     ) -> None:
         """`charge`: charges tokens to the rate limits. Raises what a client should hear, with nothing charged."""
         routing = service.route(call.model, principal, header=options.route, provider=call.provider)
@@ -71,7 +71,7 @@ class Submission(Generic[S]):
         self.sink = sink
         self.routing = _with_ignored_fields(call, routing)
         self.match = match = _match_job(service, call, routing)
-        self._charge: Charge | None = charge(match.prompt_tokens + match.output_tokens)
+        self._charge: RateCharge | None = charge(match.prompt_tokens + match.output_tokens)
         self._price = service.price_cap(routing.policy, match.model)
         self._tab: RunningTab | None = None
         self.job: Job | None = None
@@ -256,7 +256,7 @@ async def buffered_submission(
     options: RequestOptions,
     call: ModelCall,
     *,
-    charge: Callable[[int], Charge],
+    charge: Callable[[int], RateCharge],
 ) -> AsyncIterator[Submission[BufferedSink]]:
     """All steps at once, for an endpoint that is a coroutine and rewrites the reply. What is not over is cancelled."""
     submission = Submission(service, principal, options, call, BufferedSink(), charge=charge)
@@ -275,7 +275,7 @@ def is_worth_waiting(decision: Decision) -> bool:
 
 def _with_ignored_fields(call: ModelCall, routing: Routing) -> Routing:
     """With the body's own fields that have no effect. Raises UnsupportedParameter if all of them must have one."""
-    refused = [name for name in call.ignored if name not in NOTED] if routing.policy.require_parameters else []
+    refused = [name for name in call.ignored if name not in INERT_FIELDS] if routing.policy.require_parameters else []
     if refused:
         name = refused[0][:80]
         raise UnsupportedParameter(
@@ -283,7 +283,7 @@ def _with_ignored_fields(call: ModelCall, routing: Routing) -> Routing:
         )
     if not call.ignored and not call.unsure:
         return routing
-    return routing._replace(ignored=(*for_header(call.ignored), *routing.ignored), unsure=call.unsure)
+    return routing._replace(ignored=(*header_names(call.ignored), *routing.ignored), unsure=call.unsure)
 
 
 def _match_job(service: InferenceService, call: ModelCall, routing: Routing) -> MatchJob:

@@ -14,10 +14,10 @@ from sparewatt.inference.capabilities import NOTHING_REQUIRED, CapabilityCheck, 
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.model import AllowedNodes, NodeRow, PositionList
-from sparewatt.policy.check import FACT_OF, Check, Compiled, NodeFacts, compile_policy
+from sparewatt.policy.check import FACT_OF, CompiledPolicy, FieldCheck, NodeFacts, compile_policy
 from sparewatt.policy.fields import FIELDS
-from sparewatt.policy.model import Policy, Prices
-from sparewatt.protocol.node import ModelReport, NodeSpecs
+from sparewatt.policy.model import MaxPrice, Policy
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 
 FRESH_S = 0.5
 RTT_DRIFT_S = 0.005
@@ -31,7 +31,7 @@ class EligibilityTerms(NamedTuple):
     """What a list of allowed nodes depends on."""
 
     policy: Policy
-    usual: Prices | None
+    usual: MaxPrice | None
     """The most that is paid in the directions for which the policy names no price."""
     model: ModelId
     needs: RequiredCapabilities = NOTHING_REQUIRED
@@ -41,25 +41,25 @@ class EligibilityTerms(NamedTuple):
         """Whether it looks at something that changes without a report."""
         return self.policy.max_ttft_ms is not None
 
-    def checks(self) -> Compiled:
+    def checks(self) -> CompiledPolicy:
         able = CapabilityCheck(declared=self.needs.declared)
-        checks: list[Check] = [(name, needed, able, says_of) for name, needed in self.needs.filters()]
+        checks: list[FieldCheck] = [(name, needed, able, says_of) for name, needed in self.needs.filters()]
         checks += compile_policy(self.policy).checks
         if self.usual is not None:
             checks.append((USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"]))
-        return Compiled(tuple(checks))
+        return CompiledPolicy(tuple(checks))
 
     def whole_policy(self) -> Policy:
         """With what is usual as a price of its own: whoever is too dear can be had by naming another."""
         if self.usual is None:
             return self.policy
-        asked = self.policy.max_price or Prices()
+        asked = self.policy.max_price or MaxPrice()
         prompt = self.usual.prompt if asked.prompt is None else asked.prompt
         completion = self.usual.completion if asked.completion is None else asked.completion
-        return replace(self.policy, max_price=Prices(prompt, completion))
+        return replace(self.policy, max_price=MaxPrice(prompt, completion))
 
 
-def is_dearer(usual: Prices, prices: tuple[int, int]) -> bool:
+def is_dearer(usual: MaxPrice, prices: tuple[int, int]) -> bool:
     """Prices of prompt and of completion."""
     return not FIELDS["max_price"].admits(usual, prices)
 
@@ -100,7 +100,7 @@ class Verdict(NamedTuple):
 class PolicyVerdicts:
     """All verdicts of one policy on the nodes of one model."""
 
-    checks: Compiled
+    checks: CompiledPolicy
     entries: NodeColumns | None = None
     changes: int = 0
     reports: int = 0
@@ -129,11 +129,13 @@ class PolicyVerdicts:
         self.made_at_s, self.hints = now_s, None
 
 
-def _verdict(facts: NodeFacts, checks: Compiled, order: Sequence[str], before: Mapping[NodeId, Verdict]) -> Verdict:
+def _verdict(
+    facts: NodeFacts, checks: CompiledPolicy, order: Sequence[str], before: Mapping[NodeId, Verdict]
+) -> Verdict:
     verdict = before.get(NodeId(facts.node_id))
     if verdict is not None and verdict.facts is facts:
         return verdict
-    refused = checks.verdict(facts)
+    refused = checks.first_mismatch(facts)
     turn = next((turn for turn, name in enumerate(order) if name in facts.names), None) if order else None
     return Verdict(facts, refused.field if refused is not None else None, turn)
 

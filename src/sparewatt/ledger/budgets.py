@@ -11,8 +11,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import KeyBudgetExceeded, StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano, format_usd
-from sparewatt.store.books import Books
-from sparewatt.store.database import Period
+from sparewatt.store.database import BudgetPeriod
+from sparewatt.store.ledger import LedgerStore
 
 RELOAD_S = 5.0
 """Other gateways spend from the same budget: how old our knowledge of that may be."""
@@ -23,31 +23,31 @@ POSTED_WITHIN_S = 2.0
 @dataclass(frozen=True, slots=True)
 class KeyBudget:
     nano: Nano
-    period: Period
+    period: BudgetPeriod
 
 
 @dataclass(slots=True)
-class Spending:
+class BudgetSpending:
     since_unix_s: float
     posted: Nano
     loaded_at_s: float
-    notes: list[tuple[float, int]] = field(default_factory=list)
+    unposted: list[tuple[float, int]] = field(default_factory=list)
     """Settled here, and when: what the books may not have yet. Counted twice for a moment rather than not at all."""
 
     @property
     def spent(self) -> int:
-        return self.posted + sum(nano for _, nano in self.notes)
+        return self.posted + sum(nano for _, nano in self.unposted)
 
-    def note(self, nano: int, *, now_s: float) -> None:
+    def record(self, nano: int, *, now_s: float) -> None:
         """One line a second is enough."""
-        if self.notes and now_s - self.notes[-1][0] < 1:
-            at_s, before = self.notes.pop()
-            self.notes.append((at_s, before + nano))
+        if self.unposted and now_s - self.unposted[-1][0] < 1:
+            at_s, before = self.unposted.pop()
+            self.unposted.append((at_s, before + nano))
         else:
-            self.notes.append((now_s, nano))
+            self.unposted.append((now_s, nano))
 
 
-def period_start(period: Period, unix_s: float) -> float:
+def period_start(period: BudgetPeriod, unix_s: float) -> float:
     """Midnight UTC of today, of Monday, or of the first."""
     day = dt.datetime.fromtimestamp(unix_s, dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
@@ -61,7 +61,7 @@ def period_start(period: Period, unix_s: float) -> float:
             assert_never(period)
 
 
-def exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
+def budget_exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
     return KeyBudgetExceeded(
         f"This request may cost up to ${format_usd(needed)}, and ${format_usd(left)} is left of this key's "
         f"${format_usd(budget.nano)} per {budget.period}. Raise it with 'sparewatt keys limit', ask for less "
@@ -69,10 +69,10 @@ def exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExceeded:
     )
 
 
-class Budgets:
+class KeyBudgets:
     def __init__(
         self,
-        books: Books,
+        books: LedgerStore,
         *,
         clock: Clock,
         pending_elsewhere: Callable[[KeyId], int] = lambda _: 0,
@@ -83,19 +83,19 @@ class Budgets:
         self._reload_s = reload_s
         self._books = books
         self._clock = clock
-        self._spending: dict[KeyId, Spending] = {}
+        self._spending: dict[KeyId, BudgetSpending] = {}
         self._held: dict[KeyId, int] = {}
 
-    async def left(self, key: KeyId, budget: KeyBudget | None) -> Nano | None:
+    async def remaining(self, key: KeyId, budget: KeyBudget | None) -> Nano | None:
         """What a key may still spend in this period, running requests counted at what they hold. None: no budget."""
         if budget is None:
             return None
-        spent = (await self._current(key, budget)).spent + self._pending_elsewhere(key)
+        spent = (await self._current_spending(key, budget)).spent + self._pending_elsewhere(key)
         return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
 
     def pending(self) -> dict[KeyId, int]:
         """Of keys with a budget: what they hold here, and what they spent that the books may not have yet."""
-        noted = {key: sum(nano for _, nano in spending.notes) for key, spending in self._spending.items()}
+        noted = {key: sum(nano for _, nano in spending.unposted) for key, spending in self._spending.items()}
         found = {key: nano + self._held.get(key, 0) for key, nano in noted.items()}
         return {key: nano for key, nano in found.items() if nano}
 
@@ -112,9 +112,9 @@ class Budgets:
             self._held.pop(key, None)
         spending = self._spending.get(key)
         if spending is not None and spent:
-            spending.note(spent, now_s=self._clock.now_s())
+            spending.record(spent, now_s=self._clock.now_s())
 
-    async def _current(self, key: KeyId, budget: KeyBudget) -> Spending:
+    async def _current_spending(self, key: KeyId, budget: KeyBudget) -> BudgetSpending:
         since = period_start(budget.period, self._clock.unix_s())
         known = self._spending.get(key)
         if known is None or known.since_unix_s != since:
@@ -126,10 +126,10 @@ class Budgets:
                 return known
         return known
 
-    async def _load(self, key: KeyId, since_unix_s: float) -> Spending:
+    async def _load(self, key: KeyId, since_unix_s: float) -> BudgetSpending:
         now_s = self._clock.now_s()
         posted = await self._books.spent_by_key(key, since_unix_s=since_unix_s)
         before = self._spending.get(key)
-        young = [note for note in before.notes if now_s - note[0] < POSTED_WITHIN_S] if before else []
-        fresh = self._spending[key] = Spending(since_unix_s, posted, now_s, young)
+        young = [note for note in before.unposted if now_s - note[0] < POSTED_WITHIN_S] if before else []
+        fresh = self._spending[key] = BudgetSpending(since_unix_s, posted, now_s, young)
         return fresh

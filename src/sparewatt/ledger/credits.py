@@ -8,20 +8,20 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from sparewatt.accounts.doors import network_of
+from sparewatt.accounts.public_rate_limits import client_network
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdReused, InsufficientCredits, InvalidField
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.limits import OWNERS_REDEEMED_AT_ONCE, TRANSFER_NANO_MAX
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.ledger import chart, rules
 from sparewatt.ledger.budgets import period_start
-from sparewatt.ledger.deposits import Arrival
+from sparewatt.ledger.deposit_adapters import ConfirmedDeposit
 from sparewatt.ledger.model import Posting
-from sparewatt.store.books import Books, Transfer
+from sparewatt.store.ledger import LedgerStore, Transfer
 
-_log = Log("sparewatt.ledger")
+_log = Logger("sparewatt.ledger")
 _DAY_S = 86_400.0
 
 
@@ -62,13 +62,13 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Treasury:
+class TreasuryStatus:
     balance: Nano
     daily: Nano
     redeemed_today: Nano
 
 
-def checked_transfer(nano: int) -> Nano:
+def checked_transfer_nano(nano: int) -> Nano:
     """An amount that may be moved at once. Raises InvalidField."""
     if nano <= 0:
         raise InvalidField("The amount must be more than $0.", param="usd")
@@ -79,20 +79,20 @@ def checked_transfer(nano: int) -> Nano:
     return Nano(nano)
 
 
-def deposit_transfer(account_id: AccountId, arrival: Arrival, *, adapter: str, unix_s: float) -> Transfer:
+def deposit_transfer(account_id: AccountId, arrival: ConfirmedDeposit, *, adapter: str, unix_s: float) -> Transfer:
     """What came in, under the name that lets it happen once. Raises InvalidField for what cannot be moved at once."""
-    lines = tuple(rules.deposit(account_id, checked_transfer(arrival.nano)))
+    lines = tuple(rules.deposit_postings(account_id, checked_transfer_nano(arrival.nano)))
     return Transfer(f"deposit:{adapter}:{arrival.reference}", "deposit", account_id, arrival.nano, lines, unix_s)
 
 
-WITHHELD = (
+GRANT_WITHHELD = (
     "No free credits came with this account: others have signed up from your address today. "
     "Deposit some, or ask the network's operator for a grant."
 )
 
 
-class Credits:
-    def __init__(self, books: Books, *, rules: CreditRules, clock: Clock) -> None:
+class CreditService:
+    def __init__(self, books: LedgerStore, *, rules: CreditRules, clock: Clock) -> None:
         self._books = books
         self._rules = rules
         self._clock = clock
@@ -105,9 +105,9 @@ class Credits:
             return None
         grant = self._grant(account_id, self._rules.signup, cause=f"signup:{account_id}")
         limit = self._rules.grants_per_address_day
-        if not await self._books.post_limited(grant, who=_digest(address), per_day=limit):
+        if not await self._books.post_within_daily_limit(grant, who=_digest(address), per_day=limit):
             _log.info("signup_grant_withheld", account=account_id)
-            return WITHHELD
+            return GRANT_WITHHELD
         return None
 
     async def grant(
@@ -120,7 +120,7 @@ class Credits:
         cause = f"grant:{reference}"
         return await self._post_once(self._grant(account_id, nano, cause=cause, days=days, memo=memo))
 
-    async def deposit(self, account_id: AccountId, arrival: Arrival, *, adapter: str) -> bool:
+    async def deposit(self, account_id: AccountId, arrival: ConfirmedDeposit, *, adapter: str) -> bool:
         """What came in by an adapter. False if it is in the books already."""
         return await self._post_once(
             deposit_transfer(account_id, arrival, adapter=adapter, unix_s=self._clock.unix_s())
@@ -128,7 +128,7 @@ class Credits:
 
     async def fund_treasury(self, nano: Nano, *, reference: str) -> bool:
         """The operator's word that so much is there for those who served free credits."""
-        lines = rules.fund_treasury(checked_transfer(nano))
+        lines = rules.treasury_postings(checked_transfer_nano(nano))
         return await self._post_once(self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines))
 
     async def _post_once(self, transfer: Transfer) -> bool:
@@ -146,7 +146,7 @@ class Credits:
         self, account_id: AccountId, nano: Nano, *, cause: str, days: float | None = None, memo: str | None = None
     ) -> Transfer:
         life_s = (self._rules.promo_days if days is None else days) * _DAY_S
-        lines = rules.grant(account_id, checked_transfer(nano))
+        lines = rules.grant_postings(account_id, checked_transfer_nano(nano))
         return self._transfer(cause, "grant", account_id, nano, lines, life_s=life_s, memo=memo)
 
     def _transfer(
@@ -169,7 +169,7 @@ class Credits:
     async def balance(self, account_id: AccountId) -> Balance:
         promo, paid = chart.promo_of(account_id), chart.credits_of(account_id)
         held = await self._books.balances([promo, paid])
-        moved = await self._books.moved(account_id)
+        moved = await self._books.transfer_totals(account_id)
         return Balance(
             promo=held[promo],
             paid=held[paid],
@@ -182,11 +182,11 @@ class Credits:
             else None,
         )
 
-    async def treasury(self) -> Treasury:
+    async def treasury(self) -> TreasuryStatus:
         held = await self._books.balances([chart.TREASURY])
         since = period_start("day", self._clock.unix_s())
         redeemed = await self._books.redeemed_since(since)
-        return Treasury(held[chart.TREASURY], self._rules.treasury_daily, redeemed)
+        return TreasuryStatus(held[chart.TREASURY], self._rules.treasury_daily, redeemed)
 
     # chores: each gateway runs them, and what one has done the others find done
 
@@ -201,10 +201,10 @@ class Credits:
 
     async def _expire(self, name: str, nano: Nano, *, balance: int, now: float) -> bool:
         account_id = AccountId(name.removeprefix(chart.promo_of(AccountId(""))))
-        lines = rules.expire(account_id, nano)
+        lines = rules.expiry_postings(account_id, nano)
         transfer = self._transfer(f"expire:{account_id}:{now:.3f}:{balance}", "expire", account_id, nano, lines)
         try:
-            return await self._books.post_if(transfer, standing={name: balance})
+            return await self._books.post_if_unchanged(transfer, standing={name: balance})
         except InsufficientCredits:  # a gateway has just reserved it; there is a next time
             return False
 
@@ -221,18 +221,18 @@ class Credits:
             return Nano(0)
         owed = await self._books.promo_incomes(limit=OWNERS_REDEEMED_AT_ONCE)
         left = treasury.balance
-        for owner, nano in sorted(rules.shares(owed, allowance).items()):
+        for owner, nano in sorted(rules.pro_rata_shares(owed, allowance).items()):
             if not await self._redeem(owner, nano, left=left, now=now):
                 break  # another gateway is at it
             left = Nano(left - nano)
         return Nano(treasury.balance - left)
 
     async def _redeem(self, owner: AccountId, nano: Nano, *, left: Nano, now: float) -> bool:
-        lines = rules.redeem_promo_income(owner, nano)
+        lines = rules.redemption_postings(owner, nano)
         transfer = self._transfer(f"redeem:{owner}:{now:.3f}:{left}", "redeem", owner, nano, lines)
-        return await self._books.post_if(transfer, standing={chart.TREASURY: left})
+        return await self._books.post_if_unchanged(transfer, standing={chart.TREASURY: left})
 
 
 def _digest(address: str) -> bytes:
     """Addresses are counted, not kept."""
-    return hashlib.sha256(b"sparewatt grants " + network_of(address).encode()).digest()
+    return hashlib.sha256(b"sparewatt grants " + client_network(address).encode()).digest()

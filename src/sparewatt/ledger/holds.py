@@ -11,7 +11,7 @@ import msgspec
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import NANO_PER_USD, Nano
-from sparewatt.ledger.model import NOTHING, Amount
+from sparewatt.ledger.model import ZERO_AMOUNT, Amount
 
 SLICE_NANO = NANO_PER_USD // 4
 """What a gateway reserves at a time: enough for some hundred usual answers, little enough to leave for others."""
@@ -29,10 +29,10 @@ class Purse:
 
     __slots__ = (
         *("account", "awaited_nano", "filled_at_s", "free_paid", "free_promo", "held_paid", "held_promo"),
-        *("holds", "low_nano", "slice_nano", "spent_paid", "spent_promo", "thirsty_nano", "used_at_s"),
+        *("holds", "low_water_nano", "slice_nano", "spent_paid", "spent_promo", "refill_nano", "used_at_s"),
     )
 
-    def __init__(self, account: AccountId, reserved: Amount = NOTHING) -> None:
+    def __init__(self, account: AccountId, reserved: Amount = ZERO_AMOUNT) -> None:
         self.account = account
         self.free_promo: int = reserved.promo
         self.free_paid: int = reserved.paid
@@ -41,13 +41,13 @@ class Purse:
         """Settled, but not yet posted."""
         self.used_at_s = 0.0
         self.holds = 0
-        self.thirsty_nano = 0
+        self.refill_nano = 0
         """What the last holds would like to see reserved, if that is more than there is."""
         self.awaited_nano = 0
         """What requests would hold that wait until more is reserved."""
         self.slice_nano = SLICE_NANO
         """What is reserved at a time: an account that spends fast needs more of it."""
-        self.low_nano = 0
+        self.low_water_nano = 0
         """With less than this free it is thirsty. 0 while it is filled, and if the account had no more to give."""
         self.filled_at_s = -SLICE_S
 
@@ -77,8 +77,8 @@ class Purse:
         free_promo = self.free_promo
         total = free_promo + self.free_paid
         self.used_at_s = now_s
-        if total < 2 * nano or total - nano < self.low_nano:
-            self.thirsty_nano = slice_for(nano)
+        if total < 2 * nano or total - nano < self.low_water_nano:
+            self.refill_nano = slice_for(nano)
         if total < nano:
             return None
         promo = min(nano, free_promo)
@@ -90,34 +90,34 @@ class Purse:
         self.holds += 1
         return Hold(self, Amount(Nano(promo), Nano(paid)))
 
-    def begin_filling(self, *, now_s: float) -> None:
+    def begin_refill(self, *, now_s: float) -> None:
         """From here on nobody need ask for more. How much it is depends on how fast the last slice went."""
         lasted_s = now_s - self.filled_at_s
-        if self.low_nano and lasted_s < SLICE_S:
+        if self.low_water_nano and lasted_s < SLICE_S:
             self.slice_nano = min(2 * self.slice_nano, SLICE_NANO_MAX)
         elif lasted_s > SLICE_S_MAX:
             self.slice_nano = max(self.slice_nano // 2, SLICE_NANO)
-        self.thirsty_nano = self.low_nano = 0
+        self.refill_nano = self.low_water_nano = 0
 
-    def reserve(self, more: Amount) -> None:
+    def add_slice(self, more: Amount) -> None:
         """A slice has been reserved in Postgres."""
         self.free_promo += more.promo
         self.free_paid += more.paid
 
-    def end_filling(self, *, is_full: bool, now_s: float) -> None:
+    def end_refill(self, *, is_full: bool, now_s: float) -> None:
         """`is_full`: all that was wanted. An account that had less is asked again when it has next to nothing here."""
-        self.thirsty_nano = 0
+        self.refill_nano = 0
         self.filled_at_s = now_s
-        self.low_nano = min(self.slice_nano, self.free_promo + self.free_paid) // 2 if is_full else 0
+        self.low_water_nano = min(self.slice_nano, self.free_promo + self.free_paid) // 2 if is_full else 0
 
     def give_back(self) -> Amount:
         """All that is free, to be returned to Postgres."""
         free = self.free
-        self.free_promo = self.free_paid = self.low_nano = self.thirsty_nano = 0
+        self.free_promo = self.free_paid = self.low_water_nano = self.refill_nano = 0
         self.slice_nano = SLICE_NANO
         return free
 
-    def posted(self, amount: Amount) -> None:
+    def mark_posted(self, amount: Amount) -> None:
         """The books have it now: it is neither ours nor pending any more."""
         self.spent_promo -= amount.promo
         self.spent_paid -= amount.paid
@@ -131,16 +131,16 @@ class Hold(msgspec.Struct, gc=False):
 
     purse: Purse
     amount: Amount
-    over: bool = False
+    is_settled: bool = False
 
     def settle(self, cost: Amount) -> None:
         """Keep what was spent, free the rest. Raises ValueError for more than was held, changing nothing."""
-        if self.over:
+        if self.is_settled:
             return
         promo, paid, held, purse = cost.promo, cost.paid, self.amount, self.purse
         if promo > held.promo or paid > held.paid or promo < 0 or paid < 0:
             raise ValueError("a job cannot cost more than was held for it")
-        self.over = True
+        self.is_settled = True
         purse.holds -= 1
         purse.held_promo -= held.promo
         purse.held_paid -= held.paid
@@ -150,7 +150,7 @@ class Hold(msgspec.Struct, gc=False):
         purse.spent_paid += paid
 
     def release(self) -> None:
-        self.settle(NOTHING)
+        self.settle(ZERO_AMOUNT)
 
 
 def slice_for(nano: int) -> int:

@@ -18,31 +18,31 @@ import msgspec
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
-from sparewatt.core.log import Log
-from sparewatt.ledger.model import ClosedJob, Delivery, JobState, JournalRecord, OpenedJob, Progress
+from sparewatt.core.log import Logger
+from sparewatt.ledger.model import ClosedJob, Delivery, DeliveryProgress, JobState, JournalRecord, OpenedJob
 
-_log = Log("sparewatt.ledger")
-FILE = "jobs.journal"
+_log = Logger("sparewatt.ledger")
+JOURNAL_FILE = "jobs.journal"
 COMPACT_AT_BYTES = 8 << 20
 """A few thousand jobs. Rewriting what is still open takes milliseconds."""
 _CRC_CHARS = 8
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | Progress)
-Later = Callable[[Callable[[], None]], object]
+_decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | DeliveryProgress)
+CallSoon = Callable[[Callable[[], None]], object]
 """Has something called at the end of the event loop's turn: its `call_soon`."""
 
 
 class Journal:
     """The journal of one gateway process. The directory is locked by whoever opens this."""
 
-    def __init__(self, directory: Path, *, later: Later | None = None) -> None:
+    def __init__(self, directory: Path, *, later: CallSoon | None = None) -> None:
         """Raises StartupError if the file cannot be opened. Without `later` nothing waits."""
-        self._path = directory / FILE
+        self._path = directory / JOURNAL_FILE
         self._later = later
         self._waiting: list[JournalRecord] = []
         """For the end of the turn. While a disk is full: what that turn opened, and what closes meanwhile."""
-        self._is_due = False
-        self._is_stuck = False
+        self._is_scheduled = False
+        self._is_failing = False
         """The last write failed: nothing is opened until one succeeds."""
         try:
             self._fd = _open(self._path)
@@ -58,8 +58,8 @@ class Journal:
         The turn in which a disk fills up is the exception: its jobs run, and their lines wait until there is room.
         """
         self._waiting.append(record)
-        if self._later is not None and not self._is_stuck:
-            self._be_due(self._later)
+        if self._later is not None and not self._is_failing:
+            self._schedule_write(self._later)
             return
         try:
             self._write()
@@ -73,20 +73,20 @@ class Journal:
         if self._later is None:
             self._write_if_possible()
         else:
-            self._be_due(self._later)
+            self._schedule_write(self._later)
 
     def flush(self) -> None:
         """Before anything is sent to a node. Costs nothing if nothing waits."""
-        if self._waiting and not self._is_stuck:
+        if self._waiting and not self._is_failing:
             self._write_if_possible()
 
-    def _be_due(self, later: Later) -> None:
-        if not self._is_due:
-            self._is_due = True
-            later(self._end_turn)
+    def _schedule_write(self, later: CallSoon) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            later(self._end_tick)
 
-    def _end_turn(self) -> None:
-        self._is_due = False
+    def _end_tick(self) -> None:
+        self._is_scheduled = False
         if self._waiting:
             self._write_if_possible()
 
@@ -101,13 +101,13 @@ class Journal:
         lines = b"".join([_line(record) for record in self._waiting])
         if self._is_torn:
             lines = b"\n" + lines
-        self._is_stuck = True
+        self._is_failing = True
         written = os.write(self._fd, lines)
         self._size += written
         self._is_torn = written != len(lines)
         if self._is_torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._is_stuck = False
+        self._is_failing = False
         self._waiting.clear()
 
     @property
@@ -115,10 +115,10 @@ class Journal:
         return self._size == 0
 
     @property
-    def is_long(self) -> bool:
+    def needs_compaction(self) -> bool:
         return self._size > COMPACT_AT_BYTES
 
-    def rewrite(self, records: Iterable[JournalRecord]) -> None:
+    def compact(self, records: Iterable[JournalRecord]) -> None:
         """Keep these alone. A crash in the middle leaves the old file, and so does OSError."""
         fresh = self._path.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
@@ -130,12 +130,12 @@ class Journal:
             os.close(fd)
             raise
         os.close(self._fd)
-        self._fd, self._size, self._is_torn, self._is_stuck = fd, size, False, False
+        self._fd, self._size, self._is_torn, self._is_failing = fd, size, False, False
         self._waiting.clear()
 
     def close(self) -> None:
         """What is appended later fails, whoever has the number of the file by then."""
-        self._end_turn()
+        self._end_tick()
         os.close(self._fd)
         self._fd = -1
 
@@ -157,7 +157,7 @@ def _line(record: JournalRecord) -> bytes:
 
 def read_journal(directory: Path) -> Iterator[JournalRecord]:
     """Every record that is whole."""
-    path = directory / FILE
+    path = directory / JOURNAL_FILE
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -177,7 +177,7 @@ def _read(line: bytes) -> JournalRecord | None:
         return None
 
 
-def left_over(records: Iterable[JournalRecord], *, now_unix_s: float) -> list[ClosedJob]:
+def unsettled_jobs(records: Iterable[JournalRecord], *, now_unix_s: float) -> list[ClosedJob]:
     """What a process that died still has to settle: closed jobs as they are, open ones at their last known count."""
     opened: dict[MatchId, OpenedJob] = {}
     closed: dict[MatchId, ClosedJob] = {}
@@ -188,13 +188,13 @@ def left_over(records: Iterable[JournalRecord], *, now_unix_s: float) -> list[Cl
                 opened[record.id] = record
             case ClosedJob():
                 closed[record.job.id] = record
-            case Progress():
+            case DeliveryProgress():
                 delivered |= record.deliveries
     for job_id, job in opened.items():
         if job_id not in closed:
-            closed[job_id] = _cut_short(job, delivered.get(job_id, ()), now_unix_s=now_unix_s)
+            closed[job_id] = _close_interrupted(job, delivered.get(job_id, ()), now_unix_s=now_unix_s)
     return list(closed.values())
 
 
-def _cut_short(job: OpenedJob, deliveries: tuple[Delivery, ...], *, now_unix_s: float) -> ClosedJob:
+def _close_interrupted(job: OpenedJob, deliveries: tuple[Delivery, ...], *, now_unix_s: float) -> ClosedJob:
     return ClosedJob(job, JobState.FAILED, now_unix_s, deliveries, "the gateway stopped in the middle")

@@ -46,7 +46,7 @@ class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Amount(Nano(self.promo - other.promo), Nano(self.paid - other.paid))
 
 
-NOTHING = Amount()
+ZERO_AMOUNT = Amount()
 
 
 class TokenPrice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -95,20 +95,20 @@ class ClosedJob(msgspec.Struct, frozen=True, tag="closed", gc=False):
     """Why the answer ended, as its client was told."""
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress", gc=False):
+class DeliveryProgress(msgspec.Struct, frozen=True, tag="progress", gc=False):
     """What running jobs have delivered so far, for the case that they never close."""
 
     deliveries: dict[MatchId, tuple[Delivery, ...]]
 
 
-JournalRecord: TypeAlias = OpenedJob | ClosedJob | Progress
+JournalRecord: TypeAlias = OpenedJob | ClosedJob | DeliveryProgress
 
 
 Posting: TypeAlias = tuple[str, int]
 """One line of the books: an account of the ledger, and what it gains (or loses)."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class RevenueSplit(msgspec.Struct, frozen=True, gc=False):
     """What one delivery brings its owner (net), and the network (fee); together that is what its payer pays for it."""
 
     net_promo: int
@@ -125,4 +125,4 @@ class Bill(msgspec.Struct, frozen=True, gc=False):
     """A job in money: what its payer pays, split by delivery."""
 
     cost: Amount
-    parts: tuple[Part, ...]
+    splits: tuple[RevenueSplit, ...]

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.money import format_usd
-from sparewatt.ledger.credits import Credits
-from sparewatt.ledger.deposits import DepositAdapter
-from sparewatt.ledger.on_chain import OnChain
-from sparewatt.ledger.settlement import Settlement
-from sparewatt.store.books import Books
+from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.credits import CreditService
+from sparewatt.ledger.deposit_adapters import DepositAdapter
+from sparewatt.ledger.payouts import PayoutService
+from sparewatt.store.ledger import LedgerStore
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyService:
-    books: Books
-    credits: Credits
-    settlement: Settlement
+    books: LedgerStore
+    credits: CreditService
+    settlement: PayoutService
     adapters: Mapping[str, DepositAdapter]
     """The rails by which deposits come in, by name."""
-    on_chain: OnChain | None
+    on_chain: ChainPaymentAdapter | None
     """None where the network has no chain."""
     payout_s: float
     """The time between two payout batches."""

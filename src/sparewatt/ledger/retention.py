@@ -7,7 +7,7 @@ import datetime as dt
 MONTHS_PER_YEAR = 12
 
 
-def kept_since(now_unix_s: float, months: int) -> float:
+def retention_start(now_unix_s: float, months: int) -> float:
     """The beginning (UTC) of the oldest month that is kept: this one, and `months` whole ones before it."""
     now = dt.datetime.fromtimestamp(now_unix_s, dt.UTC)
     count = now.year * MONTHS_PER_YEAR + now.month - 1 - months

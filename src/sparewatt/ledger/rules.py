@@ -10,18 +10,10 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.fees import inference_fee
-from sparewatt.ledger.model import (
-    Amount,
-    Bill,
-    ClosedJob,
-    Delivery,
-    Part,
-    Posting,
-    TokenPrice,
-)
+from sparewatt.ledger.model import Amount, Bill, ClosedJob, Delivery, Posting, RevenueSplit, TokenPrice
 
 TOKENS_PER_PRICE = 1_000_000
-OUTPUT_TOKENS_UNASKED = 4_096
+OUTPUT_TOKENS_DEFAULT = 4_096
 """What is held, and at most written, for a request that sets no limit of its own."""
 
 
@@ -30,7 +22,7 @@ def hold_for(price: TokenPrice, *, prompt_tokens: int, output_tokens: int) -> Na
     return Nano(-(-(prompt_tokens * price.prompt + output_tokens * price.completion) // TOKENS_PER_PRICE))
 
 
-def affordable_output(price: TokenPrice, *, prompt_tokens: int, nano: int) -> int | None:
+def affordable_output_tokens(price: TokenPrice, *, prompt_tokens: int, nano: int) -> int | None:
     """How many tokens of output `nano` pays for; None if there is no bound, as for a free model."""
     left = nano * TOKENS_PER_PRICE - prompt_tokens * price.prompt
     if left < 0:
@@ -45,23 +37,23 @@ def bill(deliveries: Sequence[Delivery], hold: Amount) -> Bill:
     nothing was to be written, they share it evenly.
     """
     if len(deliveries) == 1:  # nearly always: the same sum, without the shares
-        return _bill_of_one(deliveries[0], hold)
+        return _bill_single_delivery(deliveries[0], hold)
     written = sum(delivery.completion_tokens for delivery in deliveries)
-    shares = [delivery.completion_tokens if written else 1 for delivery in deliveries]
-    whole = max(1, sum(shares))
+    pro_rata_shares = [delivery.completion_tokens if written else 1 for delivery in deliveries]
+    whole = max(1, sum(pro_rata_shares))
     worth = accumulate(
-        (_worth(delivery, share, whole) for delivery, share in zip(deliveries, shares, strict=True)), initial=0
+        (_worth(delivery, share, whole) for delivery, share in zip(deliveries, pro_rata_shares, strict=True)), initial=0
     )
     # A sum of floors would lose a bit at every seam: the parts are the steps of one rounded sum.
     marks = [min(step // (TOKENS_PER_PRICE * whole), hold.total) for step in worth]
     left, parts = hold, []
     for before, after in pairwise(marks):
         gross, left = left.take(after - before)
-        parts.append(_part(gross.promo, gross.paid))
+        parts.append(_split_fee(gross.promo, gross.paid))
     return Bill(hold - left, tuple(parts))
 
 
-def _bill_of_one(delivery: Delivery, hold: Amount) -> Bill:
+def _bill_single_delivery(delivery: Delivery, hold: Amount) -> Bill:
     price, promo = delivery.price, hold.promo
     nano = token_cost(
         prompt_tokens=delivery.prompt_tokens,
@@ -70,14 +62,14 @@ def _bill_of_one(delivery: Delivery, hold: Amount) -> Bill:
         completion_price=price.completion,
     )
     if nano <= promo:
-        return Bill(Amount(nano), (_part(nano, 0),))
+        return Bill(Amount(nano), (_split_fee(nano, 0),))
     paid = min(nano - promo, hold.paid)
-    return Bill(Amount(promo, Nano(paid)), (_part(promo, paid),))
+    return Bill(Amount(promo, Nano(paid)), (_split_fee(promo, paid),))
 
 
-def _part(promo: int, paid: int) -> Part:
+def _split_fee(promo: int, paid: int) -> RevenueSplit:
     fee_promo, fee_paid = inference_fee(promo), inference_fee(paid)
-    return Part(promo - fee_promo, paid - fee_paid, fee_promo, fee_paid)
+    return RevenueSplit(promo - fee_promo, paid - fee_paid, fee_promo, fee_paid)
 
 
 def _worth(delivery: Delivery, share: int, whole: int) -> int:
@@ -86,7 +78,7 @@ def _worth(delivery: Delivery, share: int, whole: int) -> int:
     return delivery.completion_tokens * price.completion * whole + delivery.prompt_tokens * price.prompt * share
 
 
-def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
+def job_postings(closed: ClosedJob, billed: Bill) -> list[Posting]:
     """Payer → the job's clearing account → owners and fees. Empty for a job that cost nothing.
 
     Raises UnbalancedEntry if what comes in is not what goes out: then there is a bug, and nothing may be posted.
@@ -94,7 +86,7 @@ def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
     job, promo, paid = closed.job, billed.cost.promo, billed.cost.paid
     lines: list[Posting] = []
     paid_out = 0
-    for delivery, part in zip(closed.deliveries, billed.parts, strict=True):
+    for delivery, part in zip(closed.deliveries, billed.splits, strict=True):
         paid_out += _add_earning(lines, delivery.owner, part)
     if promo + paid != paid_out:
         raise UnbalancedEntry(f"{job.id} brings in {promo + paid} and pays out {paid_out}")
@@ -109,7 +101,7 @@ def postings_of(closed: ClosedJob, billed: Bill) -> list[Posting]:
     return lines
 
 
-def _add_earning(lines: list[Posting], owner: AccountId, part: Part) -> int:
+def _add_earning(lines: list[Posting], owner: AccountId, part: RevenueSplit) -> int:
     """Of either class, as far as there is any. Tells how much it is."""
     net_promo, net_paid, fee_promo, fee_paid = part.net_promo, part.net_paid, part.fee_promo, part.fee_paid
     if net_paid:
@@ -131,24 +123,24 @@ def balanced(lines: Iterable[Posting]) -> list[Posting]:
     return found
 
 
-def grant(account: AccountId, nano: Nano) -> list[Posting]:
+def grant_postings(account: AccountId, nano: Nano) -> list[Posting]:
     """Free credits come from the network's own generosity."""
     return balanced([(chart.promo_of(account), nano), (chart.GRANTS, -nano)])
 
 
-def expire(account: AccountId, nano: Nano) -> list[Posting]:
+def expiry_postings(account: AccountId, nano: Nano) -> list[Posting]:
     return balanced([(chart.promo_of(account), -nano), (chart.GRANTS, nano)])
 
 
-def deposit(account: AccountId, nano: Nano) -> list[Posting]:
+def deposit_postings(account: AccountId, nano: Nano) -> list[Posting]:
     return balanced([(chart.credits_of(account), nano), (chart.DEPOSITS, -nano)])
 
 
-def fund_treasury(nano: Nano) -> list[Posting]:
+def treasury_postings(nano: Nano) -> list[Posting]:
     return balanced([(chart.TREASURY, nano), (chart.DEPOSITS, -nano)])
 
 
-def redeem_promo_income(owner: AccountId, nano: Nano) -> list[Posting]:
+def redemption_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     """Promo income becomes payable, out of the treasury; the free credits behind it are thereby used up."""
     return balanced(
         [
@@ -160,7 +152,7 @@ def redeem_promo_income(owner: AccountId, nano: Nano) -> list[Posting]:
     )
 
 
-def pay_out(owner: AccountId, nano: Nano) -> list[Posting]:
+def payout_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return balanced([(chart.earned_by(owner), -nano), (chart.PAYOUTS, nano)])
 
 
@@ -178,7 +170,7 @@ def treasury_allowance(*, daily: int, day_part: float, redeemed_today: int, trea
     return Nano(max(0, min(released - redeemed_today, treasury)))
 
 
-def shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[AccountId, Nano]:
+def pro_rata_shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[AccountId, Nano]:
     """A budget split by what each is owed: nobody gets more than that, and nothing is left while somebody is owed.
 
     Rounded down; what that leaves goes, one each, to those who lost most by it (then by name).

@@ -26,7 +26,7 @@ class AiohttpSocket(Socket):
         self._outgoing: deque[bytes] = deque()
         self._wake_sender = asyncio.Event()
         self._close_code = 1000
-        self._patience: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
         self._listening = asyncio.create_task(self._listen())
         self._sending = asyncio.create_task(self._send_all())
 
@@ -42,7 +42,7 @@ class AiohttpSocket(Socket):
     def _close(self, code: int = 1000) -> None:
         self._close_code = code
         self._wake_sender.set()
-        self._patience = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
+        self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _abort(self) -> None:
         asyncio.get_running_loop().call_soon(self._sending.cancel)  # a task that never began would clean up nothing
@@ -52,13 +52,13 @@ class AiohttpSocket(Socket):
             message = await self._ws.receive()
             match message.type:
                 case aiohttp.WSMsgType.BINARY:
-                    self._hear(message.data)
+                    self._on_message(message.data)
                 case aiohttp.WSMsgType.TEXT:
-                    self._break(ProtocolViolation(NOT_BINARY), code=1003)
+                    self._fail(ProtocolViolation(NOT_BINARY), code=1003)
                 case aiohttp.WSMsgType.ERROR if isinstance(message.data, WebSocketError):
-                    self._break(ProtocolViolation(BROKEN), code=message.data.code)
+                    self._fail(ProtocolViolation(BROKEN), code=message.data.code)
                 case _:
-                    self._gone()
+                    self._mark_lost()
         self._wake_sender.set()
 
     async def _send_all(self) -> None:
@@ -68,7 +68,7 @@ class AiohttpSocket(Socket):
                 await self._send_until_over()
                 await self._ws.close(code=self._close_code)
         finally:
-            await self._cut()
+            await self._tear_down()
 
     async def _send_until_over(self) -> None:
         while self._outgoing or self._end is None:
@@ -79,11 +79,11 @@ class AiohttpSocket(Socket):
             if self.is_paused:
                 self._resume()
 
-    async def _cut(self) -> None:
+    async def _tear_down(self) -> None:
         """What aiohttp has not closed by now it closes when its own closing is cancelled."""
-        self._gone()
-        if self._patience is not None:
-            self._patience.cancel()
+        self._mark_lost()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
         self._listening.cancel()
         await asyncio.wait([self._listening])
         with suppress(TimeoutError, OSError, RuntimeError, aiohttp.ClientError):

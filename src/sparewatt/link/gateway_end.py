@@ -13,45 +13,45 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_CREDIT_PARTS, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
-from sparewatt.link.outbox import Outbox
-from sparewatt.protocol.link import (
+from sparewatt.link.send_queue import SendQueue
+from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
     Credit,
-    End,
-    Fail,
     Goodbye,
-    Head,
-    Op,
-    Open,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    Opcode,
     decode_head,
     decode_load,
     decode_message,
     encode_frame,
     encode_job,
     encode_message,
-    known_op,
+    parse_opcode,
     split_frames,
     unpack_header,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Countersigned, Signed, SignedReceipt, SignedSheet
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.receipts import Countersignature, SignedReceipt, SignedReceipts, SignedSheet
 
 _STREAM_MAX = (1 << 32) - 1
 _STAMP = struct.Struct(">d")
-_DATA, _HEAD, _END, _FAIL = int(Op.DATA), int(Op.HEAD), int(Op.END), int(Op.FAIL)
-_LOAD, _PONG = int(Op.LOAD), int(Op.PONG)
+_DATA, _HEAD, _END, _FAIL = int(Opcode.DATA), int(Opcode.HEAD), int(Opcode.END), int(Opcode.FAIL)
+_LOAD, _PONG = int(Opcode.LOAD), int(Opcode.PONG)
 
 
 class StreamListener(Protocol):
     """Who opened a job. After `on_end` or `on_fail` nothing more is called."""
 
-    def on_head(self, head: Head) -> None: ...
+    def on_head(self, head: JobReplyHead) -> None: ...
 
     def on_data(self, data: bytes) -> None: ...
 
-    def on_end(self, end: End) -> None: ...
+    def on_end(self, end: JobEnd) -> None: ...
 
-    def on_fail(self, fail: Fail) -> None: ...
+    def on_fail(self, fail: JobFailure) -> None: ...
 
 
 class LinkObserver(Protocol):
@@ -63,13 +63,22 @@ class LinkObserver(Protocol):
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
 
-class Stream:
+class JobStream:
     """One job on one link, seen from the gateway."""
 
-    __slots__ = ("_link", "has_head", "listener", "number", "on_data", "owed_bytes", "step_bytes", "window_left")
+    __slots__ = (
+        "_link",
+        "credit_due_bytes",
+        "credit_step_bytes",
+        "has_head",
+        "listener",
+        "number",
+        "on_data",
+        "window_left_bytes",
+    )
 
     def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
         self._link = link
@@ -77,81 +86,81 @@ class Stream:
         self.listener = listener
         self.on_data = listener.on_data
         """Who gets what comes: the listener may put something shorter in its place."""
-        self.window_left = window_bytes
+        self.window_left_bytes = window_bytes
         """What the node may still send, by what it was told."""
-        self.owed_bytes = 0
+        self.credit_due_bytes = 0
         """What the client has taken and the node was not told yet; negative is a debt, paid off first."""
-        self.step_bytes = window_bytes // link.credit_parts or 1
+        self.credit_step_bytes = window_bytes // link.credit_parts or 1
         """Owed this much, the node is told. Until then it has the rest of its window, so it never waits for credit of
         which the client has taken all: what it waits with is more than what it is owed."""
         self.has_head = False
 
     def grant(self, n_bytes: int) -> None:
         """The client has taken `n_bytes`: the node may send as many more, once they are a good part of its window."""
-        self.owed_bytes += n_bytes
-        if self.owed_bytes >= self.step_bytes:
-            self.tell_credit()
+        self.credit_due_bytes += n_bytes
+        if self.credit_due_bytes >= self.credit_step_bytes:
+            self.send_credit()
 
-    def tell_credit(self) -> None:
+    def send_credit(self) -> None:
         """All that is owed, unless the job is over."""
-        granted, self.owed_bytes = self.owed_bytes, 0
+        granted, self.credit_due_bytes = self.credit_due_bytes, 0
         if self._link.has(self):
-            self.window_left += granted
-            self._link.send(encode_message(Op.CREDIT, Credit(n_bytes=granted), stream=self.number))
+            self.window_left_bytes += granted
+            self._link.send(encode_message(Opcode.CREDIT, Credit(n_bytes=granted), stream=self.number))
 
     def cancel(self) -> None:
         """Stop the job on the node. The listener hears nothing more."""
         if self._link.forget(self):
-            self._link.send(encode_frame(Op.CANCEL, self.number))
+            self._link.send(encode_frame(Opcode.CANCEL, self.number))
 
 
 class NodeLink:
     """An authenticated link to one node."""
 
-    def __init__(self, node_id: NodeId, *, outbox: Outbox, observer: LinkObserver, clock: Clock) -> None:
+    def __init__(self, node_id: NodeId, *, outbox: SendQueue, observer: LinkObserver, clock: Clock) -> None:
         self.node_id = node_id
-        self._outbox = outbox
+        self._send_queue = outbox
         self._observer = observer
         self._clock = clock
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, JobStream] = {}
         self._last_number = 0
         self.credit_parts = LINK_CREDIT_PARTS
         self.is_lost = False
 
-    def open(self, job: Open, body: bytes, listener: StreamListener) -> Stream:
+    def open(self, job: JobRequest, body: bytes, listener: StreamListener) -> JobStream:
         """Send a job. A link that has no room for it says so to the listener, as a full node would."""
         if not self._has_room(body):
-            listener.on_fail(Fail(code="refused", message="the link to the node is full"))
-            return Stream(self, 0, 0, listener)
+            listener.on_fail(JobFailure(code="refused", message="the link to the node is full"))
+            return JobStream(self, 0, 0, listener)
         number = self._last_number = self._last_number + 1
-        stream = self._streams[number] = Stream(self, number, job.window_bytes, listener)
+        stream = self._streams[number] = JobStream(self, number, job.window_bytes, listener)
         for frames in encode_job(job, body, number):
-            self._outbox.put(frames)
+            self._send_queue.put(frames)
         return stream
 
     def send(self, frame: bytes) -> None:
-        self._outbox.put(frame)
+        self._send_queue.put(frame)
 
-    def has(self, stream: Stream) -> bool:
+    def has(self, stream: JobStream) -> bool:
         return self._streams.get(stream.number) is stream
 
-    def forget(self, stream: Stream) -> bool:
+    def forget(self, stream: JobStream) -> bool:
         """False if it was over already."""
         return self.has(stream) and self._streams.pop(stream.number) is stream
 
     def _has_room(self, body: bytes) -> bool:
         """Never true for more jobs than a node accepts: it would end the link, and every job on it."""
         has_number = len(self._streams) < LINK_JOBS_MAX and self._last_number < _STREAM_MAX
-        return has_number and self._outbox.has_room(len(body) + LINK_CONTROL_BYTES_MAX)
+        return has_number and self._send_queue.has_room(len(body) + LINK_CONTROL_BYTES_MAX)
 
     def ping(self) -> None:
-        self.send(encode_frame(Op.PING, 0, _STAMP.pack(self._clock.now_s())))
+        self.send(encode_frame(Opcode.PING, 0, _STAMP.pack(self._clock.now_s())))
 
-    def countersign(self, message: Countersigned) -> None:
-        self.send(encode_message(Op.COUNTERSIGNED, message))
+    def countersign(self, message: Countersignature) -> None:
+        self.send(encode_message(Opcode.COUNTERSIGNED, message))
 
     def say_goodbye(self, reason: str) -> None:
-        self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
+        self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
 
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
@@ -161,8 +170,8 @@ class NodeLink:
             op, number, length = unpack_header(message)
             if op == _DATA and length == len(message) - FRAME_HEADER_BYTES <= LINK_FRAME_BYTES_MAX:
                 stream = self._streams.get(number)
-                if stream is not None and stream.has_head and stream.window_left >= length:
-                    stream.window_left -= length  # one piece of one answer, as nearly all messages are
+                if stream is not None and stream.has_head and stream.window_left_bytes >= length:
+                    stream.window_left_bytes -= length  # one piece of one answer, as nearly all messages are
                     stream.on_data(message[FRAME_HEADER_BYTES:])
                     return
         self._receive_frames(split_frames(message))
@@ -180,22 +189,22 @@ class NodeLink:
                 if at > first:
                     payload = b"".join([payload, *[each[2] for each in frames[first:at]]])
                 length = len(payload)
-                if length > stream.window_left or not stream.has_head:
+                if length > stream.window_left_bytes or not stream.has_head:
                     raise ProtocolViolation("DATA came before HEAD or beyond the window")
-                stream.window_left -= length
+                stream.window_left_bytes -= length
                 stream.on_data(payload)
             elif number:
                 self._receive_job_frame(op, number, payload)
             else:
                 self._receive_link_frame(op, payload)
 
-    def lost(self, why: str) -> None:
+    def on_lost(self, why: str) -> None:
         """The socket is gone: every open job fails at once, so that another node can take over."""
         self.is_lost = True
         streams = list(self._streams.values())
         self._streams.clear()  # and not another one: a message may be in the middle of being read
         for stream in streams:
-            stream.listener.on_fail(Fail(code="link_lost", message=why))
+            stream.listener.on_fail(JobFailure(code="link_lost", message=why))
 
     def _receive_link_frame(self, op: int, payload: bytes) -> None:
         if op == _LOAD:
@@ -203,17 +212,17 @@ class NodeLink:
         elif op == _PONG:
             self._receive_pong(payload)
         else:
-            self._receive_seldom(known_op(op), payload)
+            self._receive_rare_frame(parse_opcode(op), payload)
 
-    def _receive_seldom(self, op: Op, payload: bytes) -> None:
+    def _receive_rare_frame(self, op: Opcode, payload: bytes) -> None:
         match op:
-            case Op.SPECS:
+            case Opcode.SPECS:
                 self._observer.on_specs(self.node_id, decode_message(payload, NodeSpecs))
-            case Op.RECEIPT:
+            case Opcode.RECEIPT:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedReceipt))
-            case Op.SHEET:
+            case Opcode.SHEET:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedSheet))
-            case Op.GOODBYE:
+            case Opcode.GOODBYE:
                 decode_message(payload, Goodbye)  # the socket's end follows and says the rest
             case _:
                 raise ProtocolViolation(f"{op.name} does not belong on stream 0")
@@ -230,7 +239,7 @@ class NodeLink:
             raise ProtocolViolation(f"stream {number} was never opened")
         stream = self._streams.get(number)
         if stream is None:
-            known_op(op)  # cancelled by us while the frame was on its way
+            parse_opcode(op)  # cancelled by us while the frame was on its way
         elif op == _HEAD:
             self._receive_head(stream, payload)
         elif op == _END:
@@ -238,24 +247,24 @@ class NodeLink:
         elif op == _FAIL:
             self._receive_fail(stream, payload)
         else:
-            raise ProtocolViolation(f"{known_op(op).name} does not belong to a job")
+            raise ProtocolViolation(f"{parse_opcode(op).name} does not belong to a job")
 
-    def _receive_head(self, stream: Stream, payload: bytes) -> None:
+    def _receive_head(self, stream: JobStream, payload: bytes) -> None:
         if stream.has_head:
             raise ProtocolViolation("a job has one HEAD")
         stream.has_head = True
         stream.listener.on_head(decode_head(payload))
 
-    def _receive_end(self, stream: Stream, payload: bytes) -> None:
-        end = decode_message(payload, End)
+    def _receive_end(self, stream: JobStream, payload: bytes) -> None:
+        end = decode_message(payload, JobEnd)
         if not stream.has_head:
             raise ProtocolViolation("END came before HEAD")
         self._observer.on_load(self.node_id, end.load)
         self.forget(stream)
         stream.listener.on_end(end)
 
-    def _receive_fail(self, stream: Stream, payload: bytes) -> None:
-        fail = decode_message(payload, Fail)
+    def _receive_fail(self, stream: JobStream, payload: bytes) -> None:
+        fail = decode_message(payload, JobFailure)
         if fail.load is not None:
             self._observer.on_load(self.node_id, fail.load)
         self.forget(stream)

@@ -16,16 +16,16 @@ from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_HANDSHAKE_S
 from sparewatt.core.rng import Rng
-from sparewatt.core.versions import why_apart
+from sparewatt.core.versions import version_conflict
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import (
+from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Challenge,
-    Frame,
     Hello,
-    Op,
-    Proof,
+    LinkFrame,
+    LinkProof,
+    Opcode,
     Reject,
     Welcome,
     challenge_digest,
@@ -33,7 +33,7 @@ from sparewatt.protocol.link import (
     decode_message,
     encode_message,
 )
-from sparewatt.protocol.node import NodeSpecs
+from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
 
 HANDSHAKE_BYTES_MAX = LINK_CONTROL_BYTES_MAX + FRAME_HEADER_BYTES
@@ -49,7 +49,7 @@ def host_of(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class AuthenticatedNode:
     """A node that has proved to hold its key. Whether it may join is not decided here."""
 
     node_id: NodeId
@@ -57,39 +57,41 @@ class Visitor:
     specs: NodeSpecs
 
 
-async def identify(socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng) -> Visitor:
+async def authenticate_node(
+    socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng
+) -> AuthenticatedNode:
     """The gateway's half. Raises JoinRefused with what to tell the node, ProtocolViolation or LinkLost."""
-    async with _in_time():
-        hello = decode_message(await _receive(socket, Op.HELLO), Hello)
+    async with _handshake_timeout():
+        hello = decode_message(await _receive(socket, Opcode.HELLO), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
         nonce = rng.randbytes(32).hex()
-        socket.send(encode_message(Op.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
-        proof = decode_message(await _receive(socket, Op.PROOF), Proof)
+        socket.send(encode_message(Opcode.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
+        proof = decode_message(await _receive(socket, Opcode.PROOF), LinkProof)
     node_id = NodeId(hello.node_id)
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
     if not _signed_by(node_id, digest, bytes.fromhex(proof.signature)):
         raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
-    return Visitor(node_id=node_id, token=hello.token, specs=proof.specs)
+    return AuthenticatedNode(node_id=node_id, token=hello.token, specs=proof.specs)
 
 
-async def introduce(
+async def authenticate_to_gateway(
     socket: Socket, *, key: SigningKey, host: str, token: str | None, specs: NodeSpecs, agent_version: str, rng: Rng
 ) -> Welcome:
     """The node's half. Raises JoinRefused with the gateway's reason, ProtocolViolation or LinkLost."""
     nonce = rng.randbytes(32).hex()
     hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
-    async with _in_time():
-        socket.send(encode_message(Op.HELLO, hello))
-        challenge = decode_message(await _receive_or_reject(socket, Op.CHALLENGE), Challenge)
-        _refuse_apart(agent=agent_version, gateway=challenge.gateway_version)
+    async with _handshake_timeout():
+        socket.send(encode_message(Opcode.HELLO, hello))
+        challenge = decode_message(await _receive_or_reject(socket, Opcode.CHALLENGE), Challenge)
+        _check_versions(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
-        socket.send(encode_message(Op.PROOF, Proof(signature=key.sign(digest).hex(), specs=specs)))
-        return decode_message(await _receive_or_reject(socket, Op.WELCOME), Welcome)
+        socket.send(encode_message(Opcode.PROOF, LinkProof(signature=key.sign(digest).hex(), specs=specs)))
+        return decode_message(await _receive_or_reject(socket, Opcode.WELCOME), Welcome)
 
 
 def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) -> None:
-    if hello.protocol != PROTOCOL:
-        older, newer = ("gateway", "agent") if hello.protocol > PROTOCOL else ("agent", "gateway")
+    if hello.protocol != PROTOCOL_VERSION:
+        older, newer = ("gateway", "agent") if hello.protocol > PROTOCOL_VERSION else ("agent", "gateway")
         raise JoinRefused(
             f"The {newer} speaks a newer link protocol: update the {older} "
             f"(agent {hello.agent_version}, gateway {gateway_version}).",
@@ -100,12 +102,12 @@ def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) 
             f"This gateway is not {hello.host!r}. Join under the address it prints, or start it with --public-url.",
             reason="wrong_host",
         )
-    _refuse_apart(agent=hello.agent_version, gateway=gateway_version)
+    _check_versions(agent=hello.agent_version, gateway=gateway_version)
 
 
-def _refuse_apart(*, agent: str, gateway: str) -> None:
+def _check_versions(*, agent: str, gateway: str) -> None:
     """Both sides look: either may be the one that knows the rule of a later release."""
-    if (why := why_apart(agent=agent, gateway=gateway)) is not None:
+    if (why := version_conflict(agent=agent, gateway=gateway)) is not None:
         raise JoinRefused(why, reason="version_apart")
 
 
@@ -117,7 +119,7 @@ def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:
 
 
 @asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
+async def _handshake_timeout() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(LINK_HANDSHAKE_S):
             yield
@@ -125,15 +127,15 @@ async def _in_time() -> AsyncIterator[None]:
         raise LinkLost("the other end did not finish the handshake in time") from None
 
 
-async def _receive(socket: Socket, expected: Op) -> bytes:
+async def _receive(socket: Socket, expected: Opcode) -> bytes:
     """The payload of a message that holds just the expected frame."""
     return _payload(await _receive_frame(socket), expected)
 
 
-async def _receive_or_reject(socket: Socket, expected: Op) -> bytes:
+async def _receive_or_reject(socket: Socket, expected: Opcode) -> bytes:
     """As `_receive`, for the side that may be told no."""
     frame = await _receive_frame(socket)
-    if frame.op is not Op.REJECT:
+    if frame.op is not Opcode.REJECT:
         return _payload(frame, expected)
     reject = decode_message(frame.payload, Reject)
     if not reject.final:
@@ -141,7 +143,7 @@ async def _receive_or_reject(socket: Socket, expected: Op) -> bytes:
     raise JoinRefused(reject.message, reason=reject.reason)
 
 
-async def _receive_frame(socket: Socket) -> Frame:
+async def _receive_frame(socket: Socket) -> LinkFrame:
     """The one frame of a message. Measured before it is read: nobody has shown yet who they are."""
     message = await socket.receive()
     frames = decode_frames(message) if len(message) <= HANDSHAKE_BYTES_MAX else []
@@ -150,7 +152,7 @@ async def _receive_frame(socket: Socket) -> Frame:
     return frames[0]
 
 
-def _payload(frame: Frame, expected: Op) -> bytes:
+def _payload(frame: LinkFrame, expected: Opcode) -> bytes:
     if frame.op is not expected or frame.stream:
         raise ProtocolViolation(f"expected {expected.name}")
     return frame.payload

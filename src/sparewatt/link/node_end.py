@@ -9,23 +9,23 @@ from typing import Protocol
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
-from sparewatt.link.outbox import Outbox
-from sparewatt.protocol.link import (
+from sparewatt.link.send_queue import SendQueue
+from sparewatt.protocol.link.frames import (
     Credit,
-    End,
-    Fail,
     Goodbye,
-    Head,
-    Op,
-    Open,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    Opcode,
     decode_message,
     encode_frame,
     encode_message,
-    known_op,
+    parse_opcode,
     split_frames,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Countersigned, Signed, SignedSheet
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts, SignedSheet
 
 
 class JobRunner(Protocol):
@@ -39,7 +39,7 @@ class JobRunner(Protocol):
 class IncomingJob:
     """One job on the node, from OPEN to END or FAIL."""
 
-    def __init__(self, link: GatewayLink, number: int, meta: Open) -> None:
+    def __init__(self, link: GatewayLink, number: int, meta: JobRequest) -> None:
         self._link = link
         self.origin = link.name
         """The name of the link that it came by."""
@@ -53,10 +53,10 @@ class IncomingJob:
         self._credit += n_bytes
         self._more_credit.set()
 
-    def head(self, head: Head) -> None:
-        self._link.send(encode_message(Op.HEAD, head, stream=self.number))
+    def send_head(self, head: JobReplyHead) -> None:
+        self._link.send(encode_message(Opcode.HEAD, head, stream=self.number))
 
-    async def data(self, data: bytes) -> None:
+    async def send_data(self, data: bytes) -> None:
         """Send as it comes, waiting only when the gateway's client does not keep up."""
         at = 0
         while at < len(data):
@@ -66,15 +66,15 @@ class IncomingJob:
             piece = data[at : at + min(self._credit, LINK_BATCH_BYTES)]
             self._credit -= len(piece)
             at += len(piece)
-            self._link.send(encode_frame(Op.DATA, self.number, piece))
+            self._link.send(encode_frame(Opcode.DATA, self.number, piece))
 
-    def end(self, end: End) -> None:
+    def end(self, end: JobEnd) -> None:
         if self._link.close_job(self):
-            self._link.send(encode_message(Op.END, end, stream=self.number))
+            self._link.send(encode_message(Opcode.END, end, stream=self.number))
 
-    def fail(self, fail: Fail) -> None:
+    def fail(self, fail: JobFailure) -> None:
         if self._link.close_job(self):
-            self._link.send(encode_message(Op.FAIL, fail, stream=self.number))
+            self._link.send(encode_message(Opcode.FAIL, fail, stream=self.number))
 
 
 class GatewayLink:
@@ -83,15 +83,15 @@ class GatewayLink:
     def __init__(
         self,
         *,
-        outbox: Outbox,
+        outbox: SendQueue,
         runner: JobRunner,
         clock: Clock,
-        on_countersigned: Callable[[Countersigned], None] = lambda _: None,
+        on_countersigned: Callable[[Countersignature], None] = lambda _: None,
         on_ping: Callable[[], None] = lambda: None,
         name: str = "",
     ) -> None:
         self.name = name
-        self._outbox = outbox
+        self._send_queue = outbox
         self._runner = runner
         self._clock = clock
         self._on_countersigned = on_countersigned
@@ -99,24 +99,24 @@ class GatewayLink:
         """Called when a ping has been answered: what it sends leaves in the same message."""
         self._jobs: dict[int, IncomingJob] = {}
         self.last_heard_s = clock.now_s()
-        self.farewell: str | None = None
+        self.goodbye_reason: str | None = None
 
     def send(self, frame: bytes) -> None:
-        self._outbox.put(frame)
+        self._send_queue.put(frame)
 
     def send_specs(self, specs: NodeSpecs) -> None:
-        self.send(encode_message(Op.SPECS, specs))
+        self.send(encode_message(Opcode.SPECS, specs))
 
     def send_load(self, load: NodeLoad) -> None:
-        self.send(encode_message(Op.LOAD, load))
+        self.send(encode_message(Opcode.LOAD, load))
 
-    def send_receipt(self, signed: Signed) -> None:
-        self.send(encode_message(Op.SHEET if isinstance(signed, SignedSheet) else Op.RECEIPT, signed))
+    def send_receipt(self, signed: SignedReceipts) -> None:
+        self.send(encode_message(Opcode.SHEET if isinstance(signed, SignedSheet) else Opcode.RECEIPT, signed))
 
     def say_goodbye(self, reason: str, *, then: Callable[[], None] = lambda: None) -> None:
         """The last words: `then` is called when they, and all before them, have left."""
-        self.send(encode_message(Op.GOODBYE, Goodbye(reason=reason)))
-        self._outbox.finish(then)
+        self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
+        self._send_queue.finish(then)
 
     def close_job(self, job: IncomingJob) -> bool:
         """False if it was over already."""
@@ -126,46 +126,46 @@ class GatewayLink:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
         self.last_heard_s = self._clock.now_s()
         for op, number, payload in split_frames(message):
-            self._receive_frame(known_op(op), number, payload)
+            self._receive_frame(parse_opcode(op), number, payload)
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         """The gateway is gone: nobody wants these answers any more."""
         jobs, self._jobs = list(self._jobs.values()), {}
         for job in jobs:
             self._runner.cancel(job)
 
-    def _receive_frame(self, op: Op, number: int, payload: bytes) -> None:
+    def _receive_frame(self, op: Opcode, number: int, payload: bytes) -> None:
         match op:
-            case Op.BODY | Op.CREDIT | Op.CANCEL:
+            case Opcode.BODY | Opcode.CREDIT | Opcode.CANCEL:
                 self._receive_job_frame(op, number, payload)
-            case Op.OPEN:
+            case Opcode.OPEN:
                 self._open(number, payload)
-            case Op.PING:
-                self.send(encode_frame(Op.PONG, 0, payload))
+            case Opcode.PING:
+                self.send(encode_frame(Opcode.PONG, 0, payload))
                 self._on_ping()
-            case Op.GOODBYE:
-                self.farewell = decode_message(payload, Goodbye).reason
-            case Op.COUNTERSIGNED:
-                self._on_countersigned(decode_message(payload, Countersigned))
+            case Opcode.GOODBYE:
+                self.goodbye_reason = decode_message(payload, Goodbye).reason
+            case Opcode.COUNTERSIGNED:
+                self._on_countersigned(decode_message(payload, Countersignature))
             case _:
                 raise ProtocolViolation(f"a gateway does not send {op.name}")
 
     def _open(self, number: int, payload: bytes) -> None:
         if number == 0 or number in self._jobs or len(self._jobs) >= LINK_JOBS_MAX:
             raise ProtocolViolation("OPEN on a stream that is taken, or too many jobs")
-        job = IncomingJob(self, number, decode_message(payload, Open))
+        job = IncomingJob(self, number, decode_message(payload, JobRequest))
         self._jobs[number] = job
         if job.meta.body_bytes == 0:
             self._runner.start(job)
 
-    def _receive_job_frame(self, op: Op, number: int, payload: bytes) -> None:
+    def _receive_job_frame(self, op: Opcode, number: int, payload: bytes) -> None:
         job = self._jobs.get(number)
         if job is None:
             return  # it ended while the frame was on its way
         match op:
-            case Op.BODY:
+            case Opcode.BODY:
                 self._add_body(job, payload)
-            case Op.CREDIT:
+            case Opcode.CREDIT:
                 job.add_credit(decode_message(payload, Credit).n_bytes)
             case _:
                 self.close_job(job)

@@ -31,8 +31,8 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows' own api.py does: it has no stub
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
+from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
-from sparewatt.core.line import Line
 from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, NOT_BINARY, Socket
 
 _LOG = logging.getLogger("sparewatt.picows")
@@ -49,17 +49,17 @@ _WS_SCHEMES = {"http": "ws", "https": "wss"}
 class PicowsSocket(Socket, WSListener):
     """Either end of a picows WebSocket."""
 
-    def __init__(self, on_open: Callable[[Socket], None] | None = None, line: Line | None = None) -> None:
+    def __init__(self, on_open: Callable[[Socket], None] | None = None, line: FairQueue | None = None) -> None:
         """`line`: where it waits with others before it is read on."""
         Socket.__init__(self)
         self._on_open = on_open
-        self._line = line
-        self._heard_bytes = 0
-        self._heard_in = -1
+        self._read_queue = line
+        self._tick_bytes = 0
+        self._tick = -1
         """In which turn of the event loop."""
         self._transport: WSTransport | None = None
         self._parts: bytearray | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +83,7 @@ class PicowsSocket(Socket, WSListener):
         """The other end answers; then the connection is closed, and what is still unread does not reset it."""
         if self._transport is not None:
             self._transport.send_close(WSCloseCode(code))
-            self._patience = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
+            self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _abort(self) -> None:
         if self._transport is not None:
@@ -108,23 +108,23 @@ class PicowsSocket(Socket, WSListener):
             try:
                 self._receive(frame.get_payload_as_bytes())
             except Exception as error:  # noqa: BLE001 (as in `_hear`)
-                self._not_stood(error)
-            line, size = self._line, frame.payload_size
-            if line is not None and (turn := line.turn_number()) == self._heard_in:
-                size = self._heard_bytes = self._heard_bytes + size
+                self._on_listener_error(error)
+            line, size = self._read_queue, frame.payload_size
+            if line is not None and (turn := line.tick_number()) == self._tick:
+                size = self._tick_bytes = self._tick_bytes + size
             elif line is not None:
-                self._heard_in, self._heard_bytes = turn, size
+                self._tick, self._tick_bytes = turn, size
             if size > LINK_BATCH_BYTES:
-                self._rest(transport.underlying_transport)
+                self._pause_reading(transport.underlying_transport)
         else:
-            self._hear_other(transport, frame)
+            self._on_rare_frame(transport, frame)
 
-    def _hear_other(self, transport: WSTransport, frame: WSFrame) -> None:
+    def _on_rare_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
         if transport.is_close_frame_sent:
-            self._hear_after_close(transport, is_close=kind == WSMsgType.CLOSE)
+            self._on_frame_after_close(transport, is_close=kind == WSMsgType.CLOSE)
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
-            self._break(ProtocolViolation(BROKEN))
+            self._fail(ProtocolViolation(BROKEN))
         elif kind == _BINARY and frame.fin and self._parts is None:
             return  # it is over, and nobody listens
         elif kind == WSMsgType.PING:
@@ -133,16 +133,16 @@ class PicowsSocket(Socket, WSListener):
         elif kind == WSMsgType.CLOSE:
             self._answer_close(transport)
         elif kind == WSMsgType.TEXT:
-            self._break(ProtocolViolation(NOT_BINARY), code=1003)
+            self._fail(ProtocolViolation(NOT_BINARY), code=1003)
         elif kind != WSMsgType.PONG:
             self._add_part(frame, begins=kind == _BINARY)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         if self._end is None and transport.is_close_frame_sent:  # by picows, for what it could not parse
             self._finish(ProtocolViolation(BROKEN))
-        self._gone()
-        if self._patience is not None:
-            self._patience.cancel()
+        self._mark_lost()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
 
     def pause_writing(self) -> None:
         self._pause()
@@ -152,18 +152,18 @@ class PicowsSocket(Socket, WSListener):
 
     # inside
 
-    def _rest(self, below: asyncio.Transport) -> None:
+    def _pause_reading(self, below: asyncio.Transport) -> None:
         """Read on when all others had a turn: a socket holds megabytes, and would be read in one go."""
-        self._heard_bytes = 0
+        self._tick_bytes = 0
         if not below.is_reading():
             return
         below.pause_reading()
-        if self._line is None:
-            asyncio.get_running_loop().call_soon(_read_on, below)
+        if self._read_queue is None:
+            asyncio.get_running_loop().call_soon(_resume_reading, below)
         else:
-            self._line.wait(self, partial(_read_on, below))
+            self._read_queue.enqueue(self, partial(_resume_reading, below))
 
-    def _hear_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
+    def _on_frame_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
         """picows goes on reading after what it refused, and would hand over even a message that is too long."""
         if self._end is None:
             self._finish(ProtocolViolation(BROKEN))
@@ -173,33 +173,33 @@ class PicowsSocket(Socket, WSListener):
     def _answer_close(self, transport: WSTransport) -> None:
         if not transport.is_close_frame_sent:
             transport.send_close(WSCloseCode.OK)
-        self._gone()
+        self._mark_lost()
         transport.disconnect()
-        if self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
+        if self._close_timer is None:
+            self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _add_part(self, frame: WSFrame, *, begins: bool) -> None:
         """A message in pieces: bounded as a whole, and none inside another."""
         if begins != (self._parts is None):
-            self._break(ProtocolViolation(BROKEN))
+            self._fail(ProtocolViolation(BROKEN))
             return
         parts = self._parts = bytearray() if self._parts is None else self._parts
         if len(parts) + frame.payload_size >= LINK_MESSAGE_BYTES_MAX:
-            self._break(ProtocolViolation(BROKEN), code=1009)
+            self._fail(ProtocolViolation(BROKEN), code=1009)
             return
         parts += frame.get_payload_as_bytes()
         if frame.fin:
             self._parts = None
-            self._hear(bytes(parts))
+            self._on_message(bytes(parts))
 
 
-def _read_on(below: asyncio.Transport) -> None:
+def _resume_reading(below: asyncio.Transport) -> None:
     if not below.is_closing() and not below.is_reading():
         below.resume_reading()
 
 
 def adopt(
-    transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None], *, line: Line | None = None
+    transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None], *, line: FairQueue | None = None
 ) -> asyncio.BaseProtocol:
     """Make a WebSocket of a connection to our own server, from inside its `data_received`.
 
@@ -212,13 +212,13 @@ def adopt(
     transport.pause_reading()  # uvloop chooses how it reads when it begins to
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
-    _feed(protocol, _plainly(head))
+    _feed(protocol, _normalise_upgrade_header(head))
     if not transport.is_closing():
         transport.resume_reading()
     return protocol
 
 
-def _plainly(head: bytes) -> bytes:
+def _normalise_upgrade_header(head: bytes) -> bytes:
     """picows knows no `Connection: keep-alive, Upgrade`, which is good HTTP."""
     start, end, rest = head.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"Connection: Upgrade", start, count=1) + end + rest
@@ -233,7 +233,7 @@ def _feed(protocol: asyncio.BufferedProtocol, head: bytes) -> None:
         head = head[taken:]
 
 
-class _Sips(WSProtocol):  # type: ignore[misc]
+class _BoundedReadProtocol(WSProtocol):  # type: ignore[misc]
     """Takes little at a time. picows doubles its buffer whenever a read fills it, and hands over all that is in it
     even to who has asked for a rest: of a busy link that was a megabyte in one go.
     """
@@ -243,8 +243,8 @@ class _Sips(WSProtocol):  # type: ignore[misc]
         return buffer[:LINK_BATCH_BYTES]
 
 
-def _server_protocol(on_socket: Callable[[Socket], None], line: Line | None) -> asyncio.BufferedProtocol:
-    protocol: asyncio.BufferedProtocol = _Sips(
+def _server_protocol(on_socket: Callable[[Socket], None], line: FairQueue | None) -> asyncio.BufferedProtocol:
+    protocol: asyncio.BufferedProtocol = _BoundedReadProtocol(
         None,  # host
         None,  # path
         False,  # is_client_side
@@ -278,7 +278,7 @@ async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
     try:
         await _upgrade(address, socket, connect, tls=tls)
     except BaseException:
-        socket.cut()
+        socket.abort()
         _hang_up(below)
         raise
     if not socket.is_open:  # the other end left without an answer, of which picows says nothing

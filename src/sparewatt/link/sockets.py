@@ -1,7 +1,7 @@
 """What the link needs of a WebSocket: messages come in by a call, and go out without waiting.
 
 There are three kinds behind it, and one suite of tests for all: picows (`picows_sockets.py`), aiohttp
-(`aiohttp_sockets.py`) and a pair in memory (`testing/sockets.py`). Nothing here knows what a message holds.
+(`aiohttp_sockets.py`) and a pair in memory (`testing/memory_socket.py`). Nothing here knows what a message holds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BROKEN = "it broke the WebSocket protocol"
 NOT_BINARY = "the link carries binary messages only"
 
 
-class SocketUser(Protocol):
+class SocketListener(Protocol):
     """Who is at work on a socket. Nothing is called after `lost`, nor after the user's own `close`."""
 
     def receive(self, message: bytes) -> None:
         """Act on one message. Raises ProtocolViolation to end the connection."""
         ...
 
-    def lost(self, error: LinkError) -> None:
+    def on_lost(self, error: LinkError) -> None:
         """There will be no more: LinkLost, or the ProtocolViolation that ended it."""
         ...
 
@@ -51,8 +51,8 @@ class Socket(abc.ABC):
     def __init__(self) -> None:
         self.is_paused = False
         """The peer does not keep up: whoever sends should wait for `resume`. What is sent anyway is kept in memory."""
-        self._user: SocketUser | None = None
-        self._receive: Callable[[bytes], None] = self._keep
+        self._listener: SocketListener | None = None
+        self._receive: Callable[[bytes], None] = self._buffer_early
         self._early: deque[bytes] = deque()
         self._early_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -65,13 +65,13 @@ class Socket(abc.ABC):
 
     # for users
 
-    def attach(self, user: SocketUser) -> None:
+    def attach(self, user: SocketListener) -> None:
         """From here on `user` is called; first for what came before anybody asked."""
-        self._user = user
+        self._listener = user
         early, self._early, self._early_bytes = self._early, deque(), 0
         self._receive = user.receive
         for message in early:
-            self._hear(message)
+            self._on_message(message)
 
     async def receive(self) -> bytes:
         """The next message. Raises LinkLost or ProtocolViolation when there will be none."""
@@ -97,9 +97,9 @@ class Socket(abc.ABC):
             self._finish(LinkLost("the socket is closed"), tell=False)
             self._close()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Whoever holds the connection below lets go of it. The user hears of it, the peer gets no word."""
-        self._gone("the socket closed")
+        self._mark_lost("the socket closed")
         self._abort()
 
     @abc.abstractmethod
@@ -114,30 +114,30 @@ class Socket(abc.ABC):
     @abc.abstractmethod
     def _abort(self) -> None: ...
 
-    def _hear(self, message: bytes) -> None:
+    def _on_message(self, message: bytes) -> None:
         """A message has come. What its user cannot stand ends the connection."""
         if self._end is not None:
             return
         try:
             self._receive(message)
         except Exception as error:  # noqa: BLE001 (called by a transport: here is where an error of ours is told)
-            self._not_stood(error)
+            self._on_listener_error(error)
 
-    def _not_stood(self, error: Exception) -> None:
+    def _on_listener_error(self, error: Exception) -> None:
         if isinstance(error, ProtocolViolation):
-            self._break(error)
+            self._fail(error)
             return
-        self._break(LinkLost("something broke at this end"), code=1011)
+        self._fail(LinkLost("something broke at this end"), code=1011)
         context = {"message": "an error in what a link received", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
-    def _break(self, error: LinkError, *, code: int = 1002) -> None:
+    def _fail(self, error: LinkError, *, code: int = 1002) -> None:
         """End it from here, because of what the peer did."""
         if self._end is None:
             self._finish(error)
             self._close(code)
 
-    def _gone(self, why: str = CLOSED) -> None:
+    def _mark_lost(self, why: str = CLOSED) -> None:
         """It was ended from there."""
         if self._end is None:
             self._finish(LinkLost(why))
@@ -147,10 +147,10 @@ class Socket(abc.ABC):
 
     def _resume(self) -> None:
         self.is_paused = False
-        if self._user is not None and self._end is None:
-            self._user.resume()
+        if self._listener is not None and self._end is None:
+            self._listener.resume()
 
-    def _keep(self, message: bytes) -> None:
+    def _buffer_early(self, message: bytes) -> None:
         self._early_bytes += len(message) + _MESSAGE_OVERHEAD_BYTES
         if self._early_bytes > LINK_EARLY_BYTES_MAX:
             raise ProtocolViolation("it says more than it was asked")
@@ -159,12 +159,12 @@ class Socket(abc.ABC):
 
     def _finish(self, error: LinkError, *, tell: bool = True) -> None:
         self._end = error
-        user, self._user = self._user, None
+        user, self._listener = self._listener, None
         if not tell:
             self._early.clear()
         self._wake()
         if user is not None and tell:
-            user.lost(error)
+            user.on_lost(error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

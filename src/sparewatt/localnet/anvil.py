@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.anvil_state import loadable
+from sparewatt.localnet.anvil_state import loadable_state
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.machine.logs import read_tail
-from sparewatt.machine.spawn import end, spawn
+from sparewatt.machine.spawn import spawn, stop_process
 
 CHAIN_ID = 31337
 READY_S = 30.0
@@ -79,7 +79,7 @@ class Anvil:
         await self._stop_saving()
         if self._process is not None and self._process.returncode is None:
             await self.save()
-            await end(self._process, steps=((signal.SIGTERM, STOP_S),))
+            await stop_process(self._process, steps=((signal.SIGTERM, STOP_S),))
         self._process = None
 
     async def save(self) -> bool:
@@ -119,7 +119,7 @@ class Anvil:
             pass
         finally:
             if not ready:
-                await end(process, steps=())
+                await stop_process(process, steps=())
         if not ready:
             raise StartupError(f"The local chain does not start. The end of its log:\n{read_tail(self._log_path)}")
 
@@ -147,7 +147,7 @@ class Anvil:
         newest = self._header("latest")["hash"]
         if newest != self._saved_block:
             packed = bytes.fromhex(str(self._rpc("anvil_dumpState"))[2:])
-            write_private(self._folder / STATE_FILE, loadable(packed, self._header))
+            write_private(self._folder / STATE_FILE, loadable_state(packed, self._header))
             self._saved_block = newest
         return True
 

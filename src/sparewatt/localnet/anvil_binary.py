@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sparewatt.core.errors import StartupError
 from sparewatt.machine.lifeline import death_signal_preexec
-from sparewatt.machine.spawn import end, exits_within
+from sparewatt.machine.spawn import exits_within, stop_process
 
 VERSION = "1.7.1"
 PACKAGES = {("linux", "x86_64"): "@foundry-rs/anvil-linux-amd64"}
@@ -100,7 +100,7 @@ async def _run_npm(folder: Path) -> None:
         pass
     finally:
         if process.returncode is None:
-            await end(process, steps=())
+            await stop_process(process, steps=())
             await exits_within(process, 1.0)
     if process.returncode != 0:
         last = (said.decode(errors="replace").strip().splitlines() or ["it took too long"])[0]

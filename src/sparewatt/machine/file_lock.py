@@ -11,18 +11,18 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
-FAR_BYTE = 1 << 30
+LOCK_BYTE_OFFSET = 1 << 30
 """The byte that Windows locks: far behind the pid, since a locked byte cannot be read by others."""
 
 
 class Locker(Protocol):
-    def take(self, fd: int) -> bool:
+    def try_lock(self, fd: int) -> bool:
         """False if somebody else has it."""
         ...
 
 
 class UnixLocker:
-    def take(self, fd: int) -> bool:
+    def try_lock(self, fd: int) -> bool:
         import fcntl  # noqa: PLC0415 (not on Windows)
 
         try:
@@ -37,11 +37,11 @@ class WindowsLocker:
         """`system` is the module msvcrt, or something that behaves like it."""
         self._system = system
 
-    def take(self, fd: int) -> bool:
+    def try_lock(self, fd: int) -> bool:
         system = self._system
         if system is None:
             import msvcrt as system  # noqa: PLC0415 (only on Windows)
-        os.lseek(fd, FAR_BYTE, os.SEEK_SET)
+        os.lseek(fd, LOCK_BYTE_OFFSET, os.SEEK_SET)
         try:
             system.locking(fd, system.LK_NBLCK, 1)
         except OSError:
@@ -51,7 +51,7 @@ class WindowsLocker:
         return True
 
 
-def this_systems_locker() -> Locker:
+def platform_locker() -> Locker:
     return WindowsLocker() if sys.platform == "win32" else UnixLocker()
 
 
@@ -70,7 +70,7 @@ def lock_file(path: Path, *, locker: Locker | None = None) -> int:
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     fd = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
-    if not (locker or this_systems_locker()).take(fd):
+    if not (locker or platform_locker()).try_lock(fd):
         holder = _holder(fd)
         os.close(fd)
         raise FileLocked(holder)

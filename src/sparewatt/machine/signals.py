@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 EXIT_INTERRUPTED = 130
-NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
+STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
 """Those of them count that the system has."""
 
 
@@ -36,7 +36,7 @@ def stop_event(*, on_hangup: Callable[[], object] | None = None) -> asyncio.Even
 
 
 def on_signals(
-    received: Callable[[], object], *, loop: asyncio.AbstractEventLoop, names: Sequence[str] = NAMES
+    received: Callable[[], object], *, loop: asyncio.AbstractEventLoop, names: Sequence[str] = STOP_SIGNALS
 ) -> None:
     """Call `received` in the loop for each of these signals that the system has."""
     for number in [getattr(signal, name) for name in names if hasattr(signal, name)]:

@@ -22,7 +22,7 @@ KILLED_WITHIN_S = 10.0
 """A killed process that is still there after this hangs in the kernel; waiting longer does not help."""
 
 
-TOLD_BYTES_MAX = 16 * KIB
+STDIN_BYTES_MAX = 16 * KIB
 """What a child may read from its standard input: less than any system's pipe holds, so that writing it never waits."""
 
 
@@ -55,7 +55,7 @@ async def spawn(
 @contextlib.contextmanager
 def _filled_pipe(data: bytes) -> Iterator[int]:
     """The end of a pipe to read from, with everything in it already."""
-    if len(data) > TOLD_BYTES_MAX:
+    if len(data) > STDIN_BYTES_MAX:
         raise ValueError("too much for a pipe that nobody reads yet")
     reading, writing = os.pipe()
     try:
@@ -68,7 +68,7 @@ def _filled_pipe(data: bytes) -> Iterator[int]:
         os.close(reading)
 
 
-async def end(process: Process, *, steps: Sequence[tuple[signal.Signals, float]]) -> None:
+async def stop_process(process: Process, *, steps: Sequence[tuple[signal.Signals, float]]) -> None:
     """Ask with each signal in turn and wait its seconds; in the end kill what is left of the process's group."""
     try:
         for sig, patience_s in steps:

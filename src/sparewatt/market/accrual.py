@@ -13,7 +13,7 @@ BPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class PaymentStream:
     """A deposit and, while `rate_uusd` is above 0, the pay that runs from it."""
 
     deposit_uusd: int
@@ -24,28 +24,28 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    stream: Stream
+class StreamSettlement:
+    stream: PaymentStream
     pay_uusd: int
     fee_uusd: int
 
 
-def due_uusd(stream: Stream, *, at: int) -> int:
+def due_uusd(stream: PaymentStream, *, at: int) -> int:
     """What a settlement at `at` would move, fee included. Never more than the deposit; nothing is taken back."""
     seconds = max(0, min(at, stream.end_at) - stream.since)
     earned = stream.rate_uusd * seconds // HOUR_S
     return min(max(0, earned - stream.paid_uusd), stream.deposit_uusd)
 
 
-def settle(stream: Stream, *, at: int, fee_bps: int) -> Settlement:
+def settle(stream: PaymentStream, *, at: int, fee_bps: int) -> StreamSettlement:
     due = due_uusd(stream, at=at)
     paid = stream.paid_uusd + due
     fee = paid * fee_bps // BPS - stream.paid_uusd * fee_bps // BPS
     settled = replace(stream, paid_uusd=paid, deposit_uusd=stream.deposit_uusd - due)
-    return Settlement(stream=settled, pay_uusd=due - fee, fee_uusd=fee)
+    return StreamSettlement(stream=settled, pay_uusd=due - fee, fee_uusd=fee)
 
 
-def runway_s(stream: Stream, *, at: int) -> int:
+def runway_s(stream: PaymentStream, *, at: int) -> int:
     """Seconds until the deposit is used up at the present rate; for a stream that stands still, 0."""
     if stream.rate_uusd == 0:
         return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.protocol.match import (
+from sparewatt.protocol.contracts.match import (
     CANDIDATES_MAX,
     NO_LEAF,
     NO_PROVIDER,
@@ -19,13 +19,13 @@ from sparewatt.protocol.match import (
     Bid,
     BidCommit,
     BidLeaf,
-    Policy,
+    OrderTerms,
     Profile,
     Task,
 )
-from sparewatt.protocol.merkle import Tree, tree_of
+from sparewatt.protocol.contracts.merkle import MerkleTree, merkle_tree
 from sparewatt.protocol.signing import keccak256
-from sparewatt.protocol.typed import struct_hash
+from sparewatt.protocol.typed_message import struct_hash
 
 PPM = 10**6
 PRICE_UUSD_END = 1 << 40
@@ -34,7 +34,7 @@ ZONES = 32
 SECOND_SCORE = 1
 
 
-class Status(IntEnum):
+class BidStatus(IntEnum):
     """0, or the code of the first check that failed."""
 
     ELIGIBLE = 0
@@ -53,12 +53,12 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class BidBook:
     """Every bid of an attempt as a leaf, in the order of the tree, and who won."""
 
     order_id: bytes
     leaves: tuple[BidLeaf, ...]
-    tree: Tree
+    tree: MerkleTree
     ranking: tuple[int, ...]
     """Indices of the eligible leaves, best first."""
 
@@ -76,26 +76,26 @@ def commit_of(bid: Bid) -> BidCommit:
     return BidCommit(bid.order_id, bid.attempt, bid.provider, bid_id_of(bid))
 
 
-def status_of(policy: Policy, profile: Profile, *, price_uusd: int) -> Status:
+def status_of(policy: OrderTerms, profile: Profile, *, price_uusd: int) -> BidStatus:
     for failed, status in _checks(policy, profile, price_uusd):
         if failed:
             return status
-    return Status.ELIGIBLE
+    return BidStatus.ELIGIBLE
 
 
-def _checks(policy: Policy, profile: Profile, price_uusd: int) -> Iterable[tuple[bool, Status]]:
-    yield price_uusd > policy.max_price_uusd, Status.OVER_MAX_PRICE
-    yield not _allows(policy.countries, profile.country), Status.COUNTRY
-    yield not _allows(policy.tiers, profile.tier), Status.TIER
-    yield not _allows(policy.gpu_models, profile.gpu_model), Status.GPU_MODEL
-    yield profile.gpu_class < policy.min_gpu_class, Status.GPU_CLASS
-    yield profile.vram_gb < policy.min_vram_gb, Status.VRAM
-    yield profile.gpu_units < policy.gpu_units, Status.GPU_UNITS
-    yield profile.compliance & policy.compliance != policy.compliance, Status.COMPLIANCE
-    yield profile.uptime_ppm < policy.min_uptime_ppm, Status.UPTIME
-    yield profile.reputation_ppm < policy.min_reputation_ppm, Status.REPUTATION
-    yield bool(policy.only) and not _names(policy.only, profile.provider), Status.NOT_IN_ONLY
-    yield _names(policy.ignore, profile.provider), Status.IGNORED
+def _checks(policy: OrderTerms, profile: Profile, price_uusd: int) -> Iterable[tuple[bool, BidStatus]]:
+    yield price_uusd > policy.max_price_uusd, BidStatus.OVER_MAX_PRICE
+    yield not _allows(policy.countries, profile.country), BidStatus.COUNTRY
+    yield not _allows(policy.tiers, profile.tier), BidStatus.TIER
+    yield not _allows(policy.gpu_models, profile.gpu_model), BidStatus.GPU_MODEL
+    yield profile.gpu_class < policy.min_gpu_class, BidStatus.GPU_CLASS
+    yield profile.vram_gb < policy.min_vram_gb, BidStatus.VRAM
+    yield profile.gpu_units < policy.gpu_units, BidStatus.GPU_UNITS
+    yield profile.compliance & policy.compliance != policy.compliance, BidStatus.COMPLIANCE
+    yield profile.uptime_ppm < policy.min_uptime_ppm, BidStatus.UPTIME
+    yield profile.reputation_ppm < policy.min_reputation_ppm, BidStatus.REPUTATION
+    yield bool(policy.only) and not _names(policy.only, profile.provider), BidStatus.NOT_IN_ONLY
+    yield _names(policy.ignore, profile.provider), BidStatus.IGNORED
 
 
 def _allows(mask: int, identifier: int) -> bool:
@@ -107,13 +107,13 @@ def _names(addresses: Sequence[str], provider: str) -> bool:
     return any(address.lower() == provider.lower() for address in addresses)
 
 
-def leaf_of(policy: Policy, bid: Bid, profile: Profile) -> BidLeaf:
+def leaf_of(policy: OrderTerms, bid: Bid, profile: Profile) -> BidLeaf:
     """Raises InvalidField if a number is out of the range for which the rule is safe."""
     _require_ranges(policy, bid, profile)
     status = status_of(policy, profile, price_uusd=bid.price_uusd)
     rtt_ms = 2 * policy.rtt_row[profile.zone]
     cost = bid.price_uusd + policy.latency_value * rtt_ms
-    score = cost * PPM // p_ok_of(profile) if status is Status.ELIGIBLE else 0
+    score = cost * PPM // success_ppm(profile) if status is BidStatus.ELIGIBLE else 0
     return BidLeaf(
         provider=bid.provider,
         price_uusd=bid.price_uusd,
@@ -127,12 +127,12 @@ def leaf_of(policy: Policy, bid: Bid, profile: Profile) -> BidLeaf:
     )
 
 
-def p_ok_of(seen: Profile | BidLeaf) -> int:
+def success_ppm(seen: Profile | BidLeaf) -> int:
     """How likely the lease goes well, in millionths; never 0, since it divides."""
     return max(1, seen.uptime_ppm * seen.reputation_ppm // PPM)
 
 
-def _require_ranges(policy: Policy, bid: Bid, profile: Profile) -> None:
+def _require_ranges(policy: OrderTerms, bid: Bid, profile: Profile) -> None:
     if bid.provider.lower() != profile.provider.lower():
         raise InvalidField("The profile is another provider's.", param="provider")
     for name, number, low, end in (
@@ -146,25 +146,25 @@ def _require_ranges(policy: Policy, bid: Bid, profile: Profile) -> None:
             raise InvalidField(f"{name} is {number}; it must be from {low} to {end - 1}.", param=name)
 
 
-def book_of(order_id: bytes, leaves: Iterable[BidLeaf]) -> Book:
+def book_of(order_id: bytes, leaves: Iterable[BidLeaf]) -> BidBook:
     """The same bids in any order give the same book. One bid per provider."""
     ordered = tuple(sorted(leaves, key=lambda leaf: int(leaf.provider, 16)))
     providers = [int(leaf.provider, 16) for leaf in ordered]
     if len(set(providers)) != len(providers):
         raise InvalidField("A provider has two bids in one attempt.", param="provider")
-    tree = tree_of([struct_hash(leaf) for leaf in ordered])
+    tree = merkle_tree([struct_hash(leaf) for leaf in ordered])
     seed = keccak256(order_id + tree.root)
-    eligible = [i for i, leaf in enumerate(ordered) if leaf.status == Status.ELIGIBLE]
-    ranking = sorted(eligible, key=lambda i: (ordered[i].score, tie_of(seed, ordered[i].provider)))
-    return Book(order_id=order_id, leaves=ordered, tree=tree, ranking=tuple(ranking))
+    eligible = [i for i, leaf in enumerate(ordered) if leaf.status == BidStatus.ELIGIBLE]
+    ranking = sorted(eligible, key=lambda i: (ordered[i].score, tie_break(seed, ordered[i].provider)))
+    return BidBook(order_id=order_id, leaves=ordered, tree=tree, ranking=tuple(ranking))
 
 
-def tie_of(seed: bytes, provider: str) -> bytes:
+def tie_break(seed: bytes, provider: str) -> bytes:
     """Equal scores are decided by this; it is fixed once the root is, which covers every bid's salt."""
     return keccak256(seed + int(provider, 16).to_bytes(32, "big"))
 
 
-def awards_of(policy: Policy, book: Book) -> tuple[Award, Award, Award]:
+def awards_of(policy: OrderTerms, book: BidBook) -> tuple[Award, Award, Award]:
     """What each candidate is paid: the winner by the order's payment rule, a stand-in its own price."""
     leaves = [book.leaves[i] for i in book.ranking[:CANDIDATES_MAX]]
     awards = [Award(leaf.provider, leaf.price_uusd) for leaf in leaves]
@@ -174,14 +174,14 @@ def awards_of(policy: Policy, book: Book) -> tuple[Award, Award, Award]:
     return first, second, third
 
 
-def _second_score_pay(policy: Policy, first: BidLeaf, second: BidLeaf) -> int:
+def _second_score_pay(policy: OrderTerms, first: BidLeaf, second: BidLeaf) -> int:
     """The price at which the winner's score would equal the runner-up's."""
     lead = second.score - first.score
-    return min(policy.max_price_uusd, first.price_uusd + lead * p_ok_of(first) // PPM)
+    return min(policy.max_price_uusd, first.price_uusd + lead * success_ppm(first) // PPM)
 
 
 def task_of(
-    book: Book, *, attempt: int, policy_hash: bytes, snapshot_epoch: int, snapshot_root: bytes, stake_version: int
+    book: BidBook, *, attempt: int, policy_hash: bytes, snapshot_epoch: int, snapshot_root: bytes, stake_version: int
 ) -> Task:
     """What validators vote on."""
     first, second, third = book.candidates
@@ -200,7 +200,7 @@ def task_of(
     )
 
 
-def snapshot_tree(profiles: Iterable[Profile]) -> tuple[tuple[Profile, ...], Tree]:
+def snapshot_tree(profiles: Iterable[Profile]) -> tuple[tuple[Profile, ...], MerkleTree]:
     """The table of an epoch in the order of its tree."""
     ordered = tuple(sorted(profiles, key=lambda profile: int(profile.provider, 16)))
-    return ordered, tree_of([struct_hash(profile) for profile in ordered])
+    return ordered, merkle_tree([struct_hash(profile) for profile in ordered])

@@ -9,41 +9,43 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sparewatt.core.limits import MIB
-from sparewatt.core.log import JsonLines, stderr_handler
+from sparewatt.core.log import JsonFormatter, stderr_handler
 
 FILE = "node.log"
 BYTES_MAX = 5 * MIB
-KEPT = 2
+OLDER_FILES_MAX = 2
 """Older files."""
 
 
-class _Quiet(logging.handlers.RotatingFileHandler):
+class _QuietFileHandler(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the library's name)
         """A full disk is no reason to write traces to the terminal."""
 
 
-TOLD = "told"
+OWNER_MESSAGE_EVENT = "told"
 """The event of what also stands on the terminal, in words."""
 
 
 def log_to_file(data_dir: Path) -> logging.Handler:
     """Write everything that is logged there. Where that cannot be, to stderr: a full disk must not keep a node away."""
     try:
-        handler = _Quiet(data_dir / FILE, maxBytes=BYTES_MAX, backupCount=KEPT, encoding="utf-8", delay=False)
+        handler = _QuietFileHandler(
+            data_dir / FILE, maxBytes=BYTES_MAX, backupCount=OLDER_FILES_MAX, encoding="utf-8", delay=False
+        )
         (data_dir / FILE).chmod(0o600)
     except OSError:
-        return _added(_on_stderr())
-    handler.setFormatter(JsonLines())
-    return _added(handler)
+        return _add_handler(_on_stderr())
+    handler.setFormatter(JsonFormatter())
+    return _add_handler(handler)
 
 
 def _on_stderr() -> logging.Handler:
     handler = stderr_handler()
-    handler.addFilter(lambda record: record.msg != TOLD)
+    handler.addFilter(lambda record: record.msg != OWNER_MESSAGE_EVENT)
     return handler
 
 
-def _added(handler: logging.Handler) -> logging.Handler:
+def _add_handler(handler: logging.Handler) -> logging.Handler:
     logging.getLogger().addHandler(handler)
     return handler
 
@@ -58,7 +60,7 @@ def last_lines(data_dir: Path, count: int) -> list[str]:
     return lines[-count:]
 
 
-def following(data_dir: Path, *, wait: Callable[[], None]) -> Iterator[str]:
+def follow_lines(data_dir: Path, *, wait: Callable[[], None]) -> Iterator[str]:
     """Lines as they come; `wait()` is called when there is none. After a file that was set aside comes the new one."""
     path = data_dir / FILE
     file = path.open("rb")

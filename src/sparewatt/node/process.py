@@ -12,33 +12,33 @@ import aiohttp
 
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import JoinRefused, StartupError
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import SystemRng
 from sparewatt.machine.data_dir import DataDir
 from sparewatt.machine.signals import stop_event
-from sparewatt.node.agent import Agent
-from sparewatt.node.backends.fronted import FrontedServer
-from sparewatt.node.backends.model import Backend, BackendError, BackendModel
-from sparewatt.node.backends.trying import find_out
-from sparewatt.node.control import listening
-from sparewatt.node.desk import Desk
+from sparewatt.node.agent import NodeAgent
+from sparewatt.node.backends.auto_detected import AutoDetectedBackend
+from sparewatt.node.backends.backend import Backend, BackendError, BackendModel
+from sparewatt.node.backends.backend_source import check_backend_url, http_address, model_server
+from sparewatt.node.backends.capability_probe import probe_capabilities
 from sparewatt.node.hardware.cpu import CpuPower
-from sparewatt.node.hardware.machine import Machine, detect_hardware
-from sparewatt.node.hardware.sensing import Sensing
+from sparewatt.node.hardware.detection import HostGpuProbe, detect_hardware
+from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.identity import load_or_create_key
-from sparewatt.node.inventory import Inventory
-from sparewatt.node.jobs import Jobs
-from sparewatt.node.kept_terms import keep_terms
-from sparewatt.node.log_file import TOLD, log_to_file
-from sparewatt.node.measure_gpu import measure_gpu
-from sparewatt.node.measured_file import FILE, MeasuredFile
-from sparewatt.node.receipts import ReceiptBook
-from sparewatt.node.serving import check_backend_url, http_address, model_server
+from sparewatt.node.jobs.job_runner import NodeJobRunner
+from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
+from sparewatt.node.log_file import OWNER_MESSAGE_EVENT, log_to_file
+from sparewatt.node.measurement.speed_file import SPEED_FILE, SpeedFile
+from sparewatt.node.owner.control_socket import serve_control
+from sparewatt.node.owner.owner_control import OwnerControl
+from sparewatt.node.owner.owner_rules import read_owner_rules
+from sparewatt.node.saved_settings import save_settings
 from sparewatt.node.settings import NodeSettings
-from sparewatt.node.wishes import read_wishes
-from sparewatt.protocol.node import Capability
+from sparewatt.node.specs.gpu_speed import measure_gpu
+from sparewatt.node.specs.inventory import Inventory
+from sparewatt.protocol.link.node_report import Capability
 
-_log = Log("sparewatt.node")
+_log = Logger("sparewatt.node")
 SERVER_PAUSE_S = 0.1
 TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 
@@ -58,30 +58,30 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
     log_to_file(settings.data_dir)
     tell = also_logged(tell)
     key = load_or_create_key(settings.data_dir, rng=rng)
-    wishes = read_wishes(settings.data_dir)
-    machine = await asyncio.to_thread(Machine)
+    wishes = read_owner_rules(settings.data_dir)
+    machine = await asyncio.to_thread(HostGpuProbe)
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with (
         aiohttp.ClientSession(connector=connector) as session,
         model_server(settings, session, clock=clock, rng=rng, tell=tell) as backend_url,
     ):
-        backend = FrontedServer(backend_url, session, clock=clock)
+        backend = AutoDetectedBackend(backend_url, session, clock=clock)
         inventory = Inventory(
             settings,
             backend,
             detect_hardware(settings, machine),
-            MeasuredFile(settings.data_dir / FILE),
+            SpeedFile(settings.data_dir / SPEED_FILE),
             clock=clock,
             rng=rng,
             tell=tell,
-            find_out=lambda model: can_also(backend, model),
+            probe_capabilities=lambda model: probe_undeclared_capabilities(backend, model),
         )
         await _wait_for_server(backend, backend_url, within_s=settings.backend_wait_s, clock=clock)
-        keep_terms(settings)
-        receipts = ReceiptBook(settings.data_dir, key, clock=clock)
-        jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
-        sensing = Sensing(machine, CpuPower(now_s=clock.now_s), clock=clock, is_working=lambda: jobs.count() > 0)
-        agent = Agent(
+        save_settings(settings)
+        receipts = ReceiptIssuer(settings.data_dir, key, clock=clock)
+        jobs = NodeJobRunner(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
+        sensing = SensorSampler(machine, CpuPower(now_s=clock.now_s), clock=clock, is_working=lambda: jobs.count() > 0)
+        agent = NodeAgent(
             settings,
             key=key,
             inventory=inventory,
@@ -94,7 +94,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
             sensing=sensing,
         )
         stop = stop_event()
-        desk = Desk(
+        desk = OwnerControl(
             address=key.address,
             server_url=backend_url,
             agent=agent,
@@ -106,28 +106,30 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
             tell=tell,
             stop=stop,
         )
-        desk.look()  # before the first join: a paused node must not get a job between two looks
+        desk.check_pauses()  # before the first join: a paused node must not get a job between two looks
         sensing.start()
-        async with listening(settings.data_dir, desk.answer, rng=rng):
+        async with serve_control(settings.data_dir, desk.answer, rng=rng):
             beside = [desk.run(), measure_gpu(inventory, settings.data_dir, tell=tell)]
             await _run_until_stopped(agent, inventory, stop=stop, beside=beside)
         sensing.stop()
         await jobs.close()
 
 
-async def can_also(backend: Backend, model: BackendModel) -> tuple[Capability, ...]:
+async def probe_undeclared_capabilities(backend: Backend, model: BackendModel) -> tuple[Capability, ...]:
     """What a model can do besides what its server tells: found out once, when it is first seen loaded."""
     known = model.capabilities or ()
-    if model.names_all:
+    if model.capabilities_complete:
         return ()
-    return await find_out(backend, model.id, [each for each in backend.to_try if each not in known])
+    return await probe_capabilities(
+        backend, model.id, [each for each in backend.capabilities_to_probe if each not in known]
+    )
 
 
 def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
     """What is told on the terminal also stands in the log file: an agent that runs as a service has no terminal."""
 
     def both(text: str) -> None:
-        _log.info(TOLD, text=text)
+        _log.info(OWNER_MESSAGE_EVENT, text=text)
         tell(text)
 
     return both
@@ -150,7 +152,7 @@ async def _wait_for_server(backend: Backend, url: str, *, within_s: float, clock
 
 
 async def _run_until_stopped(
-    agent: Agent, inventory: Inventory, *, stop: asyncio.Event, beside: Sequence[Coroutine[Any, Any, None]]
+    agent: NodeAgent, inventory: Inventory, *, stop: asyncio.Event, beside: Sequence[Coroutine[Any, Any, None]]
 ) -> None:
     """`beside`: what else goes on for as long as the agent does."""
     try:

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from sparewatt.core.limits import DRAIN_S
-from sparewatt.link.library import Library
+from sparewatt.link.websocket_library import WebSocketLibrary
 
 REGION_DEFAULT = "local"
 """Of an owner who does not say where the node stands."""
@@ -51,7 +51,7 @@ class NodeSettings:
     bench_gpu: bool = True
     """Measure the GPU itself at the first join, where torch or CuPy is there to do it."""
     insecure: bool = False
-    link_library: Library = "auto"
+    link_library: WebSocketLibrary = "auto"
     """Which WebSocket the link is on: picows where it is installed, unless told otherwise."""
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
     log_level: str = "info"

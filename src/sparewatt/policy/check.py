@@ -81,18 +81,18 @@ LIVE_FIELDS = frozenset({"max_ttft_ms", "warm"})
 """Those whose facts change with a node's load; the rest changes only with its report."""
 
 
-class Admits(Protocol):
+class FactRule(Protocol):
     """What judges one fact: a field's kind, or a rule from outside the vocabulary."""
 
     def admits(self, value: Any, fact: Any, /) -> bool: ...
 
 
-Check = tuple[str, Any, Admits, Fact]
+FieldCheck = tuple[str, Any, FactRule, Fact]
 """The filter's name, what it asks for, who judges, and by which fact."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PolicyMismatch:
     """The first field that rules a node out: what the policy needs and what the node has (None: unknown)."""
 
     field: str
@@ -101,18 +101,18 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledPolicy:
     """A policy as the few checks it consists of."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[FieldCheck, ...]
 
-    def verdict(self, facts: NodeFacts) -> Refused | None:
+    def first_mismatch(self, facts: NodeFacts) -> PolicyMismatch | None:
         for name, value, kind, fact in self.checks:
             if not kind.admits(value, fact(facts)):
-                return Refused(name, value, fact(facts))
+                return PolicyMismatch(name, value, fact(facts))
         return None
 
-    def failed(self, facts: NodeFacts) -> tuple[str, ...]:
+    def mismatched_fields(self, facts: NodeFacts) -> tuple[str, ...]:
         """All the fields that rule a node out."""
         return tuple(name for name, value, kind, fact in self.checks if not kind.admits(value, fact(facts)))
 
@@ -121,12 +121,12 @@ class Compiled:
 
 
 @lru_cache(maxsize=POLICIES_COMPILED_MAX)
-def compile_policy(policy: Policy, *, without: frozenset[str] = frozenset()) -> Compiled:
+def compile_policy(policy: Policy, *, without: frozenset[str] = frozenset()) -> CompiledPolicy:
     """The checks of a policy, kept ready by its value. `without` leaves fields out, e.g. those of LIVE_FIELDS."""
     wanted = ((name, getattr(policy, name), fact) for name, fact in FACT_OF.items() if name not in without)
-    return Compiled(tuple((name, value, FIELDS[name], fact) for name, value, fact in wanted if value is not None))
+    return CompiledPolicy(tuple((name, value, FIELDS[name], fact) for name, value, fact in wanted if value is not None))
 
 
-def verdict(policy: Policy, facts: NodeFacts) -> Refused | None:
+def first_mismatch(policy: Policy, facts: NodeFacts) -> PolicyMismatch | None:
     """None if the node may serve, else the first reason why not."""
-    return compile_policy(policy).verdict(facts)
+    return compile_policy(policy).first_mismatch(facts)

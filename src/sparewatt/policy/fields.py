@@ -7,12 +7,27 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sparewatt.core.errors import UnknownField
+from sparewatt.policy.field_types.base import PolicyField
+from sparewatt.policy.field_types.choices import (
+    FlagField,
+    PlaceField,
+    PreferenceOrderField,
+    StrictWordField,
+    SwitchField,
+    WeightsField,
+    WordField,
+)
+from sparewatt.policy.field_types.money import MoneyCapField, PriceCapField
+from sparewatt.policy.field_types.numbers import MaximumField, MinimumField, PreferredNumberField, RangeField
+from sparewatt.policy.field_types.sets import (
+    AllowedNamesField,
+    DeniedNamesField,
+    EnumField,
+    GpuNamesField,
+    RegionField,
+    RequiredWordsField,
+)
 from sparewatt.policy.gpus import GPU_CLASSES
-from sparewatt.policy.kinds.base import Kind
-from sparewatt.policy.kinds.choices import Flag, Order, Place, StrictWord, Switch, WeightKind, Word
-from sparewatt.policy.kinds.money import Money, PriceCap
-from sparewatt.policy.kinds.numbers import Ceiling, Floor, RangeKind, Wish
-from sparewatt.policy.kinds.sets import AllOf, ClosedSet, GpuNames, NoneOf, OneOf, Places
 from sparewatt.policy.model import Policy
 from sparewatt.policy.quantization import QUANTIZATIONS
 
@@ -24,40 +39,40 @@ WEIGHTS = ("price", "ttft", "throughput", "load", "warm", "fit", "reputation", "
 TTFT_MS_MAX = 3_600_000.0
 TPS_MAX = 1e7
 
-FIELDS: dict[str, Kind[Any]] = {
-    "region": Places(),
-    "near": Place(),
-    "gpu": GpuNames(),
-    "gpu_class": ClosedSet(*GPU_CLASSES, ordered=True),
-    "vram_gb": RangeKind(0.0, 1e6),
-    "gpu_count": RangeKind(0.0, 1024.0, counts=True),
-    "uptime": RangeKind(0.0, 1.0),
-    "reputation": RangeKind(0.0, 1.0),
-    "compliance": AllOf(*COMPLIANCES),
-    "attested_by": OneOf(),
-    "tier": ClosedSet(*TIERS, ordered=True),
-    "quantizations": ClosedSet(*QUANTIZATIONS),
-    "data_policy": StrictWord("no_log", "may_log", demanded_of="no_log"),
-    "min_throughput": Floor(0.0, TPS_MAX),
-    "max_ttft_ms": Ceiling(0.0, TTFT_MS_MAX),
-    "warm": StrictWord("require", "prefer", "any", demanded_of=True),
-    "max_price": PriceCap(),
-    "max_hourly": Money(),
-    "only": OneOf(),
-    "ignore": NoneOf(),
-    "order": Order(),
-    "sort": Word(*SORTS),
-    "weights": WeightKind(*WEIGHTS),
-    "preferred_min_throughput": Wish(0.0, TPS_MAX),
-    "preferred_max_ttft_ms": Wish(0.0, TTFT_MS_MAX),
-    "allow_fallbacks": Flag(strict=False),
-    "allow_resume": Flag(strict=False),
-    "require_parameters": Flag(strict=True),
-    "explain": Switch(),
+FIELDS: dict[str, PolicyField[Any]] = {
+    "region": RegionField(),
+    "near": PlaceField(),
+    "gpu": GpuNamesField(),
+    "gpu_class": EnumField(*GPU_CLASSES, ordered=True),
+    "vram_gb": RangeField(0.0, 1e6),
+    "gpu_count": RangeField(0.0, 1024.0, counts=True),
+    "uptime": RangeField(0.0, 1.0),
+    "reputation": RangeField(0.0, 1.0),
+    "compliance": RequiredWordsField(*COMPLIANCES),
+    "attested_by": AllowedNamesField(),
+    "tier": EnumField(*TIERS, ordered=True),
+    "quantizations": EnumField(*QUANTIZATIONS),
+    "data_policy": StrictWordField("no_log", "may_log", demanded_of="no_log"),
+    "min_throughput": MinimumField(0.0, TPS_MAX),
+    "max_ttft_ms": MaximumField(0.0, TTFT_MS_MAX),
+    "warm": StrictWordField("require", "prefer", "any", demanded_of=True),
+    "max_price": PriceCapField(),
+    "max_hourly": MoneyCapField(),
+    "only": AllowedNamesField(),
+    "ignore": DeniedNamesField(),
+    "order": PreferenceOrderField(),
+    "sort": WordField(*SORTS),
+    "weights": WeightsField(*WEIGHTS),
+    "preferred_min_throughput": PreferredNumberField(0.0, TPS_MAX),
+    "preferred_max_ttft_ms": PreferredNumberField(0.0, TTFT_MS_MAX),
+    "allow_fallbacks": FlagField(strict=False),
+    "allow_resume": FlagField(strict=False),
+    "require_parameters": FlagField(strict=True),
+    "explain": SwitchField(),
 }
 
 
-def given(policy: Policy) -> Iterator[tuple[str, Any, Kind[Any]]]:
+def given_fields(policy: Policy) -> Iterator[tuple[str, Any, PolicyField[Any]]]:
     """The fields that say something: name, value, kind."""
     for name, kind in FIELDS.items():
         value = getattr(policy, name)
@@ -65,7 +80,7 @@ def given(policy: Policy) -> Iterator[tuple[str, Any, Kind[Any]]]:
             yield name, value, kind
 
 
-def kind_of(name: str, *, at: str, also: Iterable[str] = ()) -> Kind[Any]:
+def field_named(name: str, *, at: str, also: Iterable[str] = ()) -> PolicyField[Any]:
     """The field of this name. Raises UnknownField with the nearest that there is."""
     if name in FIELDS:
         return FIELDS[name]

@@ -47,7 +47,7 @@ def gpu_name(text: str) -> str:
     return f"{name}-ada" if name in _ADA and "ada" in words else name
 
 
-def names_a_size(text: str) -> bool:
+def has_memory_size(text: str) -> bool:
     """Whether a name says how much memory the card has, which is a wish of its own."""
     return any(_SIZE.fullmatch(word) for word in _WORD.findall(text.lower()))
 

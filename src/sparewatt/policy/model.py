@@ -30,7 +30,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameFilter:
     """Names that are allowed, or, where none are listed, all but the denied ones."""
 
     allowed: frozenset[str] | None = None
@@ -41,7 +41,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class MaxPrice:
     """Ceilings in nano-USD per million tokens."""
 
     prompt: int | None = None
@@ -59,7 +59,7 @@ class Policy:
     region: frozenset[str] | None = None
     """The places covered, not the words that were written."""
     near: str | None = None
-    gpu: Names | None = None
+    gpu: NameFilter | None = None
     gpu_class: frozenset[str] | None = None
     vram_gb: Range | None = None
     gpu_count: Range | None = None
@@ -73,7 +73,7 @@ class Policy:
     min_throughput: float | None = None
     max_ttft_ms: float | None = None
     warm: Warmth | None = None
-    max_price: Prices | None = None
+    max_price: MaxPrice | None = None
     max_hourly: int | None = None
     only: frozenset[str] | None = None
     ignore: frozenset[str] | None = None

@@ -19,7 +19,7 @@ DEBIAN_ROOT = Path("/usr/lib/postgresql")
 
 
 @dataclass(frozen=True, slots=True)
-class Binaries:
+class PostgresBinaries:
     """A directory that holds both programs we need."""
 
     bin_dir: Path
@@ -36,10 +36,10 @@ class Binaries:
         return all(shutil.which(program) is not None for program in (self.postgres, self.initdb))
 
 
-def find_binaries(candidates: Iterable[Path] | None = None) -> Binaries:
+def find_binaries(candidates: Iterable[Path] | None = None) -> PostgresBinaries:
     """Pick the first complete candidate; StartupError when there is none."""
     for bin_dir in candidate_dirs() if candidates is None else candidates:
-        binaries = Binaries(bin_dir)
+        binaries = PostgresBinaries(bin_dir)
         if binaries.are_complete():
             return binaries
     raise StartupError(

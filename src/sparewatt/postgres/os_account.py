@@ -17,14 +17,14 @@ from pathlib import Path
 
 from sparewatt.core.errors import StartupError
 from sparewatt.machine.spawn import exits_within
-from sparewatt.postgres.binaries import Binaries
+from sparewatt.postgres.binaries import PostgresBinaries
 
 NOBODY = 65534
 PROBE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class OsAccount:
     """How to start a program so that it is not root, and who must own the files it uses."""
 
     owner_uid: int
@@ -37,7 +37,7 @@ class Account:
             return (*self.prefix, *argv)
         return (*self.prefix, "--pdeathsig", death_signal.name.removeprefix("SIG"), *argv)
 
-    def take_over(self, tree: Path) -> None:
+    def chown_tree(self, tree: Path) -> None:
         """Make the account the owner of `tree`; does nothing when it is already."""
         if tree.lstat().st_uid == self.owner_uid:
             return
@@ -46,11 +46,11 @@ class Account:
         os.chown(tree, self.owner_uid, -1)  # last: what was interrupted is done again
 
 
-async def choose_account(binaries: Binaries, *, home: Path) -> Account:
+async def choose_os_account(binaries: PostgresBinaries, *, home: Path) -> OsAccount:
     """Find one that works here. StartupError when root cannot become anybody else."""
     if os.geteuid() != 0:
-        return Account(os.geteuid())
-    for account in accounts_for_root():
+        return OsAccount(os.geteuid())
+    for account in os_accounts_for_root():
         if await _works(account, binaries, home=home):
             return account
     raise StartupError(
@@ -59,17 +59,17 @@ async def choose_account(binaries: Binaries, *, home: Path) -> Account:
     )
 
 
-def accounts_for_root() -> Iterator[Account]:
+def os_accounts_for_root() -> Iterator[OsAccount]:
     """Yield what root may try, best first. Both leave the server root's view of files, so private parents stay so."""
     if (unshare := shutil.which("unshare")) is not None:
-        yield Account(0, (unshare, "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"))
+        yield OsAccount(0, (unshare, "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"))
     if (setpriv := shutil.which("setpriv")) is not None:
         nobody = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
         keep_view = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-        yield Account(NOBODY, (setpriv, *nobody, *keep_view), resets_death_signal=True)
+        yield OsAccount(NOBODY, (setpriv, *nobody, *keep_view), resets_death_signal=True)
 
 
-async def _works(account: Account, binaries: Binaries, *, home: Path) -> bool:
+async def _works(account: OsAccount, binaries: PostgresBinaries, *, home: Path) -> bool:
     """Can it reach the data, and does PostgreSQL accept it and find its own files?"""
     probes = (("test", "-e", f"{home}/."), (binaries.initdb, "--show", "-D", str(home / "data")))
     return all([await _succeeds(account.wrap(argv, death_signal=signal.SIGKILL)) for argv in probes])

@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._+@=~ -]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PostgresPaths:
     """All below one private directory."""
 
     home: Path
@@ -80,18 +80,18 @@ def read_pid_file(data: Path) -> PidFile | None:
     return PidFile(pid=int(lines[0]), is_ready=len(lines) > 7 and lines[7].strip() == "ready")
 
 
-def drop_misleading_pid_file(data: Path) -> None:
+def remove_stale_pid_file(data: Path) -> None:
     """Remove the pid file of a killed server whose pid is a stranger's by now, or a corpse's that nobody buries.
 
     PostgreSQL would take either for a running server and never start; both are usual in containers, where pids are
     few and the first process may be no proper init.
     """
     pid_file = read_pid_file(data)
-    if pid_file is not None and _is_no_server(pid_file.pid, data):
+    if pid_file is not None and _is_stale_pid(pid_file.pid, data):
         (data / "postmaster.pid").unlink(missing_ok=True)
 
 
-def _is_no_server(pid: int, data: Path) -> bool:
+def _is_stale_pid(pid: int, data: Path) -> bool:
     """Tell a process that cannot be the server of `data`, which stays in that directory; False when in doubt."""
     process = Path(f"/proc/{pid}")
     try:

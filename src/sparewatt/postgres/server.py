@@ -21,18 +21,18 @@ from urllib.parse import quote
 import asyncpg
 
 from sparewatt.core.errors import StartupError
-from sparewatt.machine.data_dir import make_private_dir, sync_dir
+from sparewatt.machine.data_dir import fsync_dir, make_private_dir
 from sparewatt.machine.logs import open_log, read_tail
-from sparewatt.machine.spawn import end, exits_within, kill_group, spawn
-from sparewatt.postgres.binaries import Binaries, find_binaries
-from sparewatt.postgres.os_account import Account, choose_account
+from sparewatt.machine.spawn import exits_within, kill_group, spawn, stop_process
+from sparewatt.postgres.binaries import PostgresBinaries, find_binaries
+from sparewatt.postgres.os_account import OsAccount, choose_os_account
 from sparewatt.postgres.paths import (
     PORT,
-    Places,
+    PostgresPaths,
     choose_socket_dir,
-    drop_misleading_pid_file,
     make_socket_dir,
     read_pid_file,
+    remove_stale_pid_file,
 )
 
 NAME = "sparewatt"
@@ -76,8 +76,10 @@ _STILL_IN_USE = (
 class EmbeddedPostgres:
     """One server on one directory. `home` must not be used by two processes at once: lock the directory around it."""
 
-    def __init__(self, home: Path, *, binaries: Binaries | None = None, account: Account | None = None) -> None:
-        self._places = Places(home.resolve())
+    def __init__(
+        self, home: Path, *, binaries: PostgresBinaries | None = None, account: OsAccount | None = None
+    ) -> None:
+        self._paths = PostgresPaths(home.resolve())
         self._binaries = binaries
         self._account = account
         self._process: Process | None = None
@@ -94,19 +96,19 @@ class EmbeddedPostgres:
 
     @property
     def log_path(self) -> Path:
-        return self._places.log
+        return self._paths.log
 
     async def start(self) -> None:
         """Bring the server up, on a new directory as well as after a crash. StartupError says what to do."""
         if self.pid is not None:
             raise StartupError(f"PostgreSQL already runs as process {self.pid}.")
-        make_private_dir(self._places.home)
+        make_private_dir(self._paths.home)
         binaries = self._binaries or find_binaries()
-        account = self._account or await choose_account(binaries, home=self._places.home)
-        socket_dir = make_socket_dir(choose_socket_dir(self._places.home))
+        account = self._account or await choose_os_account(binaries, home=self._paths.home)
+        socket_dir = make_socket_dir(choose_socket_dir(self._paths.home))
         for leftover in socket_dir.iterdir():  # of a killed server that may have run under another account
-            account.take_over(leftover)
-        server = _Launcher(self._places, binaries, account, socket_dir)
+            account.chown_tree(leftover)
+        server = _Launcher(self._paths, binaries, account, socket_dir)
         await server.prepare_cluster()
         self._process = await server.launch()
         await self._create_database_or_stop()
@@ -114,7 +116,7 @@ class EmbeddedPostgres:
     async def stop(self) -> None:
         """Shut down cleanly, less cleanly when that takes too long. Does nothing when it does not run."""
         if self._process is not None and self._process.returncode is None:
-            await end(self._process, steps=STOP_STEPS)
+            await stop_process(self._process, steps=STOP_STEPS)
 
     async def wait(self) -> int:
         """Wait until the server has ended, for whatever reason, and return its status."""
@@ -132,7 +134,7 @@ class EmbeddedPostgres:
         await self.stop()
 
     def _dsn_of(self, database: str) -> str:
-        socket_dir = choose_socket_dir(self._places.home)
+        socket_dir = choose_socket_dir(self._paths.home)
         return f"postgresql:///{database}?host={quote(str(socket_dir), safe='/')}&port={PORT}&user={NAME}"
 
     async def _create_database_or_stop(self) -> None:
@@ -142,7 +144,7 @@ class EmbeddedPostgres:
                 await self._create_database()
             created = True
         except (OSError, asyncpg.PostgresError) as error:
-            tail = read_tail(self._places.log)
+            tail = read_tail(self._paths.log)
             raise StartupError(
                 f"PostgreSQL runs but does not answer: {error!r}. The end of its log:\n{tail}"
             ) from error
@@ -170,19 +172,19 @@ class EmbeddedPostgres:
 class _Launcher:
     """The steps from a directory to a server that is ready."""
 
-    def __init__(self, places: Places, binaries: Binaries, account: Account, socket_dir: Path) -> None:
-        self._places = places
+    def __init__(self, places: PostgresPaths, binaries: PostgresBinaries, account: OsAccount, socket_dir: Path) -> None:
+        self._paths = places
         self._binaries = binaries
         self._account = account
         self._socket_dir = socket_dir
 
     async def prepare_cluster(self) -> None:
         """Have a complete data directory of the right version, or StartupError."""
-        for leftover in self._places.home.glob(f"{_STAGING_PREFIX}*"):
+        for leftover in self._paths.home.glob(f"{_STAGING_PREFIX}*"):
             shutil.rmtree(leftover, ignore_errors=True)  # if not now, then next time: its name is never used again
-        if self._places.data.exists():
+        if self._paths.data.exists():
             await self._check_version()
-            self._account.take_over(self._places.data)
+            self._account.chown_tree(self._paths.data)
         else:
             await self._create_cluster()
 
@@ -190,21 +192,21 @@ class _Launcher:
         """Start the server; tries again while the last one, killed a moment ago, has not let go of the directory."""
         deadline_s = asyncio.get_running_loop().time() + PREDECESSOR_S
         while True:
-            drop_misleading_pid_file(self._places.data)
+            remove_stale_pid_file(self._paths.data)
             log_bytes = self._log_size()
             process = await self._spawn(self._server_argv(), death_signal=signal.SIGINT)
             if await self._becomes_ready(process):
                 return process
-            tail = read_tail(self._places.log, since=log_bytes)
+            tail = read_tail(self._paths.log, since=log_bytes)
             patient = asyncio.get_running_loop().time() < deadline_s
             if not (patient and any(text in tail for text in _STILL_IN_USE)):
-                raise StartupError(f"PostgreSQL does not start. The end of {self._places.log}:\n{tail}")
+                raise StartupError(f"PostgreSQL does not start. The end of {self._paths.log}:\n{tail}")
             await asyncio.sleep(RETRY_S)
 
     async def _create_cluster(self) -> None:
         """Make it under another name, so that `data` is there whole or not at all."""
-        staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=self._places.home))
-        self._account.take_over(staging)
+        staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=self._paths.home))
+        self._account.chown_tree(staging)
         options = ("--locale=C", "--encoding=UTF8", f"--username={NAME}", "--auth=trust")
         log_bytes = self._log_size()
         process = await self._spawn((self._binaries.initdb, *options, "-D", str(staging)), death_signal=signal.SIGKILL)
@@ -213,16 +215,16 @@ class _Launcher:
         finally:
             kill_group(process)
         if process.returncode != 0:
-            tail = read_tail(self._places.log, since=log_bytes)
-            raise StartupError(f"PostgreSQL cannot make its data directory. The end of {self._places.log}:\n{tail}")
-        _put_in_place(staging, self._places.data)
+            tail = read_tail(self._paths.log, since=log_bytes)
+            raise StartupError(f"PostgreSQL cannot make its data directory. The end of {self._paths.log}:\n{tail}")
+        _put_in_place(staging, self._paths.data)
 
     async def _check_version(self) -> None:
-        made_by = _version_of_data(self._places.data)
+        made_by = _version_of_data(self._paths.data)
         found = await _major_version(self._binaries)
         if made_by != found:
             raise StartupError(
-                f"The data in {self._places.data} was made by PostgreSQL {made_by}, but {self._binaries.postgres} is "
+                f"The data in {self._paths.data} was made by PostgreSQL {made_by}, but {self._binaries.postgres} is "
                 f"version {found}. Install version {made_by}, or move the data with pg_dump, or set DATABASE_URL."
             )
 
@@ -233,27 +235,27 @@ class _Launcher:
             async with asyncio.timeout(READY_S):
                 while process.returncode is None and not ready:
                     await asyncio.sleep(POLL_S)
-                    pid_file = read_pid_file(self._places.data)
+                    pid_file = read_pid_file(self._paths.data)
                     ready = pid_file is not None and pid_file.is_ready and pid_file.pid == process.pid
         except TimeoutError:
-            tail = read_tail(self._places.log)
+            tail = read_tail(self._paths.log)
             raise StartupError(f"PostgreSQL is not ready after {READY_S:.0f} s. The end of its log:\n{tail}") from None
         finally:
             if not ready:
-                await end(process, steps=STOP_STEPS[1:])
+                await stop_process(process, steps=STOP_STEPS[1:])
         return ready
 
     def _server_argv(self) -> tuple[str, ...]:
         settings = {**SETTINGS, "unix_socket_directories": str(self._socket_dir)}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return (self._binaries.postgres, "-D", str(self._places.data), *options)
+        return (self._binaries.postgres, "-D", str(self._paths.data), *options)
 
     async def _spawn(self, argv: tuple[str, ...], *, death_signal: signal.Signals) -> Process:
         argv = self._account.wrap(argv, death_signal=death_signal)
-        return await spawn(argv, env=_clean_env(), log_path=self._places.log, death_signal=death_signal)
+        return await spawn(argv, env=_clean_env(), log_path=self._paths.log, death_signal=death_signal)
 
     def _log_size(self) -> int:
-        with open_log(self._places.log) as log:
+        with open_log(self._paths.log) as log:
             return os.fstat(log.fileno()).st_size
 
 
@@ -263,7 +265,7 @@ def _clean_env() -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
-async def _major_version(binaries: Binaries) -> str:
+async def _major_version(binaries: PostgresBinaries) -> str:
     """`postgres (PostgreSQL) 18.6` is version 18."""
     process = await asyncio.create_subprocess_exec(binaries.postgres, "--version", stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
@@ -280,4 +282,4 @@ def _version_of_data(data: Path) -> str:
 
 def _put_in_place(staging: Path, data: Path) -> None:
     staging.rename(data)
-    sync_dir(data.parent)
+    fsync_dir(data.parent)

@@ -59,15 +59,18 @@ class Domain:
 
     @lru_cache(maxsize=_TEXTS_HASHED_MAX)  # noqa: B019 (a value, not a thing: what is kept is small and bounded)
     def separator(self) -> bytes:
-        fields: list[Field] = [Field("string", "name", self.name), Field("string", "version", self.version)]
+        fields: list[StructMember] = [
+            StructMember("string", "name", self.name),
+            StructMember("string", "version", self.version),
+        ]
         if self.chain_id is not None:
-            fields.append(Field("uint256", "chainId", self.chain_id))
+            fields.append(StructMember("uint256", "chainId", self.chain_id))
         if self.verifying_contract is not None:
-            fields.append(Field("address", "verifyingContract", self.verifying_contract))
+            fields.append(StructMember("address", "verifyingContract", self.verifying_contract))
         return hash_struct("EIP712Domain", fields)
 
 
-class Field(NamedTuple):
+class StructMember(NamedTuple):
     """One member of an EIP-712 struct."""
 
     type: str
@@ -75,7 +78,7 @@ class Field(NamedTuple):
     value: Value
 
 
-def _encode_value(field: Field) -> bytes:
+def _encode_value(field: StructMember) -> bytes:
     match field.type, field.value:
         case "string", str(text):
             return _hash_text(text)
@@ -88,11 +91,11 @@ def _encode_value(field: Field) -> bytes:
         case kind, int(number) if (bits := _UINT.fullmatch(kind)) and 0 <= number < 1 << int(bits[1]):
             return number.to_bytes(32, "big")
         case kind, list() | tuple() as items if kind.endswith("[]"):
-            return keccak256(b"".join(_encode_value(Field(kind[:-2], field.name, item)) for item in items))
+            return keccak256(b"".join(_encode_value(StructMember(kind[:-2], field.name, item)) for item in items))
     raise ValueError(f"{field.name} does not fit the type {field.type}")
 
 
-def hash_struct(name: str, fields: Sequence[Field]) -> bytes:
+def hash_struct(name: str, fields: Sequence[StructMember]) -> bytes:
     type_text = f"{name}({','.join([f'{field.type} {field.name}' for field in fields])})"
     return keccak256(_hash_text(type_text) + b"".join([_encode_value(field) for field in fields]))
 
@@ -102,7 +105,7 @@ def _separator(domain: Domain) -> bytes:
     return domain.separator()
 
 
-def typed_digest(domain: Domain, name: str, fields: Sequence[Field]) -> bytes:
+def typed_digest(domain: Domain, name: str, fields: Sequence[StructMember]) -> bytes:
     """The 32 bytes that are signed (EIP-712)."""
     return keccak256(b"\x19\x01" + _separator(domain) + hash_struct(name, fields))
 

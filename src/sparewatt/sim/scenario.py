@@ -31,7 +31,7 @@ LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class SimGpu:
     name: str
     vram_gb: float
     tflops: float
@@ -42,7 +42,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SimModel:
     """A model of the scenario. `number` is its place in every array."""
 
     number: int
@@ -58,7 +58,7 @@ class Site:
     """One simulated machine: what is true about it, known to nobody but the physics."""
 
     number: int
-    gpu: Gpu
+    gpu: SimGpu
     region: int
     last_mile_s: float
     speed: float
@@ -71,7 +71,7 @@ class Site:
     """How many times its real card it says it is."""
     is_garbage: bool = False
     """Answers fast and worthlessly."""
-    is_babbling: bool = False
+    is_malformed: bool = False
     """Of those, one whose answers are not even well formed."""
     fail_share: float = 0.0
     slots: int = SLOTS
@@ -82,7 +82,7 @@ class Site:
     def usable_bytes(self) -> float:
         return (USABLE_VRAM_SHARE * self.gpu.vram_gb - RESERVED_VRAM_GB) * GB
 
-    def fits(self, model: Model) -> bool:
+    def fits(self, model: SimModel) -> bool:
         return fits(self.gpu, model)
 
     @property
@@ -94,13 +94,13 @@ class Site:
     def flops(self) -> float:
         return PREFILL_FLOPS_SHARE * self.gpu.tflops * 1e12 * self.speed
 
-    def cold_load_s(self, model: Model) -> float:
+    def cold_load_s(self, model: SimModel) -> float:
         base_s = 8.0 + model.weights_bytes / GB / 1.5
         return min(30.0, max(10.0, base_s * self.cold_load_spread))
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class FaultRates:
     """Which shares of the nodes misbehave, and how often machines break. One node has one fault at most."""
 
     liars: float = 0.0
@@ -111,16 +111,16 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    models: tuple[Model, ...]
+    models: tuple[SimModel, ...]
     sites: tuple[Site, ...]
     regions: tuple[str, ...]
     user_shares: tuple[float, ...]
     rtt_s: tuple[tuple[float, ...], ...]
 
 
-def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None, prefix_ram_gb: float = 0.0) -> Scenario:
+def make_scenario(n_sites: int, *, seed: int, faults: FaultRates | None = None, prefix_ram_gb: float = 0.0) -> Scenario:
     rng = random.Random(f"sites {seed}")
-    faults = faults or Faults()
+    faults = faults or FaultRates()
     models = read_models()
     regions, user_shares, node_shares = read_regions()
     gpus = read_fleet()
@@ -132,7 +132,7 @@ def make_scenario(n_sites: int, *, seed: int, faults: Faults | None = None, pref
     return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
 
 
-def _cards(gpus: Sequence[Gpu], n_sites: int, rng: random.Random) -> list[Gpu]:
+def _cards(gpus: Sequence[SimGpu], n_sites: int, rng: random.Random) -> list[SimGpu]:
     """Each card by its share of the fleet, to the nearest whole number, in any order.
 
     Drawn one by one, a fleet of 500 would have between 2 and 8 of the largest card, and that alone decides how the
@@ -147,7 +147,7 @@ def _cards(gpus: Sequence[Gpu], n_sites: int, rng: random.Random) -> list[Gpu]:
     return cards
 
 
-def _with_faults(sites: list[Site], faults: Faults, *, seed: int) -> tuple[Site, ...]:
+def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[Site, ...]:
     """The same fleet with some nodes spoilt: other draws stay as they are, so that runs can be compared."""
     order = random.Random(f"faults {seed}").sample(range(len(sites)), len(sites))
     spoilt: list[Callable[[Site], Site]] = []
@@ -164,7 +164,7 @@ def _liar(site: Site) -> Site:
 
 def _cheater(site: Site) -> Site:
     """One half sends what is no answer at all, the other half well-formed nonsense."""
-    return replace(site, is_garbage=True, is_babbling=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
+    return replace(site, is_garbage=True, is_malformed=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
 
 
 def _flaky(site: Site) -> Site:
@@ -175,8 +175,8 @@ def _make_site(
     number: int,
     rng: random.Random,
     *,
-    gpu: Gpu,
-    models: Sequence[Model],
+    gpu: SimGpu,
+    models: Sequence[SimModel],
     node_shares: Sequence[float],
     mtbf_s: float,
 ) -> Site:
@@ -194,12 +194,12 @@ def _make_site(
     )
 
 
-def fits(gpu: Gpu, model: Model) -> bool:
+def fits(gpu: SimGpu, model: SimModel) -> bool:
     """Whether a card can hold a model and still has room for contexts."""
     return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
 
 
-def _warm_set(gpu: Gpu, models: Sequence[Model], rng: random.Random) -> tuple[int, ...]:
+def _warm_set(gpu: SimGpu, models: Sequence[SimModel], rng: random.Random) -> tuple[int, ...]:
     """Drawn by popularity among what fits, at most three, with room left for contexts."""
     left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
     warm: list[int] = []
@@ -221,9 +221,9 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def read_fleet() -> tuple[Gpu, ...]:
+def read_fleet() -> tuple[SimGpu, ...]:
     return tuple(
-        Gpu(
+        SimGpu(
             name=row["gpu"],
             vram_gb=float(row["vram_gb"]),
             tflops=float(row["fp16_dense_tflops"]),
@@ -236,9 +236,9 @@ def read_fleet() -> tuple[Gpu, ...]:
     )
 
 
-def read_models() -> tuple[Model, ...]:
+def read_models() -> tuple[SimModel, ...]:
     return tuple(
-        Model(
+        SimModel(
             number=number,
             name=row["model"],
             weights_bytes=float(row["weights_gb"]) * GB,

@@ -10,15 +10,23 @@ import numpy as np
 
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS
-from sparewatt.sim.baselines import COSTS, Baseline
-from sparewatt.sim.gateways import Gateways
-from sparewatt.sim.oracle import Oracle
-from sparewatt.sim.physics import SimJob
-from sparewatt.sim.request import Request
-from sparewatt.sim.scenario import Faults, Scenario, make_scenario
-from sparewatt.sim.summary import TIMEOUT_S, Numbers, Outcome, bound_of, mean_of, outcome_of, summarise
-from sparewatt.sim.workload import generate, make_jobs
-from sparewatt.sim.world import Chooser, World
+from sparewatt.sim.fleet.machine import SimJob
+from sparewatt.sim.results.summary import (
+    TIMEOUT_S,
+    RunMeasurements,
+    RunSummary,
+    lower_bound,
+    mean_of,
+    measure,
+    summarise,
+)
+from sparewatt.sim.scenario import FaultRates, Scenario, make_scenario
+from sparewatt.sim.schedulers.baselines import COSTS, Baseline
+from sparewatt.sim.schedulers.gateways import SimGateways
+from sparewatt.sim.schedulers.oracle import Oracle
+from sparewatt.sim.traffic.trace import TraceRequest
+from sparewatt.sim.traffic.workload import generate_trace, make_jobs
+from sparewatt.sim.world import Scheduler, World
 
 NAMES = (*RANKINGS, *COSTS)
 WARM_UP_S = 60.0
@@ -31,7 +39,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StudyConfig:
     """What is simulated. Times in seconds, rate in requests per second, seeds counted from 1."""
 
     nodes: int = 500
@@ -41,7 +49,7 @@ class Question:
     heartbeat_s: float = HealthRules().heartbeat_s
     seeds: int = 2
     rankings: tuple[str, ...] = NAMES
-    faults: Faults = field(default_factory=Faults)
+    faults: FaultRates = field(default_factory=FaultRates)
     affinity: bool = True
     """Whether nodes tell that they keep prompts, and gateways remember where those were read."""
     prefix_ram_gb: float = 0.0
@@ -49,13 +57,13 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StudyCase:
     """One fleet and its jobs, before anything has happened."""
 
     scenario: Scenario
-    trace: Sequence[Request]
+    trace: Sequence[TraceRequest]
     regions: tuple[int, ...]
-    question: Question
+    question: StudyConfig
     seed: int
 
     def jobs(self) -> list[SimJob]:
@@ -74,21 +82,21 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StudyRun:
     """One policy on one case: its numbers and what they were made from."""
 
-    numbers: Numbers
-    outcome: Outcome
+    numbers: RunSummary
+    outcome: RunMeasurements
     jobs: list[SimJob]
     world: World
 
 
 @dataclass(slots=True)
-class Answer:
-    question: Question
-    rankings: dict[str, list[Numbers]] = field(default_factory=dict)
-    oracle: list[Numbers] = field(default_factory=list)
-    bound: list[Numbers] = field(default_factory=list)
+class StudyResult:
+    question: StudyConfig
+    rankings: dict[str, list[RunSummary]] = field(default_factory=dict)
+    oracle: list[RunSummary] = field(default_factory=list)
+    bound: list[RunSummary] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, object]:
         garbage = self.question.faults.garbage > 0
@@ -99,11 +107,11 @@ class Answer:
         }
 
 
-def make_case(question: Question, trace: Sequence[Request] | None, *, seed: int) -> Case:
+def make_case(question: StudyConfig, trace: Sequence[TraceRequest] | None, *, seed: int) -> StudyCase:
     scenario = make_scenario(question.nodes, seed=seed, faults=question.faults, prefix_ram_gb=question.prefix_ram_gb)
-    requests = trace if trace is not None else generate(WARM_UP_S + question.duration_s + 1, seed=seed)
+    requests = trace if trace is not None else generate_trace(WARM_UP_S + question.duration_s + 1, seed=seed)
     regions = tuple(scenario.regions.index(name) for name in GATEWAY_ORDER[: question.gateways])
-    return Case(scenario, requests, regions, question, seed)
+    return StudyCase(scenario, requests, regions, question, seed)
 
 
 def nearest_gateways(scenario: Scenario, regions: Sequence[int]) -> list[list[int]]:
@@ -115,20 +123,20 @@ def nearest_gateways(scenario: Scenario, regions: Sequence[int]) -> list[list[in
     return found
 
 
-def make_chooser(name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True) -> Chooser:
+def make_scheduler(name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True) -> Scheduler:
     if name in COSTS:
         return Baseline(world, name, heartbeat_s=heartbeat_s, seed=seed)
-    return Gateways(world, RANKINGS[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
+    return SimGateways(world, RANKINGS[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
 
 
-def run_policy(case: Case, name: str, *, progress: Progress | None = None) -> Run:
+def run_policy(case: StudyCase, name: str, *, progress: Progress | None = None) -> StudyRun:
     world = case.world()
     question = case.question
-    chooser = make_chooser(name, world, heartbeat_s=question.heartbeat_s, seed=case.seed, affinity=question.affinity)
+    chooser = make_scheduler(name, world, heartbeat_s=question.heartbeat_s, seed=case.seed, affinity=question.affinity)
     return _run(case, world, chooser, name, progress)
 
 
-def run_oracle(case: Case, *, progress: Progress | None = None) -> Run:
+def run_oracle(case: StudyCase, *, progress: Progress | None = None) -> StudyRun:
     """The better of the two weights, by mean completion time."""
     runs = []
     for weight in ORACLE_WEIGHTS:
@@ -138,21 +146,21 @@ def run_oracle(case: Case, *, progress: Progress | None = None) -> Run:
     return min(runs, key=lambda run: run.numbers.e2e_mean)
 
 
-def run_bound(case: Case) -> Numbers:
+def run_bound(case: StudyCase) -> RunSummary:
     world, jobs = case.world(), _measured(case.jobs())
     sites = range(len(case.scenario.sites))
     rtt_s = [np.array([world.rtt_s(gateway, site) for site in sites]) for gateway in range(len(case.regions))]
-    return summarise(bound_of(case.scenario, jobs, rtt_s), jobs, case.scenario)
+    return summarise(lower_bound(case.scenario, jobs, rtt_s), jobs, case.scenario)
 
 
-def _run(case: Case, world: World, chooser: Chooser, name: str, progress: Progress | None) -> Run:
+def _run(case: StudyCase, world: World, chooser: Scheduler, name: str, progress: Progress | None) -> StudyRun:
     jobs = case.jobs()
     until_s = WARM_UP_S + case.question.duration_s + TIMEOUT_S
     tell = None if progress is None else (lambda now_s: progress(f"{name}, seed {case.seed}", now_s / until_s))
     world.run(jobs, chooser, until_s=until_s, progress=tell)
     measured = _measured(jobs)
-    outcome = outcome_of(measured)
-    return Run(summarise(outcome, measured, case.scenario), outcome, measured, world)
+    outcome = measure(measured)
+    return StudyRun(summarise(outcome, measured, case.scenario), outcome, measured, world)
 
 
 def _measured(jobs: Sequence[SimJob]) -> list[SimJob]:
@@ -160,26 +168,26 @@ def _measured(jobs: Sequence[SimJob]) -> list[SimJob]:
 
 
 def study(
-    question: Question,
-    trace: Sequence[Request] | None = None,
+    question: StudyConfig,
+    trace: Sequence[TraceRequest] | None = None,
     *,
     progress: Progress | None = None,
-    each: Callable[[str, Case, Run], None] | None = None,
-) -> Answer:
+    each: Callable[[str, StudyCase, StudyRun], None] | None = None,
+) -> StudyResult:
     """Run everything. `each` sees every policy's run as it ends."""
-    answer = Answer(question)
+    answer = StudyResult(question)
     for seed in range(1, question.seeds + 1):
         case = make_case(question, trace, seed=seed)
         oracle = run_oracle(case, progress=progress)
         answer.oracle.append(oracle.numbers)
-        answer.bound.append(_beside(run_bound(case), oracle.numbers))
+        answer.bound.append(_with_gap(run_bound(case), oracle.numbers))
         for name in question.rankings:
             run = run_policy(case, name, progress=progress)
-            answer.rankings.setdefault(name, []).append(_beside(run.numbers, oracle.numbers))
+            answer.rankings.setdefault(name, []).append(_with_gap(run.numbers, oracle.numbers))
             if each is not None:
                 each(name, case, run)
     return answer
 
 
-def _beside(numbers: Numbers, oracle: Numbers) -> Numbers:
+def _with_gap(numbers: RunSummary, oracle: RunSummary) -> RunSummary:
     return replace(numbers, gap_to_oracle=numbers.e2e_mean / max(sys.float_info.min, oracle.e2e_mean) - 1.0)

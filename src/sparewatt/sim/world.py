@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from sparewatt.core.limits import ATTEMPTS_MAX
 from sparewatt.inference.dispatch.node_selection import RETRY_AFTER_S
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.sim.node import SimNode
-from sparewatt.sim.physics import NEVER, Callbacks, Machine, SimJob
+from sparewatt.sim.fleet.machine import NEVER, MachineCallbacks, SimJob, SimMachine
+from sparewatt.sim.fleet.node import SimNode
 from sparewatt.sim.scenario import MTTR_S, Scenario
 
 NOTICE_LOST_S = 5.0
@@ -22,11 +22,11 @@ NOTICE_DEAD_S = 2.0
 """Sending to a machine that is gone is noticed this much later."""
 GIVE_UP_S = 300.0
 """A client that is told to come back does so for this long."""
-BABBLE = b"data: lorem ipsum\n\n"
+MALFORMED_REPLY = b"data: lorem ipsum\n\n"
 """What a node sends whose answers are no answers at all."""
 
 
-class End(Enum):
+class AttemptEnd(Enum):
     """How one attempt ended, as the gateway learns it."""
 
     DONE = "done"
@@ -39,7 +39,7 @@ Refuse = Callable[[SimJob, float], None]
 """Told no, and after how many seconds to come back."""
 
 
-class Chooser(Protocol):
+class Scheduler(Protocol):
     """A policy with everything it may know. The oracle's knows the world itself."""
 
     def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
@@ -47,20 +47,20 @@ class Chooser(Protocol):
 
     def choose(self, job: SimJob, now_s: float) -> int | None: ...
 
-    def sent(self, job: SimJob, site: int, now_s: float) -> None: ...
+    def on_sent(self, job: SimJob, site: int, now_s: float) -> None: ...
 
-    def arrived(self, job: SimJob, site: int) -> None: ...
+    def on_arrived(self, job: SimJob, site: int) -> None: ...
 
-    def first_token(self, job: SimJob, now_s: float) -> None: ...
+    def on_first_token(self, job: SimJob, now_s: float) -> None: ...
 
     def report(self, gateway: int, site: int, now_s: float) -> Any:
         """What the machine writes on a reply that leaves it now."""
 
-    def over(self, job: SimJob, now_s: float, *, end: End, report: Any) -> None: ...
+    def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: Any) -> None: ...
 
-    def touched(self, site: int, now_s: float) -> None: ...
+    def on_machine_change(self, site: int, now_s: float) -> None: ...
 
-    def models_changed(self, site: int, now_s: float) -> None: ...
+    def on_models_change(self, site: int, now_s: float) -> None: ...
 
 
 class World:
@@ -69,9 +69,9 @@ class World:
     def __init__(self, scenario: Scenario, *, seed: int, gateway_regions: Sequence[int]) -> None:
         self.scenario = scenario
         self.now_s = 0.0
-        tell = Callbacks(self._first_token, self._finished, self._models_changed)
+        tell = MachineCallbacks(self._first_token, self._finished, self._models_changed)
         gateways = len(gateway_regions)
-        self.machines = [Machine(site, scenario.models, tell, gateways=gateways) for site in scenario.sites]
+        self.machines = [SimMachine(site, scenario.models, tell, gateways=gateways) for site in scenario.sites]
         self.nodes = [SimNode(machine) for machine in self.machines]
         self.deaths_s = [NEVER] * len(self.machines)
         self.gateway_regions = tuple(gateway_regions)
@@ -86,32 +86,32 @@ class World:
         self._wakes = [0] * len(self.machines)
         self.outcomes: Counter[str] = Counter()
         self.open_jobs = 0
-        self.chooser: Chooser | None = None
+        self.scheduler: Scheduler | None = None
         for site in range(len(self.machines)):
             self._plan_death(site)
 
     # time
 
-    def at(self, when_s: float, what: Callable[..., None], *args: Any) -> None:
+    def call_at(self, when_s: float, what: Callable[..., None], *args: Any) -> None:
         self._order += 1
         heapq.heappush(self._events, (when_s, self._order, what, args))
 
     def run(
         self,
         jobs: Sequence[SimJob],
-        chooser: Chooser,
+        chooser: Scheduler,
         *,
         until_s: float,
         progress: Callable[[float], None] | None = None,
     ) -> None:
         """Until every job has its end, or time is up."""
-        self.chooser = chooser
+        self.scheduler = chooser
         self.open_jobs = len(jobs)
         for job in jobs:
-            self.at(job.arrived_s, self.ask, job)
-        self.go_on(until_s=until_s, progress=progress)
+            self.call_at(job.arrived_s, self.submit, job)
+        self.run_until(until_s=until_s, progress=progress)
 
-    def go_on(self, *, until_s: float, progress: Callable[[float], None] | None = None) -> None:
+    def run_until(self, *, until_s: float, progress: Callable[[float], None] | None = None) -> None:
         """Let what is due happen, in order."""
         events, pop, told_s = self._events, heapq.heappop, 0.0
         while self.open_jobs and events and events[0][0] <= until_s:
@@ -126,146 +126,146 @@ class World:
 
     # jobs
 
-    def ask(self, job: SimJob) -> None:
+    def submit(self, job: SimJob) -> None:
         """A client asks its gateway, for the first time or once more."""
-        job.forget_tries()
-        self._chooser.admit(job, start=self.dispatch, refuse=self._come_back)
+        job.reset_attempts()
+        self._scheduler.admit(job, start=self.dispatch, refuse=self._retry_later)
 
-    def _come_back(self, job: SimJob, after_s: float) -> None:
+    def _retry_later(self, job: SimJob, after_s: float) -> None:
         """The client was told no. It tries again when it was told to, for as long as a client has patience."""
         self.outcomes["turned_away"] += 1
         if self.now_s + after_s - job.arrived_s > GIVE_UP_S:
             self.open_jobs -= 1
         else:
-            self.at(self.now_s + after_s, self.ask, job)
+            self.call_at(self.now_s + after_s, self.submit, job)
 
     def dispatch(self, job: SimJob) -> None:
         if job.attempts >= ATTEMPTS_MAX:
             self.open_jobs -= 1
             return
-        site = self._chooser.choose(job, self.now_s)
+        site = self._scheduler.choose(job, self.now_s)
         if site is None:
-            self._come_back(job, RETRY_AFTER_S)
+            self._retry_later(job, RETRY_AFTER_S)
             return
         job.site = site
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None
         job.cached_tokens = 0
-        self._chooser.sent(job, site, self.now_s)
-        self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
+        self._scheduler.on_sent(job, site, self.now_s)
+        self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
 
     def _arrive(self, job: SimJob, site: int) -> None:
         machine = self.machines[site]
-        self._chooser.arrived(job, site)
+        self._scheduler.on_arrived(job, site)
         if not machine.alive:
-            self.at(self.now_s + NOTICE_DEAD_S, self._lost, job)
+            self.call_at(self.now_s + NOTICE_DEAD_S, self._lost, job)
         elif self.nodes[site].refuses(job, self.now_s):
             job.refusals += 1
             job.attempts -= 1
             job.late.add(site)
             self.outcomes["refused"] += 1
-            report = self._chooser.report(job.gateway, site, self.now_s)
-            self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._refused, job, report)
+            report = self._scheduler.report(job.gateway, site, self.now_s)
+            self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._refused, job, report)
         else:
             self.outcomes["accepted"] += 1
             self.nodes[site].begin(job, self.now_s)
             machine.accept(job, self.now_s)
-            self._touch(site)
+            self._reschedule(site)
 
     def _refused(self, job: SimJob, report: Any) -> None:
-        self._chooser.over(job, self.now_s, end=End.REFUSED, report=report)
+        self._scheduler.on_end(job, self.now_s, end=AttemptEnd.REFUSED, report=report)
         self.dispatch(job)
 
     def _lost(self, job: SimJob) -> None:
         """Nothing was said yet: the gateway tries another node. In the middle of an answer only the client can."""
         was_answering = job.first_token_s is not None
-        self._chooser.over(job, self.now_s, end=End.FAILED, report=None)
+        self._scheduler.on_end(job, self.now_s, end=AttemptEnd.FAILED, report=None)
         if was_answering:
-            self._come_back(job, 0.0)
+            self._retry_later(job, 0.0)
         else:
             self.dispatch(job)
 
     def _first_token(self, job: SimJob, now_s: float) -> None:
         site = job.site or 0
         self.nodes[site].first_token(job, now_s)
-        if job.fails or self._is_broken(job, site) or self._is_babble(site):
+        if job.fails or self._is_broken(job, site) or self._is_malformed(site):
             job.fails = False
-            self.at(now_s, self._fail, job, site)
+            self.call_at(now_s, self._fail, job, site)
             return
         job.first_token_s = now_s + self._rtt_s[job.gateway][site] / 2
-        self._chooser.first_token(job, now_s)
+        self._scheduler.on_first_token(job, now_s)
 
     def _is_broken(self, job: SimJob, site: int) -> bool:
         """Chance from (seed, job, site), so that every policy meets the same luck."""
         share = self.scenario.sites[site].fail_share
         return share > 0 and random.Random(f"flaky {self._seed} {job.number} {site}").random() < share
 
-    def _is_babble(self, site: int) -> bool:
+    def _is_malformed(self, site: int) -> bool:
         """Whether the product's reader of replies gives up on what this node sends."""
-        babbles = self.scenario.sites[site].is_babbling
-        return babbles and StreamReply(wants_usage=False).feed(BABBLE).broken is not None
+        babbles = self.scenario.sites[site].is_malformed
+        return babbles and StreamReply(wants_usage=False).feed(MALFORMED_REPLY).broken is not None
 
     def _fail(self, job: SimJob, site: int) -> None:
         """The job breaks by itself at its first token, unless its machine broke at the same moment."""
         if not self.machines[site].alive:
             return
         self.machines[site].remove(job, self.now_s)
-        self.nodes[site].over(job, self.now_s)
+        self.nodes[site].end(job, self.now_s)
         self.outcomes["failed"] += 1
-        self._touch(site)
-        self.at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._lost, job)
+        self._reschedule(site)
+        self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._lost, job)
 
     def _finished(self, job: SimJob, now_s: float) -> None:
         site = job.site or 0
         self.outcomes["finished"] += 1
-        self.nodes[site].over(job, now_s)
+        self.nodes[site].end(job, now_s)
         job.is_nonsense = self.scenario.sites[site].is_garbage
         job.finished_s = now_s + self._rtt_s[job.gateway][site] / 2
-        self.at(job.finished_s, self._done, job, self._chooser.report(job.gateway, site, now_s))
+        self.call_at(job.finished_s, self._done, job, self._scheduler.report(job.gateway, site, now_s))
 
     def _done(self, job: SimJob, report: Any) -> None:
         self.open_jobs -= 1
-        self._chooser.over(job, self.now_s, end=End.DONE, report=report)
+        self._scheduler.on_end(job, self.now_s, end=AttemptEnd.DONE, report=report)
 
     # machines
 
-    def _touch(self, site: int) -> None:
+    def _reschedule(self, site: int) -> None:
         """A machine changed: plan its next event anew."""
         self._wakes[site] += 1
         due_s = self.machines[site].next_event_s()
         if due_s < NEVER:
-            self.at(due_s, self._wake, site, self._wakes[site])
-        self._chooser.touched(site, self.now_s)
+            self.call_at(due_s, self._wake, site, self._wakes[site])
+        self._scheduler.on_machine_change(site, self.now_s)
 
     def _wake(self, site: int, number: int) -> None:
         if number == self._wakes[site]:
             self.machines[site].wake(self.now_s)
-            self._touch(site)
+            self._reschedule(site)
 
     def _models_changed(self, site: int) -> None:
-        if self.chooser is not None:
-            self.chooser.models_changed(site, self.now_s)
+        if self.scheduler is not None:
+            self.scheduler.on_models_change(site, self.now_s)
 
     def _plan_death(self, site: int) -> None:
         self.deaths_s[site] = self.now_s + self._rng.expovariate(1 / self.scenario.sites[site].mtbf_s)
-        self.at(self.deaths_s[site], self._die, site)
+        self.call_at(self.deaths_s[site], self._die, site)
 
     def _die(self, site: int) -> None:
         for job in self.machines[site].die(self.now_s):
             self.outcomes["lost"] += 1
-            self.at(self.now_s + NOTICE_LOST_S, self._lost, job)
+            self.call_at(self.now_s + NOTICE_LOST_S, self._lost, job)
         self.nodes[site].restart()
-        self._touch(site)
-        self.at(self.now_s + self._rng.expovariate(1 / MTTR_S), self._revive, site)
+        self._reschedule(site)
+        self.call_at(self.now_s + self._rng.expovariate(1 / MTTR_S), self._revive, site)
 
     def _revive(self, site: int) -> None:
         self.machines[site].revive(self.now_s)
         self._plan_death(site)
-        self._touch(site)
+        self._reschedule(site)
 
     @property
-    def _chooser(self) -> Chooser:
-        if self.chooser is None:
+    def _scheduler(self) -> Scheduler:
+        if self.scheduler is None:
             raise RuntimeError("the world runs with a policy")
-        return self.chooser
+        return self.scheduler

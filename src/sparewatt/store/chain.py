@@ -15,9 +15,9 @@ from typing import Any
 import asyncpg
 
 from sparewatt.core.limits import CHAIN_BLOCKS_KEPT
-from sparewatt.protocol.chain import ChainEvent, SignedTransaction
-from sparewatt.store.migrate import Connection
-from sparewatt.store.pool import Pool
+from sparewatt.protocol.contracts.chain_events import ChainEvent, SignedTransaction
+from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.migrations import PgConnection
 from sparewatt.store.queries import sql
 
 
@@ -54,7 +54,7 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRow:
+class ChainIndexRow:
     chain_id: int
     genesis_hash: bytes
     contracts: Mapping[str, str]
@@ -65,24 +65,26 @@ class IndexRow:
     version: int
 
 
-Place = tuple[int, int]
+EventPosition = tuple[int, int]
 """Block number and log index: where an event stands in the chain's order."""
 
-BlockHash = tuple[int, bytes]
+BlockRef = tuple[int, bytes]
 
 
 class ChainStore:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
     # index
 
-    async def index(self) -> IndexRow | None:
+    async def index(self) -> ChainIndexRow | None:
         row = await self._pool.row("read_chain_index")
-        return None if row is None else IndexRow(**(dict(row.items()) | {"contracts": json.loads(row["contracts"])}))
+        return (
+            None if row is None else ChainIndexRow(**(dict(row.items()) | {"contracts": json.loads(row["contracts"])}))
+        )
 
     async def begin_index(
-        self, *, chain_id: int, genesis_hash: bytes, contracts: Mapping[str, str], start: BlockHash
+        self, *, chain_id: int, genesis_hash: bytes, contracts: Mapping[str, str], start: BlockRef
     ) -> None:
         """Forget what was indexed and start behind `start`. Readers keep their place: what they did stays done."""
         number, hashed = start
@@ -104,7 +106,7 @@ class ChainStore:
                 await connection.execute(query)
 
     async def advance_index(
-        self, version: int, *, to: BlockHash, head: int, blocks: Sequence[BlockHash], events: Sequence[ChainEvent]
+        self, version: int, *, to: BlockRef, head: int, blocks: Sequence[BlockRef], events: Sequence[ChainEvent]
     ) -> bool:
         """Take over a batch. False, and nothing changed, when the index moved meanwhile."""
         async with self._pool.transaction() as connection:
@@ -116,7 +118,7 @@ class ChainStore:
             await connection.execute(sql("insert_chain_events"), *_columns(events))
         return True
 
-    async def roll_back_index(self, version: int, *, to: BlockHash, head: int) -> bool:
+    async def roll_back_index(self, version: int, *, to: BlockRef, head: int) -> bool:
         """Forget everything above a block that is still on the chain; what was mined there is under way again."""
         async with self._pool.transaction() as connection:
             if await connection.fetchrow(sql("move_chain_index"), version, *to, head) is None:
@@ -129,9 +131,9 @@ class ChainStore:
 
     async def reopen_all(self) -> None:
         """The chain went back further than anybody remembers: every transaction is looked for again."""
-        await self._pool.do("reopen_outbox_above", -1)
+        await self._pool.execute("reopen_outbox_above", -1)
 
-    async def recent_blocks(self) -> list[BlockHash]:
+    async def recent_blocks(self) -> list[BlockRef]:
         """Newest first."""
         rows = await self._pool.rows("recent_chain_blocks", CHAIN_BLOCKS_KEPT + 1)
         return [(row["number"], row["hash"]) for row in rows]
@@ -145,16 +147,16 @@ class ChainStore:
 
     # readers
 
-    async def place_of(self, reader: str, *, start_block: int) -> Place:
+    async def reader_position(self, reader: str, *, start_block: int) -> EventPosition:
         """How far a reader has come; a new one begins at `start_block`."""
-        await self._pool.do("begin_chain_reader", reader, start_block - 1)
+        await self._pool.execute("begin_chain_reader", reader, start_block - 1)
         row = await self._pool.row("read_chain_reader", reader)
         if row is None:
             raise RuntimeError("a reader that was begun has a place")
         return row["block_number"], row["log_index"]
 
     async def events_after(
-        self, place: Place, *, up_to_block: int, names: Sequence[str], limit: int
+        self, place: EventPosition, *, up_to_block: int, names: Sequence[str], limit: int
     ) -> list[ChainEvent]:
         """`names` are written `contract.event`."""
         pairs = [name.partition(".") for name in names]
@@ -162,12 +164,12 @@ class ChainStore:
         rows = await self._pool.rows("chain_events_after", *place, up_to_block, contracts, events, limit)
         return [ChainEvent(**(dict(row.items()) | {"args": json.loads(row["args"])})) for row in rows]
 
-    async def move_reader(self, reader: str, *, seen: Place, to: Place) -> None:
-        await self._pool.do("move_chain_reader", reader, *seen, *to)
+    async def move_reader(self, reader: str, *, seen: EventPosition, to: EventPosition) -> None:
+        await self._pool.execute("move_chain_reader", reader, *seen, *to)
 
     # outbox
 
-    async def decide(
+    async def enqueue(
         self,
         *,
         business_id: str,
@@ -175,23 +177,23 @@ class ChainStore:
         recipient: str,
         data: bytes,
         gas_limit: int | None = None,
-        within: Connection | None = None,
+        within: PgConnection | None = None,
     ) -> None:
         """Note a transaction that must happen once. `within` a caller's own transaction both happen or neither."""
         values = (business_id, sender, recipient, data, gas_limit)
         if within is not None:
             await within.execute(sql("decide_outbox"), *values)
         else:
-            await self._pool.do("decide_outbox", *values)
+            await self._pool.execute("decide_outbox", *values)
 
     async def find(self, business_id: str) -> OutboxRow | None:
         row = await self._pool.row("find_outbox", business_id)
         return (await self._with_signed([row]))[0] if row else None
 
-    async def decided(self, sender: str, *, limit: int) -> list[OutboxRow]:
+    async def list_decided(self, sender: str, *, limit: int) -> list[OutboxRow]:
         return [_outbox_row(row, ()) for row in await self._pool.rows("outbox_decided", sender, limit)]
 
-    async def under_way(self, sender: str, *, limit: int) -> list[OutboxRow]:
+    async def list_in_flight(self, sender: str, *, limit: int) -> list[OutboxRow]:
         """Signed and not final, in the order of their nonces, with all their signed forms."""
         return await self._with_signed(await self._pool.rows("outbox_under_way", sender, limit))
 
@@ -213,28 +215,28 @@ class ChainStore:
 
     async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> None:
         """Store another form of the row's transaction: same nonce, higher fee."""
-        await self._pool.do("insert_signed", row.id, *_signed_values(signed))
+        await self._pool.execute("insert_signed", row.id, *_signed_values(signed))
 
     async def note_sent(self, row: OutboxRow) -> None:
-        await self._pool.do("outbox_note_sent", row.id)
+        await self._pool.execute("outbox_note_sent", row.id)
 
     async def note_mined(
-        self, row: OutboxRow, *, block: BlockHash, tx_hash: bytes, succeeded: bool, reason: str | None
+        self, row: OutboxRow, *, block: BlockRef, tx_hash: bytes, succeeded: bool, reason: str | None
     ) -> None:
-        await self._pool.do("outbox_note_mined", row.id, *block, tx_hash, succeeded, reason)
+        await self._pool.execute("outbox_note_mined", row.id, *block, tx_hash, succeeded, reason)
 
     async def note_lost(self, row: OutboxRow, *, block_number: int) -> None:
         """Another transaction has its nonce, as of this block."""
-        await self._pool.do("outbox_note_lost", row.id, block_number)
+        await self._pool.execute("outbox_note_lost", row.id, block_number)
 
     async def note_refused(self, row: OutboxRow, reason: str, *, tries_max: int) -> None:
-        await self._pool.do("outbox_note_refused", row.id, reason, tries_max)
+        await self._pool.execute("outbox_note_refused", row.id, reason, tries_max)
 
-    async def finish(self, *, depth: int) -> None:
+    async def finalize(self, *, depth: int) -> None:
         """Make final what has `depth` blocks, its own included, in the index."""
-        await self._pool.do("finish_outbox", depth)
+        await self._pool.execute("finish_outbox", depth)
 
-    async def is_under_way(self, prefix: str) -> bool:
+    async def has_open(self, prefix: str) -> bool:
         """Whether a decision whose business id begins so has not ended yet."""
         return bool(await self._pool.value("outbox_has_open", prefix))
 

@@ -12,22 +12,22 @@ import msgspec
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED_DAYS, NODES_MAX
-from sparewatt.protocol.node import NodeSpecs
-from sparewatt.store.books import Books
+from sparewatt.protocol.link.node_report import NodeSpecs
+from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
+from sparewatt.store.chain_requests import ChainRequestStore
+from sparewatt.store.connection_pool import ConnectionPool
 from sparewatt.store.history import HistoryStore
+from sparewatt.store.ledger import LedgerStore
+from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.payouts import PayoutStore
-from sparewatt.store.people import PeopleStore, Role
-from sparewatt.store.pool import Pool
 from sparewatt.store.power import PowerStore
 from sparewatt.store.queries import sql
-from sparewatt.store.records import RecordStore
-from sparewatt.store.requests import RequestStore
 from sparewatt.store.responses import ResponseStore
-from sparewatt.store.statements import Statements
+from sparewatt.store.statements import StatementStore
 
-TokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
-Period = Literal["day", "week", "month"]
+JoinTokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
+BudgetPeriod = Literal["day", "week", "month"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class KeyTerms:
     name: str
     policy: str | None = None
     budget_nano: int | None = None
-    budget_period: Period | None = None
+    budget_period: BudgetPeriod | None = None
     expires_at: dt.datetime | None = None
     requests_per_min: int | None = None
     tokens_per_min: int | None = None
@@ -87,20 +87,20 @@ class StoredMatch:
 
 
 class Database:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self.books = Books(pool)
-        self.statements = Statements(pool)
-        self.payouts = PayoutStore(pool, self.books)
-        self.people = PeopleStore(pool)
+        self.ledger = LedgerStore(pool)
+        self.statements = StatementStore(pool)
+        self.payouts = PayoutStore(pool, self.ledger)
+        self.accounts = AccountStore(pool)
         self.history = HistoryStore(pool)
         self.power = PowerStore(pool)
-        self.records = RecordStore(pool)
+        self.node_results = NodeResultStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:
         """Connect and bring the schema up to date. Raises StartupError with what to check."""
-        return cls(await Pool.connect(dsn))
+        return cls(await ConnectionPool.connect(dsn))
 
     async def close(self) -> None:
         await self._pool.close()
@@ -110,8 +110,8 @@ class Database:
         return ChainStore(self._pool)
 
     @property
-    def requests(self) -> RequestStore:
-        return RequestStore(self._pool)
+    def chain_requests(self) -> ChainRequestStore:
+        return ChainRequestStore(self._pool)
 
     @property
     def responses(self) -> ResponseStore:
@@ -131,7 +131,7 @@ class Database:
     ) -> KeyRow | None:
         """None when the account has as many keys as it may."""
         values = (key_id, account_id, hashed, prefix, list(scopes), *_term_values(terms), KEYS_PER_ACCOUNT_MAX)
-        return await self._key_if(await self._pool.value("insert_key", *values))
+        return await self._find_key_by_id(await self._pool.value("insert_key", *values))
 
     async def find_key(self, hashed: bytes) -> KeyRow | None:
         row = await self._pool.row("find_key_by_hash", hashed)
@@ -143,7 +143,7 @@ class Database:
 
     async def revoke_key(self, key_id: KeyId, *, account_id: AccountId | None) -> KeyRow | None:
         """With an account, only a key of its own."""
-        return await self._key_if(await self._pool.value("revoke_key", key_id, account_id))
+        return await self._find_key_by_id(await self._pool.value("revoke_key", key_id, account_id))
 
     async def change_key(
         self, key_id: KeyId, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
@@ -156,15 +156,15 @@ class Database:
             if row is None:
                 return None
             await connection.execute(sql("change_key"), key_id, *_term_values(change(_key_row(row))))
-        return await self._key_if(key_id)
+        return await self._find_key_by_id(key_id)
 
     async def keys_changed_since(self, version: int) -> list[KeyRow]:
         return [_key_row(row) for row in await self._pool.rows("keys_changed_since", version, KEYS_MAX)]
 
     async def note_keys_used(self, key_ids: Sequence[KeyId]) -> None:
-        await self._pool.do("note_keys_used", list(key_ids))
+        await self._pool.execute("note_keys_used", list(key_ids))
 
-    async def _key_if(self, key_id: str | None) -> KeyRow | None:
+    async def _find_key_by_id(self, key_id: str | None) -> KeyRow | None:
         row = await self._pool.row("find_key", key_id) if key_id is not None else None
         return _key_row(row) if row else None
 
@@ -179,7 +179,7 @@ class Database:
         return NodeOwner(AccountId(row["account_id"]), bool(row["closed"])) if row else None
 
     async def move_nodes(self, node_ids: Sequence[NodeId], *, source: AccountId, target: AccountId) -> None:
-        await self._pool.do("move_nodes", list(node_ids), source, target)
+        await self._pool.execute("move_nodes", list(node_ids), source, target)
 
     async def nodes_of_closed_accounts(self) -> list[NodeId]:
         return [NodeId(row["id"]) for row in await self._pool.rows("nodes_of_closed_accounts")]
@@ -187,7 +187,7 @@ class Database:
     async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
         ids = [node_id for node_id, _, _ in nodes]
         specs = [msgspec.json.encode(s).decode() for _, s, _ in nodes]
-        await self._pool.do("save_nodes", ids, specs, [seen for _, _, seen in nodes])
+        await self._pool.execute("save_nodes", ids, specs, [seen for _, _, seen in nodes])
 
     async def insert_join_token(
         self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
@@ -195,7 +195,7 @@ class Database:
         expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, account_id, created_by, life_s)
         return expires_at
 
-    async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
+    async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
         """Use the token and register the node for its account, both or neither."""
         async with self._pool.transaction() as connection:
             row = await connection.fetchrow(sql("look_at_join_token"), hashed)
@@ -212,13 +212,13 @@ class Database:
             return "accepted"
 
     async def forget_old_tokens(self) -> None:
-        await self._pool.do("forget_old_tokens")
+        await self._pool.execute("forget_old_tokens")
 
     # matches
 
     async def save_matches(self, matches: Sequence[StoredMatch]) -> None:
         rows = [(m.id, m.key_id, m.created_unix_s, m.outcome, m.explanation.decode()) for m in matches]
-        await self._pool.do("insert_matches", *zip(*rows, strict=True))
+        await self._pool.execute("insert_matches", *zip(*rows, strict=True))
 
     async def find_match(self, match_id: MatchId) -> tuple[KeyId, bytes] | None:
         """Whose it is, and its explanation as JSON."""
@@ -226,7 +226,7 @@ class Database:
         return (KeyId(row["key_id"]), str(row["explanation"]).encode()) if row else None
 
     async def forget_old_matches(self) -> None:
-        await self._pool.do("forget_old_matches", MATCHES_STORED_DAYS)
+        await self._pool.execute("forget_old_matches", MATCHES_STORED_DAYS)
 
 
 def _key_row(row: asyncpg.Record) -> KeyRow:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 
-Kind = Literal["network", "model", "node", "error"]
+HistoryKind = Literal["network", "model", "node", "error"]
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
-STEPS: Mapping[Kind, tuple[int, ...]] = {
+STEPS_S: Mapping[HistoryKind, tuple[int, ...]] = {
     "network": (MINUTE_S, HOUR_S, DAY_S),
     "model": (HOUR_S,),
     "node": (DAY_S,),
@@ -24,7 +24,7 @@ KEPT_S: Mapping[int, int] = {MINUTE_S: 26 * HOUR_S, HOUR_S: 32 * DAY_S, DAY_S: 4
 
 
 @dataclass(slots=True)
-class Figures:
+class HistoryCounts:
     """Counts of one step. The lists are counts per bucket, empty where there is nothing to count."""
 
     jobs: int = 0
@@ -40,7 +40,7 @@ class Figures:
     gpus: int = 0
     vram_bytes: int = 0
 
-    def add(self, other: Figures) -> None:
+    def add(self, other: HistoryCounts) -> None:
         """Counts are added; how many there are at a time is the larger."""
         self.jobs += other.jobs
         self.failed += other.failed
@@ -56,40 +56,40 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class HistoryRow:
     name: str
     at: dt.datetime
-    figures: Figures
+    figures: HistoryCounts
 
 
 class HistoryStore:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
-    async def add(self, counted: Mapping[tuple[Kind, str], Figures], *, unix_s: float) -> None:
+    async def add(self, counted: Mapping[tuple[HistoryKind, str], HistoryCounts], *, unix_s: float) -> None:
         """To every step that the moment lies in, all or none."""
         rows = [
             (step, kind, name, unix_s // step * step, figures)
             for (kind, name), figures in counted.items()
-            for step in STEPS[kind]
+            for step in STEPS_S[kind]
         ]
         if not rows:
             return
         *keys, all_figures = zip(*rows, strict=True)
         values = [[getattr(each, column) for each in all_figures] for column in _COUNTS]
         lists = [[_text(getattr(each, column)) for each in all_figures] for column in _LISTS]
-        await self._pool.do("add_history", *map(list, keys), *values, *lists)
+        await self._pool.execute("add_history", *map(list, keys), *values, *lists)
 
     async def points(
-        self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
-    ) -> list[Point]:
+        self, kind: HistoryKind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
+    ) -> list[HistoryRow]:
         """The latest, in order of time."""
         rows = await self._pool.rows("history_points", step_s, kind, since_unix_s, name, limit)
         return [_point(dict(row.items())) for row in rows]
 
     async def forget_old(self) -> None:
         for step_s, kept_s in KEPT_S.items():
-            await self._pool.do("forget_history", step_s, kept_s)
+            await self._pool.execute("forget_history", step_s, kept_s)
 
 
 _COUNTS = ("jobs", "failed", "cancelled", "tokens", "up_s", "known_s", "nodes", "gpus", "vram_bytes")
@@ -107,8 +107,8 @@ def _sum(one: list[int], other: list[int]) -> list[int]:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def _point(values: dict[str, object]) -> Point:
+def _point(values: dict[str, object]) -> HistoryRow:
     name, at = values.pop("name"), values.pop("at")
     assert isinstance(name, str)  # noqa: S101 (for the type checker: a column of text)
     assert isinstance(at, dt.datetime)  # noqa: S101
-    return Point(name, at, Figures(**values))  # type: ignore[arg-type]  # the columns are its fields
+    return HistoryRow(name, at, HistoryCounts(**values))  # type: ignore[arg-type]  # the columns are its fields

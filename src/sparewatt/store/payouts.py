@@ -13,13 +13,13 @@ import asyncpg
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import PAYOUT_LEAVES_MAX
 from sparewatt.core.money import Nano
-from sparewatt.store.books import Books, Transfer, columns, post_all_on
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
 from sparewatt.store.queries import sql
 
 
 @dataclass(frozen=True, slots=True)
-class LeafRow:
+class PayoutLeafRow:
     """What an address has earned and spent in all, in micro-USD."""
 
     address: str
@@ -31,7 +31,7 @@ class LeafRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
+class PayoutBatchRow:
     epoch: int
     unix_s: float
     root: bytes
@@ -43,7 +43,7 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountStanding:
     """Where an account stands in the books: what it earned and was not paid, and what it ever spent."""
 
     account_id: AccountId
@@ -53,16 +53,16 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PayoutBatchDraft:
     """A batch that is to be stored: its leaves that are new, and the postings that go with them."""
 
-    batch: BatchRow
-    changed: Sequence[LeafRow]
+    batch: PayoutBatchRow
+    changed: Sequence[PayoutLeafRow]
     transfers: Sequence[Transfer]
 
 
 @dataclass(frozen=True, slots=True)
-class PaidRow:
+class AccountPayoutRow:
     """One batch from the point of view of one account."""
 
     epoch: int
@@ -75,7 +75,7 @@ class PaidRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimableRow:
+class ClaimablePayoutRow:
     """An address's last line that is on the chain, the batch to prove it by, and what was fetched of it."""
 
     address: str
@@ -84,16 +84,16 @@ class ClaimableRow:
     claimed_micro: int
 
 
-Draw = Callable[[int, list[LeafRow], list[Standing]], Draft | None]
+DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding]], PayoutBatchDraft | None]
 """From the number of the next batch, the leaves so far and how accounts stand: the next batch, if there is news."""
 
 
 class PayoutStore:
-    def __init__(self, pool: Pool, books: Books) -> None:
+    def __init__(self, pool: ConnectionPool, books: LedgerStore) -> None:
         self._pool = pool
         self._books = books
 
-    async def make_batch(self, draw: Draw, *, now_unix_s: float, quiet_s: float = 0.0) -> BatchRow | None:
+    async def make_batch(self, draw: DraftBatch, *, now_unix_s: float, quiet_s: float = 0.0) -> PayoutBatchRow | None:
         """The next batch, all of it or nothing. None if there is no news, or the last is younger than `quiet_s`.
 
         Nothing else takes from what was earned, so there is as much at the end as was seen at the start, and jobs need
@@ -113,40 +113,42 @@ class PayoutStore:
                 return None
             await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
             changed = [_leaf_values(epoch, leaf) for leaf in draft.changed]
-            await connection.execute(sql("insert_leaves"), *columns(changed, width=6))
-            await post_all_on(connection, draft.transfers)
+            await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6))
+            await post_transfers_within(connection, draft.transfers)
         return draft.batch
 
-    async def batches(self, *, before: int | None, limit: int) -> list[BatchRow]:
+    async def batches(self, *, before: int | None, limit: int) -> list[PayoutBatchRow]:
         """Newest first, from the one before `before`."""
         return [_batch_row(row) for row in await self._pool.rows("batches", before, limit)]
 
-    async def find_batch(self, epoch: int) -> BatchRow | None:
+    async def find_batch(self, epoch: int) -> PayoutBatchRow | None:
         row = await self._pool.row("find_batch", epoch)
         return _batch_row(row) if row else None
 
-    async def leaves_at(self, epoch: int, *, after: str = "", limit: int = PAYOUT_LEAVES_MAX) -> list[LeafRow]:
+    async def leaves_at(self, epoch: int, *, after: str = "", limit: int = PAYOUT_LEAVES_MAX) -> list[PayoutLeafRow]:
         """The tree of a batch, in order: the last leaf of each address up to it, from the address after `after`."""
         return [_leaf_row(row) for row in await self._pool.rows("leaves_at", epoch, after, limit)]
 
-    async def paid_to(self, account_id: AccountId, *, before: int | None, limit: int) -> list[PaidRow]:
+    async def list_payouts(self, account_id: AccountId, *, before: int | None, limit: int) -> list[AccountPayoutRow]:
         """Newest first."""
         rows = await self._pool.rows("paid_to", account_id, before, limit)
-        return [PaidRow(**_unix(dict(row.items()), "at", "posted_at")) for row in rows]
+        return [AccountPayoutRow(**_unix(dict(row.items()), "at", "posted_at")) for row in rows]
 
-    async def settled(self, account_id: AccountId) -> tuple[int, int, int]:
+    async def payout_totals(self, account_id: AccountId) -> tuple[int, int, int]:
         """In micro-USD: in batches that wait, in batches that are posted, claimed of those."""
         row = await self._pool.row("settled", account_id)
         return (row["waiting"], row["posted"], row["claimed"]) if row else (0, 0, 0)
 
-    async def first_unposted(self) -> BatchRow | None:
+    async def first_unposted_batch(self) -> PayoutBatchRow | None:
         """The next that the chain has to take: it takes them in order."""
         row = await self._pool.row("first_unposted_batch")
         return _batch_row(row) if row else None
 
-    async def claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimableRow]:
+    async def list_claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimablePayoutRow]:
         """What each address of an account has in the newest posted batch, beyond what it fetched."""
-        return [ClaimableRow(**dict(row.items())) for row in await self._pool.rows("claimable", account_id, limit)]
+        return [
+            ClaimablePayoutRow(**dict(row.items())) for row in await self._pool.rows("claimable", account_id, limit)
+        ]
 
     async def mark_posted(self, epoch: int, *, tx: str, unix_s: float) -> bool:
         """False if it was marked before, or is not there."""
@@ -154,26 +156,26 @@ class PayoutStore:
 
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; never less than was known."""
-        await self._pool.do("mark_claimed", address, claimed_micro)
+        await self._pool.execute("mark_claimed", address, claimed_micro)
 
 
-def _standing(row: asyncpg.Record) -> Standing:
-    return Standing(AccountId(row["account_id"]), row["address"], Nano(row["unpaid"]), Nano(row["spent"]))
+def _standing(row: asyncpg.Record) -> AccountStanding:
+    return AccountStanding(AccountId(row["account_id"]), row["address"], Nano(row["unpaid"]), Nano(row["spent"]))
 
 
-def _leaf_row(row: asyncpg.Record) -> LeafRow:
-    return LeafRow(**dict(row.items()))
+def _leaf_row(row: asyncpg.Record) -> PayoutLeafRow:
+    return PayoutLeafRow(**dict(row.items()))
 
 
-def _leaf_values(epoch: int, leaf: LeafRow) -> tuple[object, ...]:
+def _leaf_values(epoch: int, leaf: PayoutLeafRow) -> tuple[object, ...]:
     return (leaf.address, epoch, leaf.account_id, leaf.earned_micro, leaf.spent_micro, leaf.added_micro)
 
 
-def _batch_row(row: asyncpg.Record) -> BatchRow:
-    return BatchRow(**_unix(dict(row.items()), "at", "posted_at"))
+def _batch_row(row: asyncpg.Record) -> PayoutBatchRow:
+    return PayoutBatchRow(**_unix(dict(row.items()), "at", "posted_at"))
 
 
-def _batch_values(batch: BatchRow) -> tuple[object, ...]:
+def _batch_values(batch: PayoutBatchRow) -> tuple[object, ...]:
     return (batch.epoch, batch.unix_s, batch.root, batch.leaves, batch.promised_micro, batch.added_micro)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparewatt.core.ids import NodeId
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 
 
 @dataclass(frozen=True, slots=True)
-class DayPower:
+class DailyEnergy:
     node_id: NodeId
     day: dt.date
     joules: float
@@ -25,16 +25,18 @@ class MeanPower:
 
 
 class PowerStore:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
-    async def add(self, days: Sequence[DayPower]) -> None:
+    async def add(self, days: Sequence[DailyEnergy]) -> None:
         columns = zip(*((each.node_id, each.day, each.joules, each.working_s) for each in days), strict=True)
-        await self._pool.do("add_node_power", *map(list, columns))
+        await self._pool.execute("add_node_power", *map(list, columns))
 
-    async def of(self, nodes: Sequence[NodeId], *, from_unix_s: float, to_unix_s: float) -> dict[NodeId, MeanPower]:
+    async def mean_power_of(
+        self, nodes: Sequence[NodeId], *, from_unix_s: float, to_unix_s: float
+    ) -> dict[NodeId, MeanPower]:
         rows = await self._pool.rows("power_of", list(nodes), from_unix_s, to_unix_s)
         return {NodeId(row["node_id"]): MeanPower(row["watts"], row["working_s"]) for row in rows}
 
     async def forget_old(self) -> None:
-        await self._pool.do("forget_old_power")
+        await self._pool.execute("forget_old_power")

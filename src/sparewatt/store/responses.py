@@ -15,7 +15,7 @@ from sparewatt.core.limits import (
     RESPONSES_STORED_PER_KEY_MAX,
     RESPONSES_STORED_S,
 )
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 
 ABANDONED_S = 60.0
 """After this long without a sign of its gateway, an answer under way is lost."""
@@ -36,7 +36,7 @@ class SealedResponse:
 
 
 class ResponseStore:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
     async def insert(
@@ -63,7 +63,7 @@ class ResponseStore:
         row = await self._pool.row("find_response", response_id, key_id, ABANDONED_S)
         return _sealed(row) if row else None
 
-    async def chain(self, response_id: str, *, key_id: KeyId) -> list[SealedResponse]:
+    async def find_with_ancestors(self, response_id: str, *, key_id: KeyId) -> list[SealedResponse]:
         """With those that it goes on from, the newest first, as far as they are there."""
         rows = await self._pool.rows("response_chain", response_id, key_id, RESPONSE_CHAIN_MAX)
         return [_sealed(row) for row in rows]
@@ -71,16 +71,16 @@ class ResponseStore:
     async def delete(self, response_id: str, *, key_id: KeyId) -> bool:
         return await self._pool.value("delete_response", response_id, key_id) is not None
 
-    async def ask_to_cancel(self, response_id: str, *, key_id: KeyId) -> None:
-        await self._pool.do("ask_to_cancel_response", response_id, key_id)
+    async def request_cancel(self, response_id: str, *, key_id: KeyId) -> None:
+        await self._pool.execute("ask_to_cancel_response", response_id, key_id)
 
-    async def tend(self, response_ids: Sequence[str]) -> list[str]:
+    async def heartbeat(self, response_ids: Sequence[str]) -> list[str]:
         """Say that these are under way here. Returns those that somebody wants to end."""
         rows = await self._pool.rows("tend_responses", list(response_ids))
         return [row["id"] for row in rows if row["cancel_asked"]]
 
     async def forget_old(self) -> None:
-        await self._pool.do("forget_old_responses")
+        await self._pool.execute("forget_old_responses")
 
 
 def _sealed(row: asyncpg.Record) -> SealedResponse:

@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 
 from sparewatt.core.errors import StartupError
-from sparewatt.store.migrate import Connection, Migration, migrate, shipped_migrations
+from sparewatt.store.migrations import Migration, PgConnection, migrate, shipped_migrations
 from sparewatt.store.queries import sql
 
 CONNECT_S = 10.0
@@ -24,47 +24,47 @@ COPY_S = 6 * 3600.0
 """For one table: hundreds of gigabytes."""
 
 
-class Partition(msgspec.Struct, frozen=True):
+class SnapshotPartition(msgspec.Struct, frozen=True):
     name: str
     parent: str
     bound: str
 
 
-class Table(msgspec.Struct, frozen=True):
+class SnapshotTable(msgspec.Struct, frozen=True):
     name: str
     columns: list[str]
     rows: int = 0
 
 
-class Shape(msgspec.Struct, frozen=True):
+class SnapshotSchema(msgspec.Struct, frozen=True):
     """What the tables of a snapshot need to exist again."""
 
     migrations: dict[int, str]
     """By version, with the hash of each."""
-    tables: list[Table]
+    tables: list[SnapshotTable]
     """Each after those that it refers to."""
-    partitions: list[Partition]
+    partitions: list[SnapshotPartition]
     sequences: dict[str, int]
 
 
-class Snapshot:
+class DatabaseSnapshot:
     """An open transaction that sees one moment."""
 
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._connection = connection
 
-    async def shape(self) -> Shape:
+    async def read_schema(self) -> SnapshotSchema:
         rows = self._connection.fetch
-        tables = [Table(row["name"], list(row["columns"])) for row in await rows(sql("snapshot_tables"))]
+        tables = [SnapshotTable(row["name"], list(row["columns"])) for row in await rows(sql("snapshot_tables"))]
         needs = [(row["name"], row["needs"]) for row in await rows(sql("snapshot_references"))]
-        return Shape(
+        return SnapshotSchema(
             migrations={row["version"]: row["sha256"] for row in await rows(sql("snapshot_migrations"))},
-            tables=in_order(tables, needs),
-            partitions=[Partition(**dict(row.items())) for row in await rows(sql("snapshot_partitions"))],
+            tables=in_dependency_order(tables, needs),
+            partitions=[SnapshotPartition(**dict(row.items())) for row in await rows(sql("snapshot_partitions"))],
             sequences={row["name"]: row["last_value"] for row in await rows(sql("snapshot_sequences"))},
         )
 
-    async def copy_out(self, table: Table, target: Path) -> Table:
+    async def copy_out(self, table: SnapshotTable, target: Path) -> SnapshotTable:
         """Write its rows as text; tells how many."""
         query = f"SELECT {_list(table.columns)} FROM {_quoted(table.name)}"  # noqa: S608 (names from the catalogue)
         done = await self._connection.copy_from_query(query, output=target, timeout=COPY_S)
@@ -72,18 +72,20 @@ class Snapshot:
 
 
 @asynccontextmanager
-async def snapshot_of(dsn: str) -> AsyncIterator[Snapshot]:
+async def open_snapshot(dsn: str) -> AsyncIterator[DatabaseSnapshot]:
     """Raises StartupError if the database cannot be read."""
     connection = await _connect(dsn)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             await connection.fetchval("SELECT 1")  # the moment is that of the first statement
-            yield Snapshot(connection)
+            yield DatabaseSnapshot(connection)
     finally:
         await connection.close()
 
 
-async def fill(dsn: str, shape: Shape, source_of: Callable[[str], Path], before_commit: Callable[[], None]) -> None:
+async def restore_snapshot(
+    dsn: str, shape: SnapshotSchema, source_of: Callable[[str], Path], before_commit: Callable[[], None]
+) -> None:
     """Make an empty database what a snapshot was. Raises StartupError, having changed nothing."""
     wanted = _known_migrations(shape.migrations)
     connection = await _connect(dsn)
@@ -106,7 +108,7 @@ async def fill(dsn: str, shape: Shape, source_of: Callable[[str], Path], before_
         await connection.close()
 
 
-async def _prepare(connection: Connection, shape: Shape) -> None:
+async def _prepare(connection: PgConnection, shape: SnapshotSchema) -> None:
     """Rows that a new schema brings along go; months get their partitions; what watches over changes looks away."""
     names = ", ".join(_quoted(table.name) for table in shape.tables)
     await connection.execute(f"TRUNCATE {names}")
@@ -118,15 +120,15 @@ async def _prepare(connection: Connection, shape: Shape) -> None:
         await connection.execute(f"ALTER TABLE {_quoted(table.name)} DISABLE TRIGGER USER")
 
 
-async def _copy_in(connection: Connection, table: Table, source: Path) -> None:
+async def _copy_in(connection: PgConnection, table: SnapshotTable, source: Path) -> None:
     done = await connection.copy_to_table(table.name, source=source, columns=table.columns, timeout=COPY_S)
     if int(done.rpartition(" ")[2]) != table.rows:
         raise StartupError(f"The backup's table {table.name} is incomplete.")
 
 
-def in_order(tables: Sequence[Table], needs: Sequence[tuple[str, str]]) -> list[Table]:
+def in_dependency_order(tables: Sequence[SnapshotTable], needs: Sequence[tuple[str, str]]) -> list[SnapshotTable]:
     """Each table after those that it refers to; in a ring that is not possible. Pure."""
-    waiting, placed = {table.name: table for table in tables}, list[Table]()
+    waiting, placed = {table.name: table for table in tables}, list[SnapshotTable]()
     while waiting:
         free = [name for name in waiting if not any(need in waiting for one, need in needs if one == name)]
         if not free:

@@ -12,14 +12,14 @@ from typing import Literal
 import asyncpg
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.store.pool import Pool
+from sparewatt.store.connection_pool import ConnectionPool
 
 UsageBy = Literal["day", "model", "key"]
 EarningsBy = Literal["day", "model", "node"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """From a moment up to, not including, another."""
 
     from_unix_s: float
@@ -27,7 +27,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class StatementCursor:
     """Behind which line a page of jobs begins. Lines go from the newest to the oldest."""
 
     unix_s: float
@@ -102,7 +102,7 @@ class EarningSum:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeBusy:
+class NodeBusyTime:
     """How long a node had at least one job, and how much work that was in all (more than the time, side by side)."""
 
     node_id: NodeId
@@ -111,19 +111,19 @@ class NodeBusy:
     first_at: dt.datetime
 
 
-class Statements:
-    def __init__(self, pool: Pool) -> None:
+class StatementStore:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
     async def usage(
-        self, account_id: AccountId, *, by: UsageBy, span: Span, key_id: KeyId | None, after: str, limit: int
+        self, account_id: AccountId, *, by: UsageBy, span: TimeRange, key_id: KeyId | None, after: str, limit: int
     ) -> list[UsageLine]:
         """Of an account, or of one key of it, in the order of names from the one after `after`."""
         values = (account_id, by, span.from_unix_s, span.to_unix_s, key_id, after, limit)
         return [UsageLine(**dict(row.items())) for row in await self._pool.rows("usage_by", *values)]
 
     async def jobs(
-        self, account_id: AccountId, *, span: Span, key_id: KeyId | None, after: Cursor | None, limit: int
+        self, account_id: AccountId, *, span: TimeRange, key_id: KeyId | None, after: StatementCursor | None, limit: int
     ) -> list[JobLine]:
         """Newest first."""
         behind = (after.unix_s, after.job_id) if after else (None, None)
@@ -139,7 +139,7 @@ class Statements:
         return _job_line(row), [_earning_line(attempt) for attempt in attempts]
 
     async def earnings(
-        self, owner: AccountId, *, span: Span, node_id: NodeId | None, after: Cursor | None, limit: int
+        self, owner: AccountId, *, span: TimeRange, node_id: NodeId | None, after: StatementCursor | None, limit: int
     ) -> list[EarningLine]:
         """Newest first."""
         behind = (after.unix_s, after.job_id, after.position) if after else (None, None, None)
@@ -147,15 +147,15 @@ class Statements:
         return [_earning_line(row) for row in await self._pool.rows("earnings_of", *values)]
 
     async def earnings_by(
-        self, owner: AccountId, *, by: EarningsBy, span: Span, node_id: NodeId | None, after: str, limit: int
+        self, owner: AccountId, *, by: EarningsBy, span: TimeRange, node_id: NodeId | None, after: str, limit: int
     ) -> list[EarningSum]:
         values = (owner, by, span.from_unix_s, span.to_unix_s, node_id, after, limit)
         return [EarningSum(**dict(row.items())) for row in await self._pool.rows("earnings_by", *values)]
 
-    async def busy(self, owner: AccountId, *, span: Span, limit: int) -> list[NodeBusy]:
+    async def busy_times(self, owner: AccountId, *, span: TimeRange, limit: int) -> list[NodeBusyTime]:
         """Of each of an owner's nodes that worked in the span."""
         rows = await self._pool.rows("busy_of", owner, span.from_unix_s, span.to_unix_s, limit)
-        return [NodeBusy(**dict(row.items())) for row in rows]
+        return [NodeBusyTime(**dict(row.items())) for row in rows]
 
 
 def _job_line(row: asyncpg.Record) -> JobLine:

@@ -11,7 +11,7 @@ from statistics import median
 
 from sparewatt.core.clock import Clock
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
-from sparewatt.store.history import Figures
+from sparewatt.store.history import HistoryCounts
 from sparewatt.telemetry.history.buckets import SPEED_UNIT, bucket_of, empty
 from sparewatt.telemetry.history.interval import IntervalFigures
 from sparewatt.telemetry.job_totals import JobTotals, ModelTotals
@@ -90,7 +90,7 @@ class JobCounter:
                 self.results.add(attempt.node_id, result, unix_s=unix_s)
             if attempt.outcome is not _DONE and attempt.outcome is not _CANCELLED:
                 self.totals.cascades[cascade_reason(attempt, result)] += 1
-            delivered = attempt.seen
+            delivered = attempt.delivered
             if delivered is not None:
                 model.completion_tokens += attempt.tokens
                 written = self.totals.node_tokens.get(attempt.node_id, 0)
@@ -137,7 +137,7 @@ def _buckets_of(record: MatchRecord, first_ms: float, tokens: int) -> tuple[int,
     return bucket_of(first_ms), bucket_of((tokens - 1) / took_s / SPEED_UNIT) if has_speed else NO_BUCKET
 
 
-def _add_job(figures: Figures, end: str, tokens: int, *, first: int, speed: int) -> None:
+def _add_job(figures: HistoryCounts, end: str, tokens: int, *, first: int, speed: int) -> None:
     figures.jobs += 1
     figures.tokens += tokens
     figures.failed += end == "failed"

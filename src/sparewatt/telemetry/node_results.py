@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from sparewatt.core.ids import NodeId
-from sparewatt.store.records import DayRecord
+from sparewatt.store.node_results import NodeResultCount
 from sparewatt.trust.reputation import AttemptResult
 
 WAITING_MAX = 200_000
@@ -32,15 +32,15 @@ class NodeResults:
     def add(self, node_id: NodeId, result: AttemptResult, *, unix_s: float) -> None:
         self._add((node_id, unix_s // DAY_S, result), 1, unix_s)
 
-    def take(self) -> list[DayRecord]:
+    def take(self) -> list[NodeResultCount]:
         """What is not stored yet. Whoever cannot store it gives it back."""
         waiting, self._waiting = self._waiting, {}
         return [
-            DayRecord(node_id, _EPOCH + dt.timedelta(day), str(result), each.count, each.last_unix_s)
+            NodeResultCount(node_id, _EPOCH + dt.timedelta(day), str(result), each.count, each.last_unix_s)
             for (node_id, day, result), each in waiting.items()
         ]
 
-    def give_back(self, days: Sequence[DayRecord]) -> None:
+    def give_back(self, days: Sequence[NodeResultCount]) -> None:
         for each in days:
             day = float((each.day - _EPOCH).days)
             self._add((each.node_id, day, each.result), each.count, each.last_unix_s)

@@ -4,12 +4,12 @@
 say what it must have answered. No part of the product imports this package, except to start it as a process.
 """
 
-from sparewatt.testing.app import make_app, running_engine
-from sparewatt.testing.clock import ManualClock
-from sparewatt.testing.engine import Engine
-from sparewatt.testing.model import Fault, FaultKind, Settings
-from sparewatt.testing.pace import InstantClock
-from sparewatt.testing.text import (
+from sparewatt.testing.clocks import ManualClock
+from sparewatt.testing.engine.app import make_app, running_engine
+from sparewatt.testing.engine.engine import Engine
+from sparewatt.testing.engine.pacer import InstantClock
+from sparewatt.testing.engine.settings import EngineSettings, Fault, FaultKind
+from sparewatt.testing.engine.text import (
     ASSISTANT_MARKER,
     answer_tokens,
     count_tokens,
@@ -22,11 +22,11 @@ from sparewatt.testing.text import (
 __all__ = [
     "ASSISTANT_MARKER",
     "Engine",
+    "EngineSettings",
     "Fault",
     "FaultKind",
     "InstantClock",
     "ManualClock",
-    "Settings",
     "answer_tokens",
     "count_tokens",
     "expected_text",

@@ -10,9 +10,9 @@ from typing import get_args
 
 import click
 
-from sparewatt.protocol.node import Capability
-from sparewatt.testing.app import running_engine
-from sparewatt.testing.model import Settings
+from sparewatt.protocol.link.node_report import Capability
+from sparewatt.testing.engine.app import running_engine
+from sparewatt.testing.engine.settings import EngineSettings
 
 _RATE = click.FloatRange(min=0)
 
@@ -55,7 +55,7 @@ def main(
     asyncio.run(serve(settings, port=port, port_file=port_file))
 
 
-async def serve(settings: Settings, *, port: int, port_file: Path | None) -> None:
+async def serve(settings: EngineSettings, *, port: int, port_file: Path | None) -> None:
     """Run until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -68,8 +68,8 @@ async def serve(settings: Settings, *, port: int, port_file: Path | None) -> Non
         await stop.wait()
 
 
-def _settings(**options: object) -> Settings:
-    return Settings(**options)  # type: ignore[arg-type]  # click has checked each option by its type
+def _settings(**options: object) -> EngineSettings:
+    return EngineSettings(**options)  # type: ignore[arg-type]  # click has checked each option by its type
 
 
 def _write_port(path: Path, port: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from sparewatt.link.sockets import Socket
-from sparewatt.testing.sockets import socket_pair
+from sparewatt.testing.memory_socket import socket_pair
 from tests.contract.link.raw_peer import RawPeer, raw_gateway, raw_node
 from tests.contract.link.servers import SERVERS, dialled
 

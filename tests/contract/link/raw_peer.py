@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import aiohttp
 
-from sparewatt.link.dialling import dial
-from sparewatt.link.library import Library
+from sparewatt.link.dialer import dial
 from sparewatt.link.sockets import Socket
+from sparewatt.link.websocket_library import WebSocketLibrary
 from tests.contract.link.servers import Server
 from tests.waiting import CEILING_S, turns
 
@@ -101,13 +101,13 @@ async def raw_node(server: Server) -> AsyncIterator[tuple[Socket, RawPeer]]:
     try:
         yield found, RawPeer(reader, writer, masks=True)
     finally:
-        found.cut()
+        found.abort()
         writer.transport.abort()
         await turns()
 
 
 @asynccontextmanager
-async def raw_gateway(library: Library) -> AsyncIterator[tuple[Socket, RawPeer]]:
+async def raw_gateway(library: WebSocketLibrary) -> AsyncIterator[tuple[Socket, RawPeer]]:
     """The node's end of a connection, and whoever answered it."""
     peers: asyncio.Queue[RawPeer] = asyncio.Queue()
 
@@ -129,7 +129,7 @@ async def raw_gateway(library: Library) -> AsyncIterator[tuple[Socket, RawPeer]]
         try:
             yield found, peer
         finally:
-            found.cut()
+            found.abort()
             await found.wait_closed()
             peer.writer.transport.abort()
             listening.close()

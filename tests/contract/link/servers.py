@@ -15,10 +15,10 @@ from aiohttp import web
 
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
-from sparewatt.link.dialling import dial
-from sparewatt.link.library import Library
+from sparewatt.link.dialer import dial
 from sparewatt.link.picows_sockets import adopt
 from sparewatt.link.sockets import Socket
+from sparewatt.link.websocket_library import WebSocketLibrary
 from tests.waiting import CEILING_S, turns
 
 
@@ -99,7 +99,7 @@ async def aiohttp_server(
         try:
             await found.wait_closed()
         finally:
-            found.cut()
+            found.abort()
         return ws
 
     app = web.Application()
@@ -122,7 +122,7 @@ SERVERS: Mapping[str, Callable[..., AbstractAsyncContextManager[Server]]] = {
 
 
 @asynccontextmanager
-async def dialled(server: Server, library: Library) -> AsyncIterator[tuple[Socket, Socket]]:
+async def dialled(server: Server, library: WebSocketLibrary) -> AsyncIterator[tuple[Socket, Socket]]:
     """The node's end and the gateway's."""
     async with aiohttp.ClientSession() as session:
         near = await dial(server.url, session=session, library=library)
@@ -130,7 +130,7 @@ async def dialled(server: Server, library: Library) -> AsyncIterator[tuple[Socke
         try:
             yield near, far
         finally:
-            near.cut()
-            far.cut()
+            near.abort()
+            far.abort()
             await near.wait_closed()
             await far.wait_closed()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.limits import LINK_BATCH_BYTES
-from sparewatt.core.line import Line
 from sparewatt.link.picows_sockets import adopt
 from sparewatt.link.sockets import Socket
 from tests.contract.link.raw_peer import BINARY, RawPeer
@@ -79,7 +79,7 @@ async def test_a_head_that_asks_for_no_websocket_gets_400_and_the_end(head: byte
 async def test_a_link_that_says_much_at_once_is_heard_a_little_in_each_turn() -> None:
     """However much its socket holds, and all that were given one line take turns."""
     turns: list[Callable[[], None]] = []
-    line = Line(turns.append, at_once=1)
+    line = FairQueue(turns.append, at_once=1)
 
     def turn() -> None:
         due = turns[:]

@@ -10,14 +10,14 @@ import pytest
 
 from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import seeded
-from sparewatt.link.dialling import dial
-from sparewatt.link.handshake import introduce
-from sparewatt.link.library import Library
+from sparewatt.link.dialer import dial
+from sparewatt.link.handshake import authenticate_to_gateway
 from sparewatt.link.node_end import GatewayLink
-from sparewatt.link.outbox import Outbox
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
+from sparewatt.link.websocket_library import WebSocketLibrary
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.contract.link.servers import Server, picows_server
 from tests.unit.inference.fleet.test_link_registry import HOST, Registry
 from tests.unit.link.ends import Carrier, Runner, Taker, echo, job_of
@@ -27,16 +27,16 @@ from tests.waiting import CEILING_S, until
 LIBRARIES = pytest.mark.parametrize("library", ["picows", "aiohttp"])
 
 
-async def join(server: Server, session: aiohttp.ClientSession, library: Library, *, seed: int = 1) -> Socket:
+async def join(server: Server, session: aiohttp.ClientSession, library: WebSocketLibrary, *, seed: int = 1) -> Socket:
     socket = await dial(server.url, session=session, library=library)
     key = SigningKey.generate(rng=seeded(seed))
-    await introduce(socket, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
+    await authenticate_to_gateway(socket, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
     return socket
 
 
 @LIBRARIES
-async def test_a_node_joins_works_and_leaves(library: Library) -> None:
-    registry, runner, outbox = Registry(), Runner(echo), Outbox()
+async def test_a_node_joins_works_and_leaves(library: WebSocketLibrary) -> None:
+    registry, runner, outbox = Registry(), Runner(echo), SendQueue()
     async with picows_server() as server, aiohttp.ClientSession() as session:
         server.give_to = registry.adopt
         socket = await join(server, session, library)
@@ -55,7 +55,7 @@ async def test_a_node_joins_works_and_leaves(library: Library) -> None:
 
 
 @LIBRARIES
-async def test_a_node_that_is_refused_is_told_why(library: Library) -> None:
+async def test_a_node_that_is_refused_is_told_why(library: WebSocketLibrary) -> None:
     registry = Registry()
     registry.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
@@ -66,7 +66,7 @@ async def test_a_node_that_is_refused_is_told_why(library: Library) -> None:
 
 
 @LIBRARIES
-async def test_a_registry_that_closes_lets_its_nodes_go(library: Library) -> None:
+async def test_a_registry_that_closes_lets_its_nodes_go(library: WebSocketLibrary) -> None:
     registry = Registry()
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
         server.give_to = registry.adopt

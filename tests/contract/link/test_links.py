@@ -8,9 +8,9 @@ import pytest
 
 from sparewatt.core.limits import KIB, LINK_STREAM_WINDOW_BYTES, MIB
 from sparewatt.core.rng import seeded
-from sparewatt.link.handshake import host_of, identify, introduce
+from sparewatt.link.handshake import authenticate_node, authenticate_to_gateway, host_of
 from sparewatt.link.node_end import IncomingJob
-from sparewatt.protocol.link import Head, Op, Welcome, encode_message
+from sparewatt.protocol.link.frames import JobReplyHead, Opcode, Welcome, encode_message
 from sparewatt.protocol.signing import SigningKey
 from tests.contract.link.conftest import Pair
 from tests.unit.link.ends import connected
@@ -23,11 +23,13 @@ async def test_a_node_joins(pair: Pair) -> None:
     key, host = SigningKey.generate(rng=seeded(1)), host_of("http://127.0.0.1:8484")
 
     async def let_in() -> str:
-        visitor = await identify(far, hosts={host}, gateway_version="1", rng=seeded(2))
-        far.send(encode_message(Op.WELCOME, Welcome(heartbeat_s=5, gateway_version="1")))
+        visitor = await authenticate_node(far, hosts={host}, gateway_version="1", rng=seeded(2))
+        far.send(encode_message(Opcode.WELCOME, Welcome(heartbeat_s=5, gateway_version="1")))
         return visitor.node_id
 
-    joining = introduce(near, key=key, host=host, token=None, specs=SPECS, agent_version="1", rng=seeded(3))
+    joining = authenticate_to_gateway(
+        near, key=key, host=host, token=None, specs=SPECS, agent_version="1", rng=seeded(3)
+    )
     welcome, node_id = await asyncio.gather(joining, let_in())
     assert (welcome.heartbeat_s, node_id) == (5, key.address)
 
@@ -53,10 +55,10 @@ async def test_every_chunk_is_there_before_the_next_is_made(pair: Pair) -> None:
     wanted = asyncio.Semaphore(0)
 
     async def speak(job: IncomingJob) -> None:
-        job.head(Head(status=200))
+        job.send_head(JobReplyHead(status=200))
         for i in range(20):
             await wanted.acquire()
-            await job.data(f"{i};".encode())
+            await job.send_data(f"{i};".encode())
 
     async with connected(*pair, work=speak) as ends:
         _, listener = ends.open()
@@ -84,7 +86,7 @@ async def test_a_cancel_stops_the_job_on_the_node(pair: Pair) -> None:
 
     async def work(job: IncomingJob) -> None:
         try:
-            job.head(Head(status=200))
+            job.send_head(JobReplyHead(status=200))
             await asyncio.Event().wait()
         finally:
             stopped.set()
@@ -106,5 +108,5 @@ async def test_a_ping_comes_back(pair: Pair) -> None:
 
 async def test_a_socket_that_breaks_is_noticed_at_both_ends(pair: Pair) -> None:
     async with connected(*pair) as ends:
-        pair[0].cut()
+        pair[0].abort()
         await until(lambda: len(ends.broke) >= 2)

@@ -16,9 +16,9 @@ from aiohttp import web
 from sparewatt.edge.listener import listen
 from sparewatt.edge.server import serving
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
-from sparewatt.link.library import Library
 from sparewatt.link.picows_sockets import PicowsSocket
 from sparewatt.link.sockets import Socket
+from sparewatt.link.websocket_library import WebSocketLibrary
 from tests.contract.link.servers import SERVERS, dialled, listener
 from tests.unit.edge.served import plain_refusals
 
@@ -44,7 +44,7 @@ def transport_of(socket: Socket) -> asyncio.BaseTransport:
 @pytest.mark.parametrize("proto", [sockets.IPPROTO_TCP, 0])
 @pytest.mark.parametrize("far", LIBRARIES)
 @pytest.mark.parametrize("near", LIBRARIES)
-async def test_both_ends_of_a_link_send_at_once(near: Library, far: Library, proto: int) -> None:
+async def test_both_ends_of_a_link_send_at_once(near: WebSocketLibrary, far: WebSocketLibrary, proto: int) -> None:
     async with SERVERS[far](on=listener(proto=proto)) as server, dialled(server, near) as (node, _):
         assert has_nodelay(transport_of(node))
         assert has_nodelay(server.transports[0])

@@ -239,7 +239,7 @@ async def test_pings_of_a_peer_that_does_not_read_fill_no_memory(against: Agains
     assert socket._transport is not None
     below = socket._transport.underlying_transport
     waiting = below.get_write_buffer_size()
-    heard = len(socket._user.heard)  # type: ignore[union-attr]
+    heard = len(socket._listener.heard)  # type: ignore[union-attr]
     peer.writer.write(peer.frame(PING, bytes(100)) * 5000 + peer.frame(BINARY, b"done"))
-    await until(lambda: len(socket._user.heard) > heard)  # type: ignore[union-attr]
+    await until(lambda: len(socket._listener.heard) > heard)  # type: ignore[union-attr]
     assert below.get_write_buffer_size() <= waiting

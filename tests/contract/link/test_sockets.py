@@ -106,7 +106,7 @@ async def test_a_user_learns_of_the_end_once_and_of_its_own_not_at_all(pair: Pai
     near.close()
     await until(lambda: there.ends)
     far.close()
-    far.cut()
+    far.abort()
     async with asyncio.timeout(CEILING_S):
         await asyncio.gather(near.wait_closed(), far.wait_closed())
     assert (here.ends, len(there.ends)) == ([], 1)
@@ -126,7 +126,7 @@ async def test_after_the_own_end_nothing_is_sent_or_received(pair: Pair) -> None
 
 async def test_a_connection_that_is_taken_away_is_told_at_both_ends(pair: Pair) -> None:
     here, there = (User(socket) for socket in pair)
-    pair[0].cut()
+    pair[0].abort()
     assert len(here.ends) == 1
     await until(lambda: there.ends)
     assert isinstance(there.ends[0], LinkLost)

@@ -22,7 +22,7 @@ class User:
         self.heard.append(message)
         self._on_message(message)
 
-    def lost(self, error: LinkError) -> None:
+    def on_lost(self, error: LinkError) -> None:
         self.ends.append(error)
 
     def resume(self) -> None:

@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from sparewatt.chain.keys import Keys
-from sparewatt.chain.outbox import Sender
+from sparewatt.chain.outbox import OutboxSender
+from sparewatt.chain.signer import TransactionSigner
 from tests.integration.chain.setting import DEPTH, OPERATOR, ROUNDS_MAX, open_setting
 
 
@@ -20,10 +20,10 @@ def crash_at(wanted: str, reached: str) -> None:
 
 async def send_and_crash(url: str, dsn: str, folder: str, checkpoint: str) -> None:
     async with open_setting(url, dsn, Path(folder)) as setting:
-        setting.sender = Sender(
+        setting.sender = OutboxSender(
             setting.client,
             setting.store,
-            Keys([OPERATOR]),
+            TransactionSigner([OPERATOR]),
             chain_id=setting.record.chain_id,
             depth=DEPTH,
             checkpoint=lambda reached: crash_at(checkpoint, reached),

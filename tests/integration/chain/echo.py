@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from eth_abi.abi import encode
 
-from sparewatt.chain.abi import Artifact, Entry, Param
-from sparewatt.chain.contracts import Step
-from sparewatt.chain.model import Call
+from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact
+from sparewatt.chain.contracts import DeploymentStep
+from sparewatt.chain.model import ContractCall
 from sparewatt.protocol.signing import keccak256
 
 _ECHO = bytes.fromhex("6020360360206000376000356020360360" + "00a100")
 _REFUSER = bytes.fromhex("3660006000373660" + "00fd")
-NOTED = Entry(type="event", name="Noted", inputs=(Param(type="uint256", name="number"),))
+NOTED = AbiEntry(type="event", name="Noted", inputs=(AbiParam(type="uint256", name="number"),))
 
 
 def _creation(runtime: bytes) -> str:
@@ -25,13 +25,13 @@ ARTIFACTS = {
     "echo": Artifact(abi=(NOTED,), bytecode=_creation(_ECHO)),
     "refuser": Artifact(abi=(), bytecode=_creation(_REFUSER)),
 }
-PLAN = [Step(create="echo"), Step(create="refuser")]
+PLAN = [DeploymentStep(create="echo"), DeploymentStep(create="refuser")]
 
 
-def noted(echo: str, number: int) -> Call:
+def noted(echo: str, number: int) -> ContractCall:
     """A call after which the echo has logged Noted(number)."""
-    return Call(echo, NOTED.signature() + number.to_bytes(32, "big"))
+    return ContractCall(echo, NOTED.signature_hash() + number.to_bytes(32, "big"))
 
 
-def refusal(refuser: str, reason: str) -> Call:
-    return Call(refuser, keccak256(b"Error(string)")[:4] + encode(["string"], [reason]))
+def refusal(refuser: str, reason: str) -> ContractCall:
+    return ContractCall(refuser, keccak256(b"Error(string)")[:4] + encode(["string"], [reason]))

@@ -10,11 +10,11 @@ from pathlib import Path
 import asyncpg
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, Record
-from sparewatt.chain.deploy import Deployment
-from sparewatt.chain.follower import Follower
-from sparewatt.chain.keys import Keys
-from sparewatt.chain.outbox import Sender, decide
+from sparewatt.chain.contracts import Contracts, DeploymentRecord
+from sparewatt.chain.deployment import Deployment
+from sparewatt.chain.follower import ChainFollower
+from sparewatt.chain.outbox import OutboxSender, enqueue
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainUnavailable
 from sparewatt.protocol.signing import SigningKey
@@ -33,9 +33,9 @@ class Setting:
     client: ChainClient
     store: ChainStore
     contracts: Contracts
-    record: Record
-    follower: Follower
-    sender: Sender
+    record: DeploymentRecord
+    follower: ChainFollower
+    sender: OutboxSender
     deployment: Deployment
     dsn: str
     rows: list[OutboxRow] = field(default_factory=list)
@@ -44,9 +44,9 @@ class Setting:
     def echo(self) -> str:
         return self.contracts["echo"].address
 
-    async def decide(self, number: int, *, business_id: str | None = None) -> str:
+    async def enqueue(self, number: int, *, business_id: str | None = None) -> str:
         business_id = business_id or f"note:{number}"
-        await decide(self.store, noted(self.echo, number), business_id=business_id, sender=OPERATOR.address)
+        await enqueue(self.store, noted(self.echo, number), business_id=business_id, sender=OPERATOR.address)
         return business_id
 
     async def round(self) -> None:
@@ -56,7 +56,7 @@ class Setting:
         """
         with suppress(ChainUnavailable):
             await self.sender.step()
-            await self.client.ask("evm_mine")
+            await self.client.request("evm_mine")
             while await self.follower.step():
                 pass
 
@@ -110,9 +110,11 @@ async def open_setting(url: str, dsn: str, folder: Path) -> AsyncIterator[Settin
         deployment = deployment_of(client, folder)
         record = await deployment.ensure()
         contracts = deployment.contracts(record)
-        follower = Follower(client, database.chain, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
-        sender = Sender(client, database.chain, Keys([OPERATOR]), chain_id=record.chain_id, depth=DEPTH)
+        sender = OutboxSender(
+            client, database.chain, TransactionSigner([OPERATOR]), chain_id=record.chain_id, depth=DEPTH
+        )
         yield Setting(client, database.chain, contracts, record, follower, sender, deployment, dsn)
     finally:
         await client.close()

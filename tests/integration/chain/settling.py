@@ -9,24 +9,24 @@ from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
+from sparewatt.chain.confirmation import send_and_wait
 from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_plan
-from sparewatt.chain.deploy import Deployment
-from sparewatt.chain.desk import Desk, DeskTerms, open_desk
-from sparewatt.chain.follower import Follower
-from sparewatt.chain.keys import Keys
-from sparewatt.chain.model import Call
-from sparewatt.chain.outbox import Sender
-from sparewatt.chain.settlement import SETTLEMENT, TOKEN, Pool, credit_pool, view
-from sparewatt.chain.waiting import send_and_wait
+from sparewatt.chain.deployment import Deployment
+from sparewatt.chain.follower import ChainFollower
+from sparewatt.chain.model import ContractCall
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool
+from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
+from sparewatt.chain.outbox import OutboxSender
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.core.rng import seeded
 from sparewatt.ledger.chart import credits_of
-from sparewatt.ledger.settlement import Settlement
+from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.accounts import NewAccount
 from sparewatt.store.database import Database
-from sparewatt.store.people import NewAccount
 from tests.integration.chain.setting import DEPLOYER, OPERATOR
 
 DEPTH = 2
@@ -40,9 +40,9 @@ class Settling:
     client: ChainClient
     database: Database
     contracts: Contracts
-    follower: Follower
-    sender: Sender
-    desk: Desk
+    follower: ChainFollower
+    sender: OutboxSender
+    desk: SettlementWorker
     chain_id: int
     addresses: dict[AccountId, str]
 
@@ -53,7 +53,7 @@ class Settling:
         await self.sender.step()
         while await self.desk.step():
             pass
-        await self.client.ask("evm_mine")
+        await self.client.request("evm_mine")
 
     async def until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
         for _ in range(ROUNDS_MAX):
@@ -62,34 +62,34 @@ class Settling:
             await self.round()
         raise AssertionError(f"after {ROUNDS_MAX} rounds: {what}")
 
-    async def send(self, call: Call, key: SigningKey) -> None:
+    async def send(self, call: ContractCall, key: SigningKey) -> None:
         """By somebody with a wallet of their own."""
         nonce = await self.client.next_nonce(key.address)
         gas_limit, fees = await self.client.gas_limit(call, sender=key.address), await self.client.fees()
-        signed = Keys([key]).sign(
+        signed = TransactionSigner([key]).sign(
             call, sender=key.address, nonce=nonce, chain_id=self.chain_id, gas_limit=gas_limit, fees=fees
         )
         assert (await send_and_wait(self.client, signed, clock=SystemClock())).succeeded
 
     async def deposit_by_wallet(self, address: str, units: int, key: SigningKey) -> None:
         token, settlement = self.contracts[TOKEN], self.contracts[SETTLEMENT]
-        await self.send(token.call("faucet", key.address, units), key)
-        await self.send(token.call("approve", settlement.address, units), key)
-        await self.send(settlement.call("deposit", address, units), key)
+        await self.send(token.encode_call("faucet", key.address, units), key)
+        await self.send(token.encode_call("approve", settlement.address, units), key)
+        await self.send(settlement.encode_call("deposit", address, units), key)
 
     async def credits_of(self, account: AccountId) -> Nano:
         name = credits_of(account)
-        return (await self.database.books.balances([name]))[name]
+        return (await self.database.ledger.balances([name]))[name]
 
-    async def pool(self) -> Pool:
+    async def pool(self) -> SettlementPool:
         return await credit_pool(self.client, self.contracts[SETTLEMENT])
 
     async def tokens_at(self, address: str) -> int:
-        return int(await view(self.client, self.contracts[TOKEN], "balanceOf", address))
+        return int(await call_view(self.client, self.contracts[TOKEN], "balanceOf", address))
 
     @property
-    def payouts(self) -> Settlement:
-        return Settlement(self.database.payouts, clock=SystemClock())
+    def payouts(self) -> PayoutService:
+        return PayoutService(self.database.payouts, clock=SystemClock())
 
 
 @asynccontextmanager
@@ -108,11 +108,13 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
         )
         record = await deployment.ensure()
         contracts = deployment.contracts(record)
-        follower = Follower(client, database.chain, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
-        sender = Sender(client, database.chain, Keys([OPERATOR]), chain_id=record.chain_id, depth=DEPTH)
-        terms = DeskTerms(record.chain_id, operator, DEPTH, test_money)
-        desk = open_desk(client, database, contracts, terms=terms, custody=lambda: CUSTODY, clock=clock)
+        sender = OutboxSender(
+            client, database.chain, TransactionSigner([OPERATOR]), chain_id=record.chain_id, depth=DEPTH
+        )
+        terms = SettlementConfig(record.chain_id, operator, DEPTH, test_money)
+        desk = make_settlement_worker(client, database, contracts, terms=terms, custody=lambda: CUSTODY, clock=clock)
         addresses = {account: await _make_account(database, account) for account in (USER, OWNER)}
         yield Settling(client, database, contracts, follower, sender, desk, record.chain_id, addresses)
     finally:
@@ -122,10 +124,10 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
 
 async def _make_account(database: Database, account: AccountId) -> str:
     made = CUSTODY.make(account)
-    await database.people.ensure_account(
+    await database.accounts.ensure_account(
         NewAccount(account, account, chain_address=made.address, chain_key=made.sealed)
     )
-    found = await database.people.find_account(account)
+    found = await database.accounts.find_account(account)
     assert found is not None
     assert found.chain_address is not None
     return found.chain_address

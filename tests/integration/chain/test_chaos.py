@@ -20,14 +20,14 @@ async def go_back(setting: Setting, method: str, blocks: int, *more: object) -> 
     """As far as anvil can: it does not remember the states from before it was started."""
     with contextlib.suppress(ChainRefused):
         if blocks > 0:
-            await setting.client.ask(method, blocks, *more)
+            await setting.client.request(method, blocks, *more)
 
 
 async def one_step(setting: Setting, anvil: Anvil, rng: random.Random, ids: list[str]) -> None:
     head = (await setting.client.head()).number
     match rng.choice(["decide", "decide", "round", "round", "round", "reorg", "shorten", "drop", "kill", "rebuild"]):
         case "decide":
-            ids.append(await setting.decide(len(ids)))
+            ids.append(await setting.enqueue(len(ids)))
         case "round":
             await setting.round()
         case "reorg":
@@ -35,7 +35,7 @@ async def one_step(setting: Setting, anvil: Anvil, rng: random.Random, ids: list
         case "shorten":
             await go_back(setting, "anvil_rollback", min(rng.randint(1, 4), head - 3))
         case "drop":
-            await setting.client.ask("anvil_dropAllTransactions")
+            await setting.client.request("anvil_dropAllTransactions")
         case "kill":
             assert anvil.pid is not None
             os.kill(anvil.pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ async def crash(anvil: Anvil, dsn: str, checkpoint: str) -> int | None:
 async def test_a_process_killed_between_two_steps_neither_loses_nor_repeats(
     setting: Setting, anvil: Anvil, dsn: str, checkpoint: str
 ) -> None:
-    ids = [await setting.decide(number) for number in range(3)]
+    ids = [await setting.enqueue(number) for number in range(3)]
     assert await crash(anvil, dsn, checkpoint) == -signal.SIGKILL
     await setting.until_final(*ids)
     assert sorted(await setting.noted_on_chain()) == sorted(await setting.noted_in_index()) == [0, 1, 2]

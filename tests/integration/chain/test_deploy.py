@@ -8,11 +8,11 @@ import pytest
 
 from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import RECORD_FILE, Step, read_record, shipped_artifacts, shipped_plan
-from sparewatt.chain.deploy import Deployment
-from sparewatt.chain.keys import Keys
-from sparewatt.chain.model import Call
-from sparewatt.chain.waiting import wait_for_receipt
+from sparewatt.chain.confirmation import wait_for_receipt
+from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, read_record, shipped_artifacts, shipped_plan
+from sparewatt.chain.deployment import Deployment
+from sparewatt.chain.model import ContractCall
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, ContractsMissing, StartupError
 from sparewatt.protocol.signing import SigningKey
@@ -21,7 +21,7 @@ from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deploym
 
 
 def deployment(
-    client: ChainClient, folder: Path, *, plan: list[Step], artifacts: dict[str, Artifact] = ARTIFACTS
+    client: ChainClient, folder: Path, *, plan: list[DeploymentStep], artifacts: dict[str, Artifact] = ARTIFACTS
 ) -> Deployment:
     keys = {"deployer": DEPLOYER, "operator": OPERATOR.address}
     return Deployment(client, folder, plan=plan, artifacts=artifacts, clock=SystemClock(), **keys)  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ async def test_a_second_run_sends_nothing_and_finds_the_same(setting: Setting, t
 async def test_a_run_that_was_broken_off_goes_on_where_it_stopped(setting: Setting, tmp_path: Path) -> None:
     """Of a plan of three steps two are done, and nobody wrote that down."""
     (tmp_path / "chain" / RECORD_FILE).unlink()
-    longer = [*PLAN, Step(create="again")]
+    longer = [*PLAN, DeploymentStep(create="again")]
     artifacts = {**ARTIFACTS, "again": ARTIFACTS["echo"]}
     record = await deployment(setting.client, tmp_path / "chain", plan=longer, artifacts=artifacts).ensure()
     assert {name: record.contracts[name].address for name in ("echo", "refuser")} == setting.contracts.addresses
@@ -49,7 +49,7 @@ async def test_a_run_that_was_broken_off_goes_on_where_it_stopped(setting: Setti
 async def test_a_chain_that_lost_the_contracts_gets_them_back_at_the_same_addresses(
     setting: Setting, tmp_path: Path
 ) -> None:
-    await setting.client.ask("anvil_rollback", 1)
+    await setting.client.request("anvil_rollback", 1)
     assert not await setting.client.code(setting.contracts["refuser"].address)
     record = await setting.deployment.ensure()
     assert record.contracts == setting.record.contracts
@@ -57,7 +57,7 @@ async def test_a_chain_that_lost_the_contracts_gets_them_back_at_the_same_addres
 
 
 async def test_other_code_at_an_address_is_refused(setting: Setting) -> None:
-    await setting.client.ask("anvil_setCode", setting.echo, "0x00")
+    await setting.client.request("anvil_setCode", setting.echo, "0x00")
     with pytest.raises(ContractsMissing, match="not the contract 'echo'"):
         await setting.deployment.ensure()
 
@@ -69,7 +69,7 @@ async def test_contracts_of_another_release_are_refused(setting: Setting, tmp_pa
 
 
 async def test_a_key_that_did_other_things_is_refused(setting: Setting, tmp_path: Path) -> None:
-    keys, other = Keys([OPERATOR]), tmp_path / "other"
+    keys, other = TransactionSigner([OPERATOR]), tmp_path / "other"
     fees = await setting.client.fees()
     signed = keys.sign(
         noted(setting.echo, 1),
@@ -111,14 +111,14 @@ async def test_what_this_release_ships_is_deployed_whole(setting: Setting, tmp_p
 
 
 async def test_a_plan_with_an_unknown_name_is_refused(setting: Setting, tmp_path: Path) -> None:
-    plan = [*PLAN, Step(create="echo2", args=("$nobody",))]
+    plan = [*PLAN, DeploymentStep(create="echo2", args=("$nobody",))]
     artifacts = {**ARTIFACTS, "echo2": ARTIFACTS["echo"]}
     with pytest.raises(StartupError, match=r"\$nobody"):
         await deployment(setting.client, tmp_path / "chain", plan=plan, artifacts=artifacts).ensure()
 
 
 async def test_a_step_that_a_contract_refuses_is_told(setting: Setting, tmp_path: Path) -> None:
-    plan = [*PLAN, Step(call="refuser.nothing")]
+    plan = [*PLAN, DeploymentStep(call="refuser.nothing")]
     entry = ARTIFACTS["echo"].abi[0]
     function = type(entry)(type="function", name="nothing")
     artifacts = {**ARTIFACTS, "refuser": Artifact(abi=(function,), bytecode=ARTIFACTS["refuser"].bytecode)}
@@ -133,17 +133,17 @@ async def test_a_damaged_record_is_said_to_be_one(setting: Setting, tmp_path: Pa
 
 
 async def test_a_sender_without_gas_is_told_at_once(setting: Setting, tmp_path: Path) -> None:
-    await setting.client.ask("anvil_setNextBlockBaseFeePerGas", hex(10**9))
-    await setting.client.ask("evm_mine")
-    plan = [*PLAN, Step(create="again")]
+    await setting.client.request("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    await setting.client.request("evm_mine")
+    plan = [*PLAN, DeploymentStep(create="again")]
     artifacts = {**ARTIFACTS, "again": ARTIFACTS["echo"]}
     with pytest.raises(ChainRefused):
         await deployment(setting.client, tmp_path / "chain", plan=plan, artifacts=artifacts).ensure()
 
 
 async def test_a_receipt_is_awaited_to_its_depth(setting: Setting) -> None:
-    signed = Keys([OPERATOR]).sign(
-        Call(setting.echo, bytes(32)),
+    signed = TransactionSigner([OPERATOR]).sign(
+        ContractCall(setting.echo, bytes(32)),
         sender=OPERATOR.address,
         nonce=0,
         chain_id=setting.record.chain_id,
@@ -156,6 +156,6 @@ async def test_a_receipt_is_awaited_to_its_depth(setting: Setting) -> None:
 
     with pytest.raises(ChainUnavailable, match="not mined"):
         await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock(), depth=4, timeout_s=0.1)
-    await setting.client.ask("anvil_mine", "0x3")
+    await setting.client.request("anvil_mine", "0x3")
     deep = await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock(), depth=4)
     assert deep == receipt

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 import pytest
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.delivery import Delivery, business_id
-from sparewatt.chain.follower import Follower
-from sparewatt.chain.model import Log
+from sparewatt.chain.event_delivery import EventDelivery, business_id
+from sparewatt.chain.follower import ChainFollower
+from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_BLOCKS_KEPT
 from sparewatt.localnet.anvil import Anvil
-from sparewatt.protocol.chain import ChainEvent
+from sparewatt.protocol.contracts.chain_events import ChainEvent
 from tests.integration.chain.setting import Setting, open_setting
 
 
 async def fill(setting: Setting, count: int, *, first: int = 0) -> list[str]:
-    ids = [await setting.decide(number) for number in range(first, first + count)]
+    ids = [await setting.enqueue(number) for number in range(first, first + count)]
     await setting.until_final(*ids)
     return ids
 
@@ -37,7 +37,7 @@ async def test_a_dropped_index_is_rebuilt_to_the_same_rows(setting: Setting) -> 
 
 async def test_a_restarted_follower_goes_on_where_it_stopped(setting: Setting) -> None:
     await fill(setting, 3)
-    again = Follower(setting.client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    again = ChainFollower(setting.client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await again.begin()
     assert len(await setting.index_rows()) == 3
     await fill(setting, 2, first=3)
@@ -51,11 +51,11 @@ async def test_a_reorganisation_is_rolled_back_and_what_it_lost_is_sent_again(se
     while (await setting.client.head()).number <= depth:
         await setting.round()
     stable = await setting.index_rows()
-    await setting.client.ask("anvil_reorg", depth, [])
+    await setting.client.request("anvil_reorg", depth, [])
     await setting.follower.catch_up()
     kept = await setting.index_rows()
     assert kept == stable[: len(kept)]
-    assert setting.follower.rollbacks == 1
+    assert setting.follower.reorg_count == 1
     await setting.until_final(*ids)
     assert sorted(await setting.noted_on_chain()) == sorted(await setting.noted_in_index()) == list(range(8))
     await setting.follower.begin(rebuild=True)
@@ -66,7 +66,7 @@ async def test_a_reorganisation_is_rolled_back_and_what_it_lost_is_sent_again(se
 
 async def test_a_chain_that_only_became_shorter_is_noticed(setting: Setting) -> None:
     ids = await fill(setting, 5)
-    await setting.client.ask("anvil_rollback", 6)
+    await setting.client.request("anvil_rollback", 6)
     await setting.follower.catch_up()
     await setting.until_final(*ids)
     assert sorted(await setting.noted_on_chain()) == sorted(await setting.noted_in_index()) == list(range(5))
@@ -75,12 +75,12 @@ async def test_a_chain_that_only_became_shorter_is_noticed(setting: Setting) -> 
 async def test_two_followers_on_one_database_index_every_event_once(setting: Setting) -> None:
     import asyncio
 
-    other = Follower(setting.client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    other = ChainFollower(setting.client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await other.begin()
     for number in range(10):
-        await setting.decide(number)
+        await setting.enqueue(number)
         await setting.sender.step()
-        await setting.client.ask("evm_mine")
+        await setting.client.request("evm_mine")
         await asyncio.gather(setting.follower.step(), other.step())
     await asyncio.gather(setting.follower.catch_up(), other.catch_up())
     assert await setting.noted_in_index() == list(range(10))
@@ -89,7 +89,7 @@ async def test_two_followers_on_one_database_index_every_event_once(setting: Set
 class RepeatingClient(ChainClient):
     """A node that reports each log twice, as some do after they switched branches."""
 
-    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[Log]:
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
         found = await super().logs(first, last, addresses)
         return [*found, *found]
 
@@ -98,7 +98,7 @@ async def test_logs_that_are_reported_twice_are_indexed_once(setting: Setting, a
     await fill(setting, 4)
     before = await setting.index_rows()
     client = RepeatingClient(anvil.url)
-    follower = Follower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    follower = ChainFollower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await follower.begin(rebuild=True)
     await follower.catch_up()
     await client.close()
@@ -108,7 +108,7 @@ async def test_logs_that_are_reported_twice_are_indexed_once(setting: Setting, a
 class NarrowClient(ChainClient):
     """A node that refuses to look through more than 100 blocks at once, as public ones do."""
 
-    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[Log]:
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
         if last - first >= 100:
             raise ChainRefused("range too large")
         return await super().logs(first, last, addresses)
@@ -116,11 +116,11 @@ class NarrowClient(ChainClient):
 
 async def test_a_long_history_is_read_in_batches_that_the_node_allows(setting: Setting, anvil: Anvil) -> None:
     await fill(setting, 2)
-    await setting.client.ask("anvil_mine", hex(2 * CHAIN_BLOCKS_AT_ONCE))
+    await setting.client.request("anvil_mine", hex(2 * CHAIN_BLOCKS_AT_ONCE))
     await fill(setting, 2, first=2)
     before = await setting.index_rows()
     client = NarrowClient(anvil.url)
-    follower = Follower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    follower = ChainFollower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await follower.begin(rebuild=True)
     await follower.catch_up()
     await client.close()
@@ -133,17 +133,17 @@ class TurningClient(ChainClient):
 
     turns = 3
 
-    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[Log]:
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
         if self.turns:
             self.turns -= 1
-            await self.ask("anvil_reorg", 2, [])
+            await self.request("anvil_reorg", 2, [])
         return await super().logs(first, last, addresses)
 
 
 async def test_a_chain_that_turns_in_the_middle_of_a_batch_leaves_no_trace(setting: Setting, anvil: Anvil) -> None:
     ids = await fill(setting, 6)
     client = TurningClient(anvil.url)
-    follower = Follower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
+    follower = ChainFollower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await follower.begin(rebuild=True)
     await follower.catch_up()
     await client.close()
@@ -157,12 +157,12 @@ async def test_final_events_are_delivered_in_order_and_each_deposit_counts_once(
     async def credit(event: ChainEvent) -> None:
         credited.setdefault(business_id(event), event.args["number"])
 
-    delivery = Delivery(setting.store, reader="ledger", names=["echo.Noted"], depth=3, handle=credit)
+    delivery = EventDelivery(setting.store, reader="ledger", names=["echo.Noted"], depth=3, handle=credit)
     ids = await fill(setting, 5)
     while await delivery.step():
         pass
     assert list(credited.values()) == [0, 1, 2, 3, 4]
-    await setting.client.ask("anvil_reorg", 6, [])
+    await setting.client.request("anvil_reorg", 6, [])
     await setting.until_final(*ids)
     while await delivery.step():
         pass
@@ -175,7 +175,7 @@ async def test_an_event_is_not_delivered_before_its_depth(setting: Setting) -> N
     async def see(event: ChainEvent) -> None:
         seen.append(event.block_number)
 
-    delivery = Delivery(setting.store, reader="late", names=["echo.Noted"], depth=50, handle=see)
+    delivery = EventDelivery(setting.store, reader="late", names=["echo.Noted"], depth=50, handle=see)
     await fill(setting, 1)
     await delivery.step()
     assert seen == []
@@ -184,7 +184,7 @@ async def test_an_event_is_not_delivered_before_its_depth(setting: Setting) -> N
 async def test_another_chain_is_refused_until_it_is_told_to_take_the_place(setting: Setting, anvil: Anvil) -> None:
     """What had ended on the old chain stays there; what is open is signed anew for the new one."""
     await fill(setting, 2)
-    waiting = await setting.decide(7)
+    waiting = await setting.enqueue(7)
     before = await setting.client.identity()
     while await setting.client.identity() == before:  # a new chain, and not one made in the very same second
         await anvil.stop()
@@ -208,7 +208,7 @@ async def test_a_chain_killed_in_the_middle_of_a_flow_comes_back_and_nothing_is_
     """kill -9, four times; what anvil had not saved is a reorganisation to us."""
     ids: list[str] = []
     for turn in range(4):
-        ids += [await setting.decide(number) for number in range(10 * turn, 10 * turn + 10)]
+        ids += [await setting.enqueue(number) for number in range(10 * turn, 10 * turn + 10)]
         await setting.round()
         assert anvil.pid is not None
         os.kill(anvil.pid, signal.SIGKILL)
@@ -222,7 +222,7 @@ async def test_a_chain_killed_in_the_middle_of_a_flow_comes_back_and_nothing_is_
 
 
 async def test_everything_put_together_anew_on_the_same_data_goes_on(setting: Setting, anvil: Anvil, dsn: str) -> None:
-    ids = [await setting.decide(number) for number in range(5)]
+    ids = [await setting.enqueue(number) for number in range(5)]
     await setting.sender.step()
     async with open_setting(anvil.url, dsn, anvil._folder) as again:
         assert again.contracts.addresses == setting.contracts.addresses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.chain.outbox import Sender, decide, outcome
+from sparewatt.chain.outbox import OutboxSender, enqueue, wait_until_final
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.store.chain import OutboxState
@@ -13,7 +13,7 @@ from tests.integration.chain.setting import DEPTH, OPERATOR, Setting
 
 
 async def test_a_decision_becomes_one_transaction_and_final_at_its_depth(setting: Setting) -> None:
-    business_id = await setting.decide(7)
+    business_id = await setting.enqueue(7)
     await setting.until_final(business_id)
     row = await setting.store.find(business_id)
     assert row is not None
@@ -26,26 +26,26 @@ async def test_a_decision_becomes_one_transaction_and_final_at_its_depth(setting
 
 
 async def test_deciding_the_same_twice_sends_once_and_another_call_by_its_name_is_refused(setting: Setting) -> None:
-    await setting.decide(1, business_id="payout:1")
-    await setting.decide(1, business_id="payout:1")
+    await setting.enqueue(1, business_id="payout:1")
+    await setting.enqueue(1, business_id="payout:1")
     with pytest.raises(InvalidField, match="decided before"):
-        await setting.decide(2, business_id="payout:1")
+        await setting.enqueue(2, business_id="payout:1")
     await setting.until_final("payout:1")
-    await setting.decide(1, business_id="payout:1")
+    await setting.enqueue(1, business_id="payout:1")
     await setting.round()
     assert await setting.noted_on_chain() == [1]
 
 
 async def test_many_decisions_of_one_key_are_all_sent_in_order(setting: Setting) -> None:
-    ids = [await setting.decide(number) for number in range(40)]
+    ids = [await setting.enqueue(number) for number in range(40)]
     await setting.until_final(*ids)
     assert await setting.noted_on_chain() == await setting.noted_in_index() == list(range(40))
 
 
 async def test_what_a_contract_refuses_ends_with_its_reason_and_uses_no_nonce(setting: Setting) -> None:
     call = refusal(setting.contracts["refuser"].address, "NOT_YET")
-    await decide(setting.store, call, business_id="refused", sender=OPERATOR.address)
-    after = await setting.decide(5)
+    await enqueue(setting.store, call, business_id="refused", sender=OPERATOR.address)
+    after = await setting.enqueue(5)
     await setting.until_final(after)
 
     async def is_refused() -> bool:
@@ -57,13 +57,13 @@ async def test_what_a_contract_refuses_ends_with_its_reason_and_uses_no_nonce(se
     assert row is not None
     assert (row.reason, row.nonce) == ("NOT_YET", None)
     with pytest.raises(ChainReverted, match="NOT_YET"):
-        await outcome(setting.store, "refused", timeout_s=5, clock=SystemClock())
+        await wait_until_final(setting.store, "refused", timeout_s=5, clock=SystemClock())
 
 
 async def test_a_transaction_that_reverts_in_its_block_is_told_with_the_reason(setting: Setting) -> None:
     call = refusal(setting.contracts["refuser"].address, "TOO_LATE")
     fixed = type(call)(call.to, call.data, gas_limit=100_000)  # no estimate: it goes to the chain and fails there
-    await decide(setting.store, fixed, business_id="reverts", sender=OPERATOR.address)
+    await enqueue(setting.store, fixed, business_id="reverts", sender=OPERATOR.address)
 
     async def has_reverted() -> bool:
         row = await setting.store.find("reverts")
@@ -76,24 +76,24 @@ async def test_a_transaction_that_reverts_in_its_block_is_told_with_the_reason(s
 
 
 async def test_a_dropped_transaction_is_sent_again(setting: Setting) -> None:
-    await setting.client.ask("evm_setAutomine", False)
-    business_id = await setting.decide(3)
+    await setting.client.request("evm_setAutomine", False)
+    business_id = await setting.enqueue(3)
     await setting.sender.step()
     row = await setting.store.find(business_id)
     assert row is not None
-    await setting.client.ask("anvil_dropTransaction", "0x" + row.signed[0].tx_hash.hex())
-    assert not await setting.client.knows(row.signed[0].tx_hash)
+    await setting.client.request("anvil_dropTransaction", "0x" + row.signed[0].tx_hash.hex())
+    assert not await setting.client.has_transaction(row.signed[0].tx_hash)
     await setting.until_final(business_id)
     assert await setting.noted_on_chain() == [3]
 
 
 async def test_a_transaction_that_pays_too_little_is_replaced_under_its_nonce(setting: Setting) -> None:
-    await setting.client.ask("evm_setAutomine", False)
-    business_id = await setting.decide(4)
+    await setting.client.request("evm_setAutomine", False)
+    business_id = await setting.enqueue(4)
     await setting.sender.step()
-    await setting.client.ask("anvil_setBalance", OPERATOR.address, hex(10**21))
-    await setting.client.ask("anvil_setNextBlockBaseFeePerGas", hex(10**9))
-    await setting.client.ask("evm_mine")
+    await setting.client.request("anvil_setBalance", OPERATOR.address, hex(10**21))
+    await setting.client.request("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    await setting.client.request("evm_mine")
     await setting.until_final(business_id)
     row = await setting.store.find(business_id)
     assert row is not None
@@ -104,13 +104,13 @@ async def test_a_transaction_that_pays_too_little_is_replaced_under_its_nonce(se
 
 async def test_a_nonce_that_another_took_is_given_up_for_the_next(setting: Setting) -> None:
     """The key was used elsewhere: none of our signed forms can be mined, so a new one is safe."""
-    await setting.client.ask("evm_setAutomine", False)
-    business_id = await setting.decide(6)
+    await setting.client.request("evm_setAutomine", False)
+    business_id = await setting.enqueue(6)
     await setting.sender.step()
     row = await setting.store.find(business_id)
     assert row is not None
-    await setting.client.ask("anvil_dropTransaction", "0x" + row.signed[0].tx_hash.hex())
-    await setting.client.ask("anvil_setNonce", OPERATOR.address, "0x1")
+    await setting.client.request("anvil_dropTransaction", "0x" + row.signed[0].tx_hash.hex())
+    await setting.client.request("anvil_setNonce", OPERATOR.address, "0x1")
     await setting.until_final(business_id)
     again = await setting.store.find(business_id)
     assert again is not None
@@ -121,10 +121,12 @@ async def test_a_nonce_that_another_took_is_given_up_for_the_next(setting: Setti
 async def test_two_senders_with_one_key_send_each_decision_once(setting: Setting) -> None:
     import asyncio
 
-    from sparewatt.chain.keys import Keys
+    from sparewatt.chain.signer import TransactionSigner
 
-    other = Sender(setting.client, setting.store, Keys([OPERATOR]), chain_id=setting.record.chain_id, depth=DEPTH)
-    ids = [await setting.decide(number) for number in range(20)]
+    other = OutboxSender(
+        setting.client, setting.store, TransactionSigner([OPERATOR]), chain_id=setting.record.chain_id, depth=DEPTH
+    )
+    ids = [await setting.enqueue(number) for number in range(20)]
     for _ in range(4):
         await asyncio.gather(setting.sender.step(), other.step())
     await setting.until_final(*ids)

@@ -8,7 +8,7 @@ import pytest
 
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.integration.databases import fresh_database
 from tests.integration.money.samples import NOON_S
 

@@ -19,7 +19,7 @@ from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.store.database import Database, KeyTerms
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.integration.money.samples import ANN, BEN, OLE, make_people
 
 SECRETS = {

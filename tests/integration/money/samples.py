@@ -7,10 +7,10 @@ from typing import Any
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.ledger.credits import CreditRules
+from sparewatt.ledger.job_rows import job_row
 from sparewatt.ledger.model import Amount, ClosedJob, Delivery, JobState, OpenedJob, TokenPrice
-from sparewatt.ledger.rows import job_row
+from sparewatt.store.accounts import NewAccount
 from sparewatt.store.database import Database
-from sparewatt.store.people import NewAccount
 
 NOON_S = 1_700_049_600.0
 """2023-11-15 12:00 UTC."""
@@ -25,9 +25,9 @@ RULES = CreditRules(signup=DOLLAR, promo_days=30, grants_per_address_day=3, trea
 
 async def make_people(database: Database) -> None:
     """Ann pays, Ben and Ole own nodes; Ole has no address on the chain."""
-    await database.people.ensure_account(NewAccount(ANN, "Ann", chain_address=HER, chain_key=b"sealed"))
-    await database.people.ensure_account(NewAccount(BEN, "Ben", "owner", chain_address=HIS, chain_key=b"sealed"))
-    await database.people.ensure_account(NewAccount(OLE, "Ole", "owner"))
+    await database.accounts.ensure_account(NewAccount(ANN, "Ann", chain_address=HER, chain_key=b"sealed"))
+    await database.accounts.ensure_account(NewAccount(BEN, "Ben", "owner", chain_address=HIS, chain_key=b"sealed"))
+    await database.accounts.ensure_account(NewAccount(OLE, "Ole", "owner"))
 
 
 def delivery(owner: AccountId = BEN, *, prompt: int = 100, written: int = 200, **changes: Any) -> Delivery:
@@ -62,4 +62,4 @@ def job(
 
 
 async def settle(database: Database, *jobs: ClosedJob) -> None:
-    assert await database.books.post_jobs([job_row(each) for each in jobs], instance="gw_test") == len(jobs)
+    assert await database.ledger.post_jobs([job_row(each) for each in jobs], instance="gw_test") == len(jobs)

@@ -9,27 +9,29 @@ import pytest
 
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
-from sparewatt.ledger.credits import Credits
-from sparewatt.ledger.deposits import TEST, Arrival
-from sparewatt.ledger.settlement import Settlement, tree_over
+from sparewatt.ledger.credits import CreditService
+from sparewatt.ledger.deposit_adapters import TEST_ADAPTER, ConfirmedDeposit
+from sparewatt.ledger.payouts import PayoutService, payout_tree
 from sparewatt.store.database import Database
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.integration.money.samples import ANN, BEN, DOLLAR, HER, HIS, OLE, RULES, delivery, job, make_people, settle
 
 
 @pytest.fixture
-async def settlement(database: Database, clock: ManualClock) -> Settlement:
+async def settlement(database: Database, clock: ManualClock) -> PayoutService:
     await make_people(database)
-    await Credits(database.books, rules=RULES, clock=clock).deposit(ANN, Arrival("one", DOLLAR), adapter=TEST)
-    return Settlement(database.payouts, clock=clock)
+    await CreditService(database.ledger, rules=RULES, clock=clock).deposit(
+        ANN, ConfirmedDeposit("one", DOLLAR), adapter=TEST_ADAPTER
+    )
+    return PayoutService(database.payouts, clock=clock)
 
 
 async def earned(database: Database, name: str) -> int:
-    return (await database.books.balances([name]))[name]
+    return (await database.ledger.balances([name]))[name]
 
 
 async def test_a_batch_holds_what_was_earned_and_spent_and_the_books_agree(
-    database: Database, settlement: Settlement
+    database: Database, settlement: PayoutService
 ) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000), job("2", delivery(OLE), paid=100_000))
     batch = await settlement.make_batch()
@@ -37,15 +39,15 @@ async def test_a_batch_holds_what_was_earned_and_spent_and_the_books_agree(
     leaves = await database.payouts.leaves_at(1)
     # each job costs 10,000 nano-dollars, of which 500 are the fee; Ole has no address yet
     assert [(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves] == [(HER, 0, 20), (HIS, 9, 0)]
-    assert batch.root == tree_over(leaves).root
+    assert batch.root == payout_tree(leaves).root
     assert (batch.leaves, batch.promised_micro, batch.added_micro) == (2, 9, 9)
     assert await earned(database, chart.earned_by(BEN)) == 500  # below a micro-dollar: carried
     assert await earned(database, chart.earned_by(OLE)) == 9_500
     assert await earned(database, chart.PAYOUTS) == 9_000
-    assert (await database.books.audit()).is_clean
+    assert (await database.ledger.audit()).is_clean
 
 
-async def test_the_remainder_comes_with_a_later_batch(database: Database, settlement: Settlement) -> None:
+async def test_the_remainder_comes_with_a_later_batch(database: Database, settlement: PayoutService) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     await settlement.make_batch()
     assert await settlement.make_batch() is None
@@ -54,32 +56,32 @@ async def test_the_remainder_comes_with_a_later_batch(database: Database, settle
     assert batch is not None
     assert (batch.epoch, batch.added_micro, batch.promised_micro) == (2, 10, 19)
     assert await earned(database, chart.earned_by(BEN)) == 0
-    assert [row.added_micro for row in await database.payouts.paid_to(BEN, before=None, limit=10)] == [10, 9]
-    assert await database.payouts.settled(BEN) == (19, 0, 0)
+    assert [row.added_micro for row in await database.payouts.list_payouts(BEN, before=None, limit=10)] == [10, 9]
+    assert await database.payouts.payout_totals(BEN) == (19, 0, 0)
 
 
-async def test_old_batches_can_still_be_recomputed(database: Database, settlement: Settlement) -> None:
+async def test_old_batches_can_still_be_recomputed(database: Database, settlement: PayoutService) -> None:
     roots = []
     for number in range(3):
         await settle(database, job(str(number), delivery(BEN), paid=100_000))
         batch = await settlement.make_batch()
         assert batch is not None
         roots.append(batch.root)
-    assert [tree_over(await database.payouts.leaves_at(epoch)).root for epoch in (1, 2, 3)] == roots
+    assert [payout_tree(await database.payouts.leaves_at(epoch)).root for epoch in (1, 2, 3)] == roots
     assert len(set(roots)) == 3
 
 
 async def test_gateways_that_settle_at_once_make_one_batch(
-    database: Database, settlement: Settlement, clock: ManualClock
+    database: Database, settlement: PayoutService, clock: ManualClock
 ) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
-    others = [Settlement(database.payouts, clock=clock) for _ in range(4)]
+    others = [PayoutService(database.payouts, clock=clock) for _ in range(4)]
     made = await asyncio.gather(*(each.make_batch() for each in others))
     assert len([batch for batch in made if batch is not None]) == 1
     assert await earned(database, chart.PAYOUTS) == 9_000
 
 
-async def test_a_batch_waits_for_its_time(database: Database, settlement: Settlement, clock: ManualClock) -> None:
+async def test_a_batch_waits_for_its_time(database: Database, settlement: PayoutService, clock: ManualClock) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     assert await settlement.make_batch(quiet_s=3600) is not None
     await settle(database, job("2", delivery(BEN), paid=100_000))
@@ -88,10 +90,10 @@ async def test_a_batch_waits_for_its_time(database: Database, settlement: Settle
     assert await settlement.make_batch(quiet_s=3600) is not None
 
 
-async def test_the_database_itself_refuses_a_lower_amount(database: Database, settlement: Settlement) -> None:
+async def test_the_database_itself_refuses_a_lower_amount(database: Database, settlement: PayoutService) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     await settlement.make_batch()
-    async with database.books._pool._pool.acquire() as connection:
+    async with database.ledger._pool._pool.acquire() as connection:
         await connection.execute(
             "INSERT INTO payout_batches SELECT 2, at, root, leaves, promised_micro, 0 FROM payout_batches"
         )
@@ -100,7 +102,7 @@ async def test_the_database_itself_refuses_a_lower_amount(database: Database, se
 
 
 async def test_batches_are_marked_once_and_claims_never_fall(
-    database: Database, settlement: Settlement, clock: ManualClock
+    database: Database, settlement: PayoutService, clock: ManualClock
 ) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     await settlement.make_batch()
@@ -109,13 +111,13 @@ async def test_batches_are_marked_once_and_claims_never_fall(
     assert not await database.payouts.mark_posted(7, tx="0xdef", unix_s=clock.unix_s())
     for claimed in (9, 4):
         await database.payouts.mark_claimed(HIS, claimed_micro=claimed)
-    assert await database.payouts.settled(BEN) == (0, 9, 9)
-    (row,) = await database.payouts.paid_to(BEN, before=None, limit=10)
+    assert await database.payouts.payout_totals(BEN) == (0, 9, 9)
+    (row,) = await database.payouts.list_payouts(BEN, before=None, limit=10)
     assert row.claimed
     assert row.posted_unix_s == clock.unix_s()
 
 
-async def test_an_address_proves_its_part(database: Database, settlement: Settlement) -> None:
+async def test_an_address_proves_its_part(database: Database, settlement: PayoutService) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     await settlement.make_batch()
     proof = await settlement.proof(1, HIS)
@@ -125,9 +127,9 @@ async def test_an_address_proves_its_part(database: Database, settlement: Settle
 
 
 async def test_redeemed_promo_income_is_paid_like_any_other(
-    database: Database, settlement: Settlement, clock: ManualClock
+    database: Database, settlement: PayoutService, clock: ManualClock
 ) -> None:
-    till = Credits(database.books, rules=RULES, clock=clock)
+    till = CreditService(database.ledger, rules=RULES, clock=clock)
     await till.grant(ANN, DOLLAR, reference="ann")
     await settle(database, job("1", delivery(BEN), promo=100_000))
     assert await settlement.make_batch() is None  # promo income is not payable

@@ -18,7 +18,7 @@ from sparewatt.gateway.money import make_money_service
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.ledger import chart
 from sparewatt.store.database import Database
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.integration.money.gateways import Gateway, make_key, running_gateway
 from tests.integration.money.samples import ANN, BEN, HIS, NODE, NOON_S, OLE, delivery, job, settle
 
@@ -185,7 +185,7 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(
 
 
 async def everything(database: Database) -> list[tuple[Any, ...]]:
-    async with database.books._pool._pool.acquire() as connection:
+    async with database.ledger._pool._pool.acquire() as connection:
         return [tuple(row) for row in await connection.fetch("SELECT * FROM balances ORDER BY account")]
 
 
@@ -422,7 +422,7 @@ async def test_what_is_public_is_not_without_end(gateway: Gateway) -> None:
 
 def knock_often(gateway: Gateway) -> None:
     for _ in range(2_000):
-        gateway.services.doors.published.knock(address="127.0.0.1")
+        gateway.services.doors.published.admit(address="127.0.0.1")
 
 
 # books
@@ -431,7 +431,7 @@ def knock_often(gateway: Gateway) -> None:
 async def test_an_audit_finds_a_wrong_balance_and_a_rebuild_mends_it(gateway: Gateway) -> None:
     await work(gateway)
     assert (await gateway.told("/v1/ledger/audit", who="operator"))["in_order"]
-    async with gateway.services.database.books._pool._pool.acquire() as connection:
+    async with gateway.services.database.ledger._pool._pool.acquire() as connection:
         await connection.execute("UPDATE balances SET nano = nano + 1 WHERE account = $1", chart.credits_of(ANN))
     found = await gateway.told("/v1/ledger/audit", who="operator")
     assert (found["in_order"], found["wrong_balances"]) == (False, 1)
@@ -448,7 +448,7 @@ async def test_the_chores_expire_redeem_and_settle(gateway: Gateway, clock: Manu
     assert (data["promo_nano"], data["expired_nano"]) == (0, 999_980_000)
     summary = (await gateway.told("/v1/earnings/summary", who="ben"))["data"]
     assert (summary["pending_nano"], summary["batched_nano"], summary["promo_nano"]) == (0, 19_000, 0)
-    assert (await gateway.services.database.books.audit()).is_clean
+    assert (await gateway.services.database.ledger.audit()).is_clean
     assert await gateway.services.money.credits.expire() == Nano(0)
 
 

@@ -11,10 +11,10 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import ClosedJob, JobState
 from sparewatt.store.database import Database
-from sparewatt.store.statements import Cursor, EarningLine, JobLine, Span, UsageBy
+from sparewatt.store.statements import EarningLine, JobLine, StatementCursor, TimeRange, UsageBy
 from tests.integration.money.samples import ANN, BEN, NODE, NOON_S, OLE, OTHER_NODE, delivery, job, settle
 
-ALL = Span(NOON_S - 40 * 86_400, NOON_S + 40 * 86_400)
+ALL = TimeRange(NOON_S - 40 * 86_400, NOON_S + 40 * 86_400)
 
 
 def some_jobs(count: int, *, seed: int) -> list[ClosedJob]:
@@ -51,7 +51,7 @@ def some_jobs(count: int, *, seed: int) -> list[ClosedJob]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_sums_of_statements_are_those_of_the_books(database: Database, seed: int) -> None:
     await settle(database, *some_jobs(300, seed=seed))
-    statements, books = database.statements, database.books
+    statements, books = database.statements, database.ledger
     for account in (ANN, AccountId("acc_zoe")):
         held = await books.balances([chart.promo_of(account), chart.credits_of(account)])
         jobs = await statements.jobs(account, span=ALL, key_id=None, after=None, limit=1000)
@@ -95,7 +95,7 @@ async def _fees_agree(database: Database) -> None:
         for owner in (BEN, OLE)
         for line in await database.statements.earnings(owner, span=ALL, node_id=None, after=None, limit=1000)
     ]
-    held = await database.books.balances([chart.FEES, chart.FEES_PROMO])
+    held = await database.ledger.balances([chart.FEES, chart.FEES_PROMO])
     assert sum(line.fee_nano for line in lines) == sum(held.values())
 
 
@@ -103,7 +103,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(database: Database
     await settle(database, *some_jobs(60, seed=9))
     whole = await database.statements.earnings(BEN, span=ALL, node_id=None, after=None, limit=1000)
     paged: list[EarningLine] = []
-    after: Cursor | None = None
+    after: StatementCursor | None = None
     while found := await database.statements.earnings(BEN, span=ALL, node_id=None, after=after, limit=7):
         paged += found
         after = _cursor(cursor_of(found[-1].opened_at, found[-1].job_id, found[-1].position))
@@ -111,9 +111,9 @@ async def test_pages_follow_each_other_without_gap_or_overlap(database: Database
     assert len(whole) > 20
 
 
-def _cursor(text: str) -> Cursor:
+def _cursor(text: str) -> StatementCursor:
     micro, job_id, position = text.split(".")
-    return Cursor(int(micro) / 1e6, job_id, int(position))
+    return StatementCursor(int(micro) / 1e6, job_id, int(position))
 
 
 async def test_pages_of_jobs_and_groups_follow_each_other_too(database: Database) -> None:
@@ -133,7 +133,7 @@ async def test_a_span_and_a_key_narrow_a_statement(database: Database) -> None:
         job("1", delivery(), paid=100_000, key="key_a", at=NOON_S),
         job("2", delivery(), paid=100_000, key="key_b", at=NOON_S + 86_400),
     )
-    day = Span(NOON_S - 43_200, NOON_S + 43_200)
+    day = TimeRange(NOON_S - 43_200, NOON_S + 43_200)
     (line,) = await database.statements.usage(ANN, by="day", span=day, key_id=None, after="", limit=10)
     assert (line.name, line.jobs) == ("2023-11-15", 1)
     (line,) = await database.statements.usage(ANN, by="key", span=ALL, key_id=KeyId("key_b"), after="", limit=10)
@@ -160,7 +160,7 @@ async def test_time_is_counted_once_however_many_jobs_ran_side_by_side(database:
         job("4", delivery(OLE, duration_ms=1_000), delivery(duration_ms=1_000), paid=100_000, at=NOON_S + 20),
         job("5", delivery(duration_ms=500), paid=100_000, at=NOON_S + 20),
     )
-    (busy,) = await database.statements.busy(BEN, span=ALL, limit=10)
+    (busy,) = await database.statements.busy_times(BEN, span=ALL, limit=10)
     assert busy.work_s == pytest.approx(6.0)
     assert busy.busy_s == pytest.approx(3.0 + 0.5 + 1.0 + 0.5)  # in job 4 the node began when the first had ended
     assert busy.first_at.timestamp() == NOON_S

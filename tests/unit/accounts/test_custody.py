@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.accounts.custody import Custody, check_secret, fill_missing, read_secret
+from sparewatt.accounts.custody import Custody, add_missing_chain_keys, check_secret, read_secret
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import AccountId
 from sparewatt.core.rng import SystemRng, seeded
-from sparewatt.store.people import PeopleStore
+from sparewatt.store.accounts import AccountStore
 
 ANN, BEN = AccountId("acc_ann"), AccountId("acc_ben")
 
@@ -51,7 +51,7 @@ def test_a_secret_is_64_hex_digits() -> None:
         Custody(b"short", rng=seeded(1))
 
 
-class KeyStore(PeopleStore):
+class KeyStore(AccountStore):
     """Accounts without a key, and what became of them."""
 
     def __init__(self, *missing: AccountId, fingerprint: bytes = b"") -> None:
@@ -72,9 +72,9 @@ class KeyStore(PeopleStore):
 
 async def test_accounts_that_have_none_get_a_key() -> None:
     store = KeyStore(ANN, BEN)
-    assert await fill_missing(store, custody()) == 2
+    assert await add_missing_chain_keys(store, custody()) == 2
     assert all(custody().open(account, sealed).address == address for account, (address, sealed) in store.keys.items())
-    assert await fill_missing(store, custody()) == 0
+    assert await add_missing_chain_keys(store, custody()) == 0
 
 
 async def test_a_gateway_with_another_secret_does_not_start() -> None:

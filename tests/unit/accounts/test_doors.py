@@ -2,36 +2,36 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.accounts.doors import Doors, network_of
+from sparewatt.accounts.public_rate_limits import PublicRateLimiters, client_network
 from sparewatt.core.errors import RateLimited
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 
 
-def some_doors(clock: ManualClock | None = None) -> Doors:
-    return Doors(signups_per_address_hour=3, clock=clock or ManualClock(now_s=0.0))
+def some_doors(clock: ManualClock | None = None) -> PublicRateLimiters:
+    return PublicRateLimiters(signups_per_address_hour=3, clock=clock or ManualClock(now_s=0.0))
 
 
 def test_an_address_may_sign_up_a_few_times_and_again_later() -> None:
     clock = ManualClock(now_s=0.0)
     door = some_doors(clock).signup
     for n in range(3):
-        door.knock(address="192.0.2.1", email=f"{n}@example.org")
+        door.admit(address="192.0.2.1", email=f"{n}@example.org")
     with pytest.raises(RateLimited) as caught:
-        door.knock(address="192.0.2.1", email="x@example.org")
+        door.admit(address="192.0.2.1", email="x@example.org")
     assert caught.value.retry_after_s == 120.0
     assert "20 minutes" in caught.value.message
-    door.knock(address="192.0.2.2", email="x@example.org")
+    door.admit(address="192.0.2.2", email="x@example.org")
     clock.advance(1200.0)
-    door.knock(address="192.0.2.1", email="x@example.org")
+    door.admit(address="192.0.2.1", email="x@example.org")
 
 
 def test_an_email_is_counted_whatever_address_asks() -> None:
     door = some_doors().login
     for n in range(10):
-        door.knock(address=f"192.0.2.{n}", email="ann@example.org")
+        door.admit(address=f"192.0.2.{n}", email="ann@example.org")
     with pytest.raises(RateLimited):
-        door.knock(address="192.0.2.99", email="ann@example.org")
-    door.knock(address="192.0.2.99", email="ben@example.org")
+        door.admit(address="192.0.2.99", email="ann@example.org")
+    door.admit(address="192.0.2.99", email="ben@example.org")
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_an_email_is_counted_whatever_address_asks() -> None:
     ],
 )
 def test_an_ipv6_site_is_one_address(address: str, counted: str) -> None:
-    assert network_of(address) == counted
+    assert client_network(address) == counted

@@ -9,7 +9,7 @@ import pytest
 
 from sparewatt.accounts.keys import (
     KEY_PREFIX,
-    SHOWN_CHARS,
+    PREFIX_CHARS,
     KeyRing,
     KeyService,
     check_name,
@@ -17,7 +17,7 @@ from sparewatt.accounts.keys import (
     hash_secret,
     new_secret,
 )
-from sparewatt.accounts.principal import SCOPES, by_key, require_operator, require_scope
+from sparewatt.accounts.principal import SCOPES, principal_from_key, require_operator, require_scope
 from sparewatt.core.errors import InvalidField, KeyNotFound, NotAllowed, NotAuthenticated
 from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.core.limits import NAME_CHARS_MAX
@@ -47,19 +47,19 @@ def a_service() -> tuple[KeyService, KeyRing, ListDatabase]:
 def test_a_key_is_known_again_until_something_about_it_changes() -> None:
     ring = a_ring()
     row = ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
-    ring.take_used()
-    assert ring.knows(row)
-    assert ring.take_used() == [row.id]
+    ring.pop_used()
+    assert ring.revalidate(row)
+    assert ring.pop_used() == [row.id]
     ring.put([replace(row, version=row.version + 1, revoked_at=BORN)])
-    assert not ring.knows(row)
-    assert ring.take_used() == []
+    assert not ring.revalidate(row)
+    assert ring.pop_used() == []
 
 
 def test_a_key_that_will_expire_is_looked_at_each_time() -> None:
     ring = KeyRing()
     row = replace(key_row("app", SECRET, "inference"), expires_at=BORN)
     ring.put([row])
-    assert not ring.knows(row)
+    assert not ring.revalidate(row)
 
 
 @pytest.mark.parametrize("header", [f"Bearer {SECRET}", f"bearer {SECRET}", f"BEARER  {SECRET} "])
@@ -107,22 +107,22 @@ def test_a_newer_row_replaces_an_older_one_and_not_the_reverse() -> None:
 
 
 def test_a_scope_is_had_or_refused_with_both_named() -> None:
-    who = by_key(key_row("app", SECRET, "inference"))
+    who = principal_from_key(key_row("app", SECRET, "inference"))
     require_scope(who, "inference")
     with pytest.raises(NotAllowed, match="needs the scope 'admin', it has 'inference'"):
         require_scope(who, "admin")
     with pytest.raises(NotAllowed, match="it has none"):
-        require_scope(by_key(key_row("bare", SECRET)), "node")
+        require_scope(principal_from_key(key_row("bare", SECRET)), "node")
 
 
 def test_running_the_network_takes_the_role_and_the_scope() -> None:
-    operator = by_key(key_row("boss", SECRET, "admin", role="operator"))
+    operator = principal_from_key(key_row("boss", SECRET, "admin", role="operator"))
     require_operator(operator)
-    assert operator.reach is None
+    assert operator.account_filter is None
     for row in (key_row("boss", SECRET, "inference", role="operator"), key_row("ann", SECRET, "admin", role="owner")):
         with pytest.raises(NotAllowed):
-            require_operator(by_key(row))
-        assert by_key(row).reach == row.account_id
+            require_operator(principal_from_key(row))
+        assert principal_from_key(row).account_filter == row.account_id
 
 
 def test_an_expired_key_is_refused_with_its_date() -> None:
@@ -145,8 +145,8 @@ def test_used_keys_are_noted_once_and_refused_ones_never() -> None:
     for secret in (SECRET, SECRET, "sk-sw-gone"):
         with suppress(NotAuthenticated):
             ring.authenticate(f"Bearer {secret}", unix_s=NOW_S)
-    assert ring.take_used() == ["key_app"]
-    assert ring.take_used() == []
+    assert ring.pop_used() == ["key_app"]
+    assert ring.pop_used() == []
 
 
 def test_a_job_is_an_accounts_by_its_key_or_by_itself() -> None:
@@ -206,7 +206,7 @@ async def test_a_new_key_works_at_once_and_is_stored_only_as_its_hash() -> None:
     assert ring.authenticate(f"Bearer {secret}", unix_s=NOW_S) == row
     assert database.keys == [row]
     assert row.hash == hash_secret(secret)
-    assert row.prefix == secret[:SHOWN_CHARS]
+    assert row.prefix == secret[:PREFIX_CHARS]
     assert row.scopes == ("inference",)
 
 

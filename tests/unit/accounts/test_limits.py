@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.accounts.limits import Bucket, Buckets, Charge, Meter, RateLimits
+from sparewatt.accounts.rate_limits import RateCharge, RateLimiter, RateMeter, TokenBucket, TokenBuckets
 from sparewatt.core.limits import RETRY_AFTER_S_MAX
 
 HEADERS = {f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")}
 
 
-def headers_of(meter: Meter) -> dict[str, str]:
+def headers_of(meter: RateMeter) -> dict[str, str]:
     return dict(line.split(": ") for line in meter.header_lines(0.0).splitlines())
 
 
-def some_limits(*, requests: int = 60, tokens: int = 6000, address: int = 10**6, count_max: int = 100) -> RateLimits:
-    return RateLimits(
+def some_limits(*, requests: int = 60, tokens: int = 6000, address: int = 10**6, count_max: int = 100) -> RateLimiter:
+    return RateLimiter(
         requests_per_min=requests,
         tokens_per_min=tokens,
         address_requests_per_min=address,
@@ -111,23 +111,23 @@ def test_more_than_the_limit_at_once_passes_a_full_bucket_and_is_paid_off() -> N
 
 
 def test_what_was_really_used_corrects_the_first_guess() -> None:
-    meter = Meter(60, 1000, 0.0)
+    meter = RateMeter(60, 1000, 0.0)
     meter.charge(400)
-    meter.correct(100)
+    meter.adjust(100)
     assert meter.tokens_left == 500
-    meter.correct(-450)
+    meter.adjust(-450)
     assert meter.tokens_left == 950
-    meter.correct(-450)
+    meter.adjust(-450)
     assert meter.tokens_left == 1000
 
 
 def test_a_charge_is_settled_with_key_and_address_alike() -> None:
-    key, address = Meter(60, 1_000, 0.0), Meter(60, 1_000, 0.0)
+    key, address = RateMeter(60, 1_000, 0.0), RateMeter(60, 1_000, 0.0)
     key.charge(500)
     address.charge(500)
-    Charge(key, address, 500).settle(20)
+    RateCharge(key, address, 500).settle(20)
     assert (key.tokens_left, address.tokens_left) == (980, 980)
-    Charge(key, address, 20).settle(20)
+    RateCharge(key, address, 20).settle(20)
     assert key.tokens_left == 980
 
 
@@ -143,7 +143,7 @@ def test_a_key_s_own_limits_count_and_a_change_keeps_what_was_used() -> None:
 
 
 def test_headers_have_what_clients_read() -> None:
-    meter = Meter(60, 6000, 0.0)
+    meter = RateMeter(60, 6000, 0.0)
     meter.charge(600)
     headers = headers_of(meter)
     assert set(headers) == HEADERS
@@ -151,7 +151,7 @@ def test_headers_have_what_clients_read() -> None:
     assert headers["x-ratelimit-reset-requests"] == "1.000s"
     assert headers["x-ratelimit-remaining-tokens"] == "5400"
     assert headers["x-ratelimit-reset-tokens"] == "6.000s"
-    meter.correct(100_000)
+    meter.adjust(100_000)
     assert headers_of(meter)["x-ratelimit-remaining-tokens"] == "0"
 
 
@@ -168,8 +168,8 @@ def test_memory_is_bounded_and_the_longest_idle_go_first() -> None:
 
 
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
-    bucket = Bucket(10, 1, 100.0)
-    meter = Meter(60, 60, 100.0)
+    bucket = TokenBucket(10, 1, 100.0)
+    meter = RateMeter(60, 60, 100.0)
     for _ in range(10):
         bucket.take(100.0)
         meter.charge(6)
@@ -179,7 +179,7 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
 
 
 def test_buckets_count_by_name_and_are_bounded() -> None:
-    buckets = Buckets(burst=2, per_s=0.5, count_max=3)
+    buckets = TokenBuckets(burst=2, per_s=0.5, count_max=3)
     assert [buckets.take("a", now_s=0) for _ in range(3)] == [0.0, 0.0, 2.0]
     assert buckets.take("b", now_s=0) == 0.0
     assert buckets.take("a", now_s=2.0) == 0.0
@@ -191,30 +191,30 @@ def test_buckets_count_by_name_and_are_bounded() -> None:
 @pytest.mark.parametrize(("limit", "processes"), [(60, 2), (10, 2), (10, 4), (1, 2), (3, 8)])
 def test_processes_together_let_through_what_one_alone_would(limit: int, processes: int) -> None:
     """And each at least one: whoever always lands at the same process is not shut out."""
-    shares = [Meter(limit, 10**6, 0.0, processes) for _ in range(processes)]
+    shares = [RateMeter(limit, 10**6, 0.0, processes) for _ in range(processes)]
     passed = 0
     for meter in shares:
-        while meter.fits(1):
+        while meter.allows(1):
             meter.charge(1)
             passed += 1
     assert max(limit, processes) <= passed <= limit + processes
     for meter in shares:
         meter.refill(60.0 * processes)
-        assert meter.fits(1)
+        assert meter.allows(1)
 
 
 def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
-    meter = Meter(60, 6000, 0.0, 2)
-    assert meter.fits(3000)
+    meter = RateMeter(60, 6000, 0.0, 2)
+    assert meter.allows(3000)
     meter.charge(3000)
-    assert not meter.fits(1)
+    assert not meter.allows(1)
     assert meter.wait_s(1000) == pytest.approx(20.0)
-    meter.correct(-1000)  # it used fewer than was thought
-    assert meter.fits(1000)
+    meter.adjust(-1000)  # it used fewer than was thought
+    assert meter.allows(1000)
     assert headers_of(meter)["x-ratelimit-limit-requests"] == "60"
     assert headers_of(meter)["x-ratelimit-remaining-requests"] == "58"
 
 
 def test_a_door_of_several_processes_opens_as_often_as_one() -> None:
-    doors = [Buckets(burst=10, per_s=1, share=2) for _ in range(2)]
+    doors = [TokenBuckets(burst=10, per_s=1, share=2) for _ in range(2)]
     assert sum(door.take("a", now_s=0.0) == 0.0 for door in doors for _ in range(20)) == 10

@@ -17,9 +17,9 @@ async def test_a_hash_is_argon2id_and_fits_its_password_alone() -> None:
     passwords = Passwords(CHEAP)
     hashed = await passwords.hash("correct horse")
     assert hashed.startswith("$argon2id$")
-    assert await passwords.fits("correct horse", hashed)
-    assert not await passwords.fits("wrong horse", hashed)
-    assert not await passwords.fits("correct horse", "no hash at all")
+    assert await passwords.verify("correct horse", hashed)
+    assert not await passwords.verify("wrong horse", hashed)
+    assert not await passwords.verify("correct horse", "no hash at all")
 
 
 async def test_the_shipped_parameters_are_not_cheap() -> None:
@@ -29,7 +29,7 @@ async def test_the_shipped_parameters_are_not_cheap() -> None:
 
 async def test_letters_composed_in_another_way_are_the_same_password() -> None:
     passwords = Passwords(CHEAP)
-    assert await passwords.fits("cafe\u0301 cafe\u0301", await passwords.hash("caf\u00e9 caf\u00e9"))
+    assert await passwords.verify("cafe\u0301 cafe\u0301", await passwords.hash("caf\u00e9 caf\u00e9"))
 
 
 async def test_where_nobody_is_known_a_hash_is_compared_all_the_same() -> None:
@@ -41,7 +41,7 @@ async def test_where_nobody_is_known_a_hash_is_compared_all_the_same() -> None:
             return super().verify(hash, password)
 
     passwords = Passwords(Watched(time_cost=1, memory_cost=8, parallelism=1))
-    assert not await passwords.fits("nobody has this password", None)
+    assert not await passwords.verify("nobody has this password", None)
     assert compared == ["nobody has this password"]
 
 

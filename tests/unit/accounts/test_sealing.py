@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.accounts.keys import hash_secret
-from sparewatt.accounts.sealing import Sealer, derive
+from sparewatt.accounts.sealer import Sealer, derive_key
 from sparewatt.core.rng import seeded
 
 SECRET = "sk-sw-secret"
@@ -50,4 +50,4 @@ def test_the_same_text_is_sealed_differently_each_time() -> None:
 
 
 def test_keys_for_different_things_have_nothing_in_common() -> None:
-    assert len({derive(SECRET.encode(), purpose) for purpose in (b"a", b"b", b"")} | {hash_secret(SECRET)}) == 4
+    assert len({derive_key(SECRET.encode(), purpose) for purpose in (b"a", b"b", b"")} | {hash_secret(SECRET)}) == 4

@@ -4,19 +4,19 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.accounts.sessions import Sessions, csrf_token, refuse_foreign_origin, refuse_forgery
-from sparewatt.core.errors import ForgeryRefused, SessionEnded
+from sparewatt.accounts.sessions import Sessions, check_csrf, check_origin, csrf_token
+from sparewatt.core.errors import CsrfRefused, SessionEnded
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import SESSION_REMEMBERED_S, SESSIONS_REMEMBERED_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.store.people import PeopleStore, Role, SessionRow
-from sparewatt.testing.clock import ManualClock
+from sparewatt.store.accounts import AccountStore, Role, SessionRow
+from sparewatt.testing.clocks import ManualClock
 
 ANN = AccountId("acc_ann")
 LATER = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
 
-class SessionStore(PeopleStore):
+class SessionStore(AccountStore):
     def __init__(self) -> None:
         self.rows: dict[bytes, SessionRow] = {}
         self.role: Role = "user"
@@ -69,10 +69,10 @@ async def test_what_changed_about_an_account_is_looked_up_anew() -> None:
     sessions, store, _ = some_sessions()
     token = await sessions.begin(ANN)
     await sessions.find(token)
-    sessions.forget(AccountId("acc_ben"))
+    sessions.invalidate(AccountId("acc_ben"))
     await sessions.find(token)
     assert store.looks == 1
-    sessions.forget(ANN)
+    sessions.invalidate(ANN)
     await sessions.find(token)
     assert store.looks == 2
 
@@ -81,26 +81,26 @@ async def test_memory_is_bounded() -> None:
     sessions, _, _ = some_sessions()
     for _ in range(SESSIONS_REMEMBERED_MAX + 5):
         await sessions.find(await sessions.begin(ANN))
-    assert len(sessions._seen) == SESSIONS_REMEMBERED_MAX
+    assert len(sessions._cache) == SESSIONS_REMEMBERED_MAX
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 def test_looking_needs_no_token(method: str) -> None:
-    refuse_forgery(token="t", method=method, csrf=None)
+    check_csrf(token="t", method=method, csrf=None)
 
 
 @pytest.mark.parametrize("csrf", [None, "", "t", csrf_token("other"), csrf_token("t")[:-1], "\xff"])
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE", "PUT", "ODD"])
 def test_changing_needs_the_session_s_own(method: str, csrf: str | None) -> None:
-    refuse_forgery(token="t", method=method, csrf=csrf_token("t"))
-    with pytest.raises(ForgeryRefused):
-        refuse_forgery(token="t", method=method, csrf=csrf)
+    check_csrf(token="t", method=method, csrf=csrf_token("t"))
+    with pytest.raises(CsrfRefused):
+        check_csrf(token="t", method=method, csrf=csrf)
 
 
 @pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://ours.example", "https://ours.example.evil"])
 def test_another_origin_is_refused_and_none_is_not(origin: str) -> None:
     ours = frozenset({"https://ours.example"})
-    refuse_foreign_origin(None, ours=ours)
-    refuse_foreign_origin("https://OURS.example", ours=ours)
-    with pytest.raises(ForgeryRefused):
-        refuse_foreign_origin(origin, ours=ours)
+    check_origin(None, ours=ours)
+    check_origin("https://OURS.example", ours=ours)
+    with pytest.raises(CsrfRefused):
+        check_origin(origin, ours=ours)

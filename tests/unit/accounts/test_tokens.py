@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from sparewatt.accounts.join_tokens import JOIN_TOKEN_PREFIX, JoinTokens
 from sparewatt.accounts.keys import hash_secret
-from sparewatt.accounts.tokens import TOKEN_PREFIX, JoinTokens
 from sparewatt.core.errors import JoinRefused
 from sparewatt.core.ids import AccountId, KeyId, NodeId
 from sparewatt.core.rng import seeded
-from sparewatt.store.database import NodeOwner, TokenVerdict
+from sparewatt.store.database import JoinTokenVerdict, NodeOwner
 from tests.unit.gateway.small_gateway import BORN, ListDatabase, NoPeople
 from tests.unit.inference.nodes import node_id
 
@@ -16,7 +16,9 @@ OWNER = AccountId("acc_owner")
 
 
 class TokenDatabase(ListDatabase):
-    def __init__(self, *, registered: bool = False, closed: bool = False, verdict: TokenVerdict = "accepted") -> None:
+    def __init__(
+        self, *, registered: bool = False, closed: bool = False, verdict: JoinTokenVerdict = "accepted"
+    ) -> None:
         super().__init__()
         self.closed = closed
         self.registered = registered
@@ -26,7 +28,7 @@ class TokenDatabase(ListDatabase):
     async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
         return NodeOwner(OWNER, closed=self.closed) if self.registered else None
 
-    async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> TokenVerdict:
+    async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
         self.exchanged.append((hashed, node_id))
         self.registered = self.verdict == "accepted"
         return self.verdict
@@ -39,9 +41,9 @@ def tokens_over(database: TokenDatabase) -> JoinTokens:
 async def test_a_token_is_made_with_its_expiry() -> None:
     database = TokenDatabase()
     token, expires_at = await tokens_over(database).create(OWNER, created_by=KeyId("key_a"), life_s=60)
-    assert token.startswith(TOKEN_PREFIX)
-    assert isinstance(database.people, NoPeople)
-    assert database.people.owners == [OWNER]
+    assert token.startswith(JOIN_TOKEN_PREFIX)
+    assert isinstance(database.accounts, NoPeople)
+    assert database.accounts.owners == [OWNER]
     assert (expires_at - BORN).total_seconds() == 60
 
 
@@ -70,7 +72,7 @@ async def test_a_new_node_without_a_token_is_refused() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["unknown", "used", "expired", "closed"])
-async def test_a_bad_token_is_refused_with_its_reason(verdict: TokenVerdict) -> None:
+async def test_a_bad_token_is_refused_with_its_reason(verdict: JoinTokenVerdict) -> None:
     with pytest.raises(JoinRefused) as caught:
         await tokens_over(TokenDatabase(verdict=verdict)).admit(node_id(1), TOKEN)
     assert caught.value.reason == f"token_{verdict}"

@@ -17,9 +17,9 @@ from bench.gateway.websocket import Wire, frame_of
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.rng import seeded
 from sparewatt.inference.dispatch.reply import StreamReply, WholeReply
-from sparewatt.protocol.link import Frame, Op, Open, decode_frames, encode_frame, encode_message
-from sparewatt.protocol.node import checked
-from sparewatt.protocol.receipts import SignedSheet
+from sparewatt.protocol.link.frames import JobRequest, LinkFrame, Opcode, decode_frames, encode_frame, encode_message
+from sparewatt.protocol.link.node_report import validated
+from sparewatt.protocol.link.receipts import SignedSheet
 from sparewatt.protocol.signing import SigningKey
 
 PACE_MS = 2
@@ -44,7 +44,7 @@ class FakeWire(Wire):
                 self._news.clear()
                 await self._news.wait()
 
-    def frames(self, stream: int, op: Op) -> list[Frame]:
+    def frames(self, stream: int, op: Opcode) -> list[LinkFrame]:
         return [
             frame
             for message in self.sent
@@ -64,14 +64,14 @@ def linked() -> FakeWire:
 
 def ask(wire: Wire, number: int, **wish: object) -> None:
     body = msgspec.json.encode({"model": MODEL, "messages": [], **wish})
-    meta = Open(
+    meta = JobRequest(
         "/v1/chat/completions", MODEL, len(body), stream=bool(wish.get("stream")), window_bytes=1 << 18, job="job"
     )
-    wire.on_message(encode_message(Op.OPEN, meta, stream=number) + encode_frame(Op.BODY, number, body))
+    wire.on_message(encode_message(Opcode.OPEN, meta, stream=number) + encode_frame(Opcode.BODY, number, body))
 
 
 async def until_ended(wire: FakeWire, *streams: int) -> None:
-    await wire.until(lambda: all(wire.frames(stream, Op.END) for stream in streams))
+    await wire.until(lambda: all(wire.frames(stream, Opcode.END) for stream in streams))
 
 
 async def test_a_whole_answer_is_one_message_that_the_gateway_takes() -> None:
@@ -79,7 +79,7 @@ async def test_a_whole_answer_is_one_message_that_the_gateway_takes() -> None:
     ask(wire, 1)
     await until_ended(wire, 1)
     reply = WholeReply()
-    for frame in wire.frames(1, Op.DATA):
+    for frame in wire.frames(1, Opcode.DATA):
         reply.feed(frame.payload)
     reply.end()
     assert (len(wire.sent), reply.tokens) == (1, 16)
@@ -91,9 +91,9 @@ async def test_a_stream_has_all_its_tokens_and_its_usage(pace_ms: int) -> None:
     ask(wire, 1, stream=True, max_tokens=TOKENS + pace_ms, stream_options={"include_usage": True})
     await until_ended(wire, 1)
     reply = StreamReply(wants_usage=True)
-    passed = b"".join(reply.feed(frame.payload).data for frame in wire.frames(1, Op.DATA))
+    passed = b"".join(reply.feed(frame.payload).data for frame in wire.frames(1, Opcode.DATA))
     reply.end()
-    assert (passed.count(b"@"), reply.tokens, reply.seen.chunks) == (TOKENS, TOKENS, TOKENS)
+    assert (passed.count(b"@"), reply.tokens, reply.delivered.chunks) == (TOKENS, TOKENS, TOKENS)
 
 
 async def test_the_tokens_of_one_step_leave_as_one_message() -> None:
@@ -102,25 +102,25 @@ async def test_the_tokens_of_one_step_leave_as_one_message() -> None:
         ask(wire, stream, stream=True, max_tokens=TOKENS + PACE_MS)
     await until_ended(wire, 1, 2, 3)
     assert len(wire.sent) == TOKENS
-    assert all(wire.frames(stream, Op.HEAD) for stream in (1, 2, 3))
+    assert all(wire.frames(stream, Opcode.HEAD) for stream in (1, 2, 3))
 
 
 async def test_a_cancelled_stream_says_nothing_more_and_the_others_go_on() -> None:
     wire = linked()
     for stream in (1, 2):
         ask(wire, stream, stream=True, max_tokens=TOKENS + PACE_MS)
-    wire.on_message(encode_frame(Op.CANCEL, 1))
+    wire.on_message(encode_frame(Opcode.CANCEL, 1))
     await until_ended(wire, 2)
-    assert len(wire.frames(1, Op.DATA)) == 1
-    assert not wire.frames(1, Op.END)
+    assert len(wire.frames(1, Opcode.DATA)) == 1
+    assert not wire.frames(1, Opcode.END)
 
 
 async def test_receipts_come_on_a_sheet_that_the_node_signed() -> None:
     wire = linked()
     for stream in (1, 2):
         ask(wire, stream)
-    await wire.until(lambda: wire.frames(0, Op.SHEET))
-    sheet = msgspec.json.decode(wire.frames(0, Op.SHEET)[0].payload, type=SignedSheet)
+    await wire.until(lambda: wire.frames(0, Opcode.SHEET))
+    sheet = msgspec.json.decode(wire.frames(0, Opcode.SHEET)[0].payload, type=SignedSheet)
     assert len(sheet.receipts) == 2
     assert sheet.is_signed_by(KEY.address, sheet.digests())
 
@@ -166,7 +166,7 @@ def test_a_gateway_that_lets_no_link_in_is_told_so() -> None:
 
 
 def test_the_fleet_is_unequal_eligible_and_within_the_protocols_bounds() -> None:
-    specs = [checked(one) for one in fleet(100)]
+    specs = [validated(one) for one in fleet(100)]
     assert specs == fleet(100)
     assert len({one.gpu for one in specs}) > 5
     assert all(one.models[0].id == MODEL and one.models[0].measured is not None for one in specs)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.chain.abi import Artifact, Contract, Entry, Param
+from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact, Contract
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.deploy import contract_address
-from sparewatt.chain.model import Log, bytes_of, hex_of
+from sparewatt.chain.deployment import contract_address
+from sparewatt.chain.model import RawLog, bytes_of, hex_of
 
 ADDRESS, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 WORD = 32
 
 
-def param(kind: str, name: str = "", *components: Param, indexed: bool = False) -> Param:
-    return Param(type=kind, name=name, components=components, indexed=indexed)
+def param(kind: str, name: str = "", *components: AbiParam, indexed: bool = False) -> AbiParam:
+    return AbiParam(type=kind, name=name, components=components, indexed=indexed)
 
 
-TRANSFER = Entry(
+TRANSFER = AbiEntry(
     type="event",
     name="Transfer",
     inputs=(
@@ -27,11 +27,11 @@ TRANSFER = Entry(
     ),
 )
 ABI = (
-    Entry(type="function", name="transfer", inputs=(param("address"), param("uint256")), outputs=(param("bool"),)),
-    Entry(type="function", name="claim", inputs=(param("tuple", "entry", param("address"), param("uint256")),)),
-    Entry(type="function", name="claim", inputs=(param("tuple[]", "e", param("address")), param("bytes32[]"))),
+    AbiEntry(type="function", name="transfer", inputs=(param("address"), param("uint256")), outputs=(param("bool"),)),
+    AbiEntry(type="function", name="claim", inputs=(param("tuple", "entry", param("address"), param("uint256")),)),
+    AbiEntry(type="function", name="claim", inputs=(param("tuple[]", "e", param("address")), param("bytes32[]"))),
     TRANSFER,
-    Entry(type="event", name="Said", inputs=(param("string", "topic", indexed=True), param("bytes", "what"))),
+    AbiEntry(type="event", name="Said", inputs=(param("string", "topic", indexed=True), param("bytes", "what"))),
 )
 TOKEN = Contract("token", ADDRESS, ABI)
 
@@ -40,39 +40,41 @@ def padded(address: str) -> bytes:
     return bytes(12) + bytes_of(address)
 
 
-def a_log(entry: Entry, *topics: bytes, data: bytes = b"", tx_hash: bytes = b"\x0a" * WORD, index: int = 0) -> Log:
-    return Log(7, index, b"\x0b" * WORD, tx_hash, ADDRESS, (entry.signature(), *topics), data)
+def a_log(
+    entry: AbiEntry, *topics: bytes, data: bytes = b"", tx_hash: bytes = b"\x0a" * WORD, index: int = 0
+) -> RawLog:
+    return RawLog(7, index, b"\x0b" * WORD, tx_hash, ADDRESS, (entry.signature_hash(), *topics), data)
 
 
 def test_a_call_is_the_selector_and_its_arguments() -> None:
-    call = TOKEN.call("transfer", OTHER, 1000)
+    call = TOKEN.encode_call("transfer", OTHER, 1000)
     assert call.data == bytes.fromhex("a9059cbb") + padded(OTHER) + (1000).to_bytes(WORD, "big")
     assert call.to == ADDRESS
 
 
 def test_a_tuple_is_spelt_out_in_the_signature() -> None:
-    assert [param.canonical() for param in ABI[1].inputs] == ["(address,uint256)"]
-    assert [param.canonical() for param in ABI[2].inputs] == ["(address)[]", "bytes32[]"]
+    assert [param.canonical_type() for param in ABI[1].inputs] == ["(address,uint256)"]
+    assert [param.canonical_type() for param in ABI[2].inputs] == ["(address)[]", "bytes32[]"]
 
 
 def test_of_two_functions_of_a_name_the_number_of_arguments_chooses() -> None:
-    one, two = TOKEN.call("claim", (OTHER, 5)), TOKEN.call("claim", [(OTHER,)], [])
+    one, two = TOKEN.encode_call("claim", (OTHER, 5)), TOKEN.encode_call("claim", [(OTHER,)], [])
     assert one.data[:4] != two.data[:4]
 
 
 @pytest.mark.parametrize("args", [(OTHER,), (OTHER, -1), (OTHER, 1 << 256), ("0x12", 1), (OTHER, "1")])
 def test_arguments_that_do_not_fit_are_a_mistake(args: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match="transfer"):
-        TOKEN.call("transfer", *args)
+        TOKEN.encode_call("transfer", *args)
 
 
 def test_an_answer_is_decoded() -> None:
-    assert TOKEN.answer("transfer", (1).to_bytes(WORD, "big"), n_args=2) is True
+    assert TOKEN.decode_result("transfer", (1).to_bytes(WORD, "big"), n_args=2) is True
 
 
 def test_a_log_becomes_an_event_in_words() -> None:
     log = a_log(TRANSFER, padded(ADDRESS), padded(OTHER), data=((1 << 255) + 1).to_bytes(WORD, "big"))
-    event = TOKEN.read(log, ordinal=0)
+    event = TOKEN.decode_log(log, ordinal=0)
     assert event is not None
     assert (event.contract, event.event) == ("token", "Transfer")
     assert event.args == {"sender": ADDRESS, "receiver": OTHER, "amount": (1 << 255) + 1}
@@ -80,7 +82,7 @@ def test_a_log_becomes_an_event_in_words() -> None:
 
 def test_an_indexed_text_is_only_there_as_its_hash() -> None:
     data = (WORD).to_bytes(WORD, "big") + (2).to_bytes(WORD, "big") + b"hi" + bytes(30)
-    event = TOKEN.read(a_log(ABI[4], b"\x0c" * WORD, data=data), ordinal=0)
+    event = TOKEN.decode_log(a_log(ABI[4], b"\x0c" * WORD, data=data), ordinal=0)
     assert event is not None
     assert event.args == {"topic": hex_of(b"\x0c" * WORD), "what": "0x6869"}
 
@@ -88,14 +90,14 @@ def test_an_indexed_text_is_only_there_as_its_hash() -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        Log(7, 0, b"", b"", ADDRESS, (), b""),
-        Log(7, 0, b"", b"", ADDRESS, (b"\x0d" * WORD,), b""),
+        RawLog(7, 0, b"", b"", ADDRESS, (), b""),
+        RawLog(7, 0, b"", b"", ADDRESS, (b"\x0d" * WORD,), b""),
         a_log(TRANSFER, padded(ADDRESS), padded(OTHER), data=b"short"),
     ],
     ids=["no topic", "a stranger's", "cut off"],
 )
-def test_a_log_that_no_abi_knows_is_no_event(log: Log) -> None:
-    assert TOKEN.read(log, ordinal=0) is None
+def test_a_log_that_no_abi_knows_is_no_event(log: RawLog) -> None:
+    assert TOKEN.decode_log(log, ordinal=0) is None
 
 
 def test_events_are_numbered_within_their_transaction_whatever_the_order_they_came_in() -> None:
@@ -106,7 +108,7 @@ def test_events_are_numbered_within_their_transaction_whatever_the_order_they_ca
         a_log(TRANSFER, *topics, data=data, index=1),
         a_log(TRANSFER, *topics, data=data, index=2, tx_hash=b"\x0e" * WORD),
     ]
-    assert [(event.log_index, event.ordinal) for event in contracts.read(logs)] == [(1, 0), (2, 0), (3, 1)]
+    assert [(event.log_index, event.ordinal) for event in contracts.decode_logs(logs)] == [(1, 0), (2, 0), (3, 1)]
 
 
 def test_a_contracts_address_follows_from_its_makers_and_a_count() -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from sparewatt.chain.booking import parts_of
+from sparewatt.chain.money.settlement_event_handler import split_deposit
 from sparewatt.core.limits import TRANSFER_NANO_MAX as MOST
 
 
 def test_a_deposit_that_may_be_moved_at_once_is_one_part_under_its_own_name() -> None:
     for nano in (1_000, MOST):
-        (part,) = parts_of("event", nano)
+        (part,) = split_deposit("event", nano)
         assert (part.reference, part.nano) == ("event", nano)
 
 
 def test_a_larger_one_is_several_parts_which_add_up_and_have_names_of_their_own() -> None:
-    parts = parts_of("event", 2 * MOST + 1_000)
+    parts = split_deposit("event", 2 * MOST + 1_000)
     assert [part.nano for part in parts] == [MOST, MOST, 1_000]
     assert [part.reference for part in parts] == ["event", "event/1", "event/2"]
 
 
 def test_no_deposit_is_no_part() -> None:
-    assert parts_of("event", 0) == []
+    assert split_deposit("event", 0) == []

@@ -7,7 +7,7 @@ import pytest
 from eth_abi.abi import encode
 from web3.exceptions import BlockNotFound, ContractLogicError, Web3RPCError
 
-from sparewatt.chain.reverts import REASON_CHARS_MAX, asking, read_reason
+from sparewatt.chain.reverts import REASON_CHARS_MAX, read_reason, translate_chain_errors
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 
 ERROR, PANIC = bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")
@@ -33,24 +33,24 @@ def test_the_reason_is_read_from_what_the_contract_returned(data: bytes, reason:
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
 def test_a_revert_carries_the_contracts_own_word(wrap: object) -> None:
     data = "0x" + (ERROR + encode(["string"], ["TOO_LATE"])).hex()
-    with pytest.raises(ChainReverted) as caught, asking():
+    with pytest.raises(ChainReverted) as caught, translate_chain_errors():
         raise ContractLogicError("execution reverted", data=wrap(data))  # type: ignore[operator]
     assert caught.value.reason == "TOO_LATE"
 
 
 def test_a_nodes_refusal_is_told_on_one_short_line() -> None:
     said = {"error": {"code": -32000, "message": "line one\nline two " + "x" * 1000}}
-    with pytest.raises(ChainRefused, match="line one line two") as caught, asking():
+    with pytest.raises(ChainRefused, match="line one line two") as caught, translate_chain_errors():
         raise Web3RPCError("boom", rpc_response=said)  # type: ignore[arg-type]
     assert len(caught.value.message) < 300
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionRefusedError(), aiohttp.ClientConnectionError()])
 def test_a_chain_that_is_away_is_unavailable(error: Exception) -> None:
-    with pytest.raises(ChainUnavailable), asking():
+    with pytest.raises(ChainUnavailable), translate_chain_errors():
         raise error
 
 
 def test_a_block_that_is_not_there_is_an_answer() -> None:
-    with pytest.raises(BlockNotFound), asking():
+    with pytest.raises(BlockNotFound), translate_chain_errors():
         raise BlockNotFound("no")

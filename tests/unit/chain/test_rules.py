@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.chain.model import Fees, Receipt
-from sparewatt.chain.rules import RAISE_AFTER_S, Facts, Step, next_step, raised
+from sparewatt.chain.model import GasFees, TransactionReceipt
+from sparewatt.chain.rules import RAISE_AFTER_S, OutboxAction, TransactionStatus, bumped_fees, next_outbox_action
 from sparewatt.core.limits import OUTBOX_VERSIONS_MAX
-from sparewatt.protocol.chain import SignedTransaction
+from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import OutboxRow, OutboxState
 
 HASH, BLOCK, OTHER_BLOCK = bytes(32), b"\x01" * 32, b"\x02" * 32
@@ -34,59 +34,64 @@ ROW = OutboxRow(
 )
 MINED = replace(ROW, state=OutboxState.MINED, block_number=9, block_hash=BLOCK, tx_hash=HASH)
 LOST = replace(ROW, lost_block=10)
-RECEIPT = Receipt(HASH, 9, BLOCK, succeeded=True, gas_used=1)
-WAITING = Facts(sender_nonce=5, head_number=10, base_fee_wei=50, receipt=None, is_known=True)
+RECEIPT = TransactionReceipt(HASH, 9, BLOCK, succeeded=True, gas_used=1)
+WAITING = TransactionStatus(sender_nonce=5, head_number=10, base_fee_wei=50, receipt=None, is_known=True)
 TAKEN = replace(WAITING, sender_nonce=6, is_known=False)
 
 SITUATIONS = [
-    ("waits in a pool", ROW, WAITING, Step.WAIT),
-    ("taken by a node before we noted it", replace(ROW, state=OutboxState.SIGNED), WAITING, Step.NOTE_SENT),
-    ("signed, never sent", replace(ROW, state=OutboxState.SIGNED), replace(WAITING, is_known=False), Step.SEND),
-    ("dropped from the pool", ROW, replace(WAITING, is_known=False), Step.SEND),
-    ("now in a block", ROW, replace(WAITING, receipt=RECEIPT), Step.NOTE_MINED),
-    ("still in that block", MINED, replace(WAITING, receipt=RECEIPT), Step.WAIT),
+    ("waits in a pool", ROW, WAITING, OutboxAction.WAIT),
+    ("taken by a node before we noted it", replace(ROW, state=OutboxState.SIGNED), WAITING, OutboxAction.NOTE_SENT),
+    ("signed, never sent", replace(ROW, state=OutboxState.SIGNED), replace(WAITING, is_known=False), OutboxAction.SEND),
+    ("dropped from the pool", ROW, replace(WAITING, is_known=False), OutboxAction.SEND),
+    ("now in a block", ROW, replace(WAITING, receipt=RECEIPT), OutboxAction.NOTE_MINED),
+    ("still in that block", MINED, replace(WAITING, receipt=RECEIPT), OutboxAction.WAIT),
     (
         "now in another block",
         MINED,
         replace(WAITING, receipt=replace(RECEIPT, block_hash=OTHER_BLOCK)),
-        Step.NOTE_MINED,
+        OutboxAction.NOTE_MINED,
     ),
-    ("its block is gone, it waits again", MINED, WAITING, Step.NOTE_SENT),
-    ("its block is gone and so is it", MINED, replace(WAITING, is_known=False), Step.SEND),
-    ("mined although its nonce is used", ROW, replace(TAKEN, receipt=RECEIPT), Step.NOTE_MINED),
-    ("another has its nonce", ROW, TAKEN, Step.NOTE_LOST),
-    ("another has its nonce, not for long", LOST, replace(TAKEN, head_number=11), Step.WAIT),
-    ("another has its nonce for good", LOST, replace(TAKEN, head_number=13), Step.SIGN_ANEW),
-    ("another had its nonce, the chain went back", LOST, replace(TAKEN, head_number=8), Step.NOTE_LOST),
-    ("its nonce is free again", LOST, WAITING, Step.NOTE_SENT),
-    ("the base fee is above what it pays", ROW, replace(WAITING, base_fee_wei=101), Step.RAISE_FEE),
-    ("it waits too long", replace(ROW, signed=(replace(FORM, age_s=RAISE_AFTER_S + 1),)), WAITING, Step.RAISE_FEE),
+    ("its block is gone, it waits again", MINED, WAITING, OutboxAction.NOTE_SENT),
+    ("its block is gone and so is it", MINED, replace(WAITING, is_known=False), OutboxAction.SEND),
+    ("mined although its nonce is used", ROW, replace(TAKEN, receipt=RECEIPT), OutboxAction.NOTE_MINED),
+    ("another has its nonce", ROW, TAKEN, OutboxAction.NOTE_LOST),
+    ("another has its nonce, not for long", LOST, replace(TAKEN, head_number=11), OutboxAction.WAIT),
+    ("another has its nonce for good", LOST, replace(TAKEN, head_number=13), OutboxAction.SIGN_ANEW),
+    ("another had its nonce, the chain went back", LOST, replace(TAKEN, head_number=8), OutboxAction.NOTE_LOST),
+    ("its nonce is free again", LOST, WAITING, OutboxAction.NOTE_SENT),
+    ("the base fee is above what it pays", ROW, replace(WAITING, base_fee_wei=101), OutboxAction.RAISE_FEE),
+    (
+        "it waits too long",
+        replace(ROW, signed=(replace(FORM, age_s=RAISE_AFTER_S + 1),)),
+        WAITING,
+        OutboxAction.RAISE_FEE,
+    ),
     (
         "its fee was raised often enough",
         replace(ROW, signed=(FORM,) * OUTBOX_VERSIONS_MAX),
         replace(WAITING, base_fee_wei=101),
-        Step.WAIT,
+        OutboxAction.WAIT,
     ),
 ]
 
 
 @pytest.mark.parametrize(("row", "facts", "step"), [each[1:] for each in SITUATIONS], ids=[s[0] for s in SITUATIONS])
-def test_the_next_step(row: OutboxRow, facts: Facts, step: Step) -> None:
-    assert next_step(row, facts, depth=3) is step
+def test_the_next_step(row: OutboxRow, facts: TransactionStatus, step: OutboxAction) -> None:
+    assert next_outbox_action(row, facts, depth=3) is step
 
 
 def test_a_row_that_was_never_signed_is_not_under_way() -> None:
     with pytest.raises(ValueError, match="nonce"):
-        next_step(replace(ROW, nonce=None), WAITING, depth=3)
+        next_outbox_action(replace(ROW, nonce=None), WAITING, depth=3)
 
 
-@pytest.mark.parametrize("now", [Fees(0, 0), Fees(50, 1), Fees(10_000, 3)])
-def test_a_raised_fee_is_enough_to_replace_the_last(now: Fees) -> None:
-    fees = raised(FORM, now)
+@pytest.mark.parametrize("now", [GasFees(0, 0), GasFees(50, 1), GasFees(10_000, 3)])
+def test_a_raised_fee_is_enough_to_replace_the_last(now: GasFees) -> None:
+    fees = bumped_fees(FORM, now)
     assert fees.max_wei >= max(now.max_wei, FORM.max_wei * 110 // 100)
     assert fees.tip_wei >= max(now.tip_wei, FORM.tip_wei * 110 // 100)
     assert fees.max_wei >= fees.tip_wei
 
 
 def test_a_fee_of_nothing_can_be_raised_too() -> None:
-    assert raised(replace(FORM, max_wei=0, tip_wei=0), Fees(0, 0)) == Fees(1, 1)
+    assert bumped_fees(replace(FORM, max_wei=0, tip_wei=0), GasFees(0, 0)) == GasFees(1, 1)

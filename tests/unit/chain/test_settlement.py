@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 from eth_abi.abi import decode
 
-from sparewatt.chain.abi import Artifact, Entry, Param
+from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.settlement import Claim, claim_call
+from sparewatt.chain.money.settlement_contract import SettlementClaim, claim_call
 from sparewatt.core.errors import ContractsMissing
 
 ADDRESS, ACCOUNT = "0x" + "11" * 20, "0x" + "22" * 20
-ENTRY = (Param(type="address"), Param(type="uint256"), Param(type="uint256"))
-CLAIM = Entry(
+ENTRY = (AbiParam(type="address"), AbiParam(type="uint256"), AbiParam(type="uint256"))
+CLAIM = AbiEntry(
     type="function",
     name="claim",
     inputs=(
-        Param(type="uint256"),
-        Param(type="uint256"),
-        Param(type="tuple", components=ENTRY),
-        Param(type="uint256"),
-        Param(type="bytes32[]"),
+        AbiParam(type="uint256"),
+        AbiParam(type="uint256"),
+        AbiParam(type="tuple", components=ENTRY),
+        AbiParam(type="uint256"),
+        AbiParam(type="bytes32[]"),
     ),
 )
-A_CLAIM = Claim(pool=1, epoch=2, account=ACCOUNT, earned=300, spent=0, index=4, path=[b"\x05" * 32])
+A_CLAIM = SettlementClaim(pool=1, epoch=2, account=ACCOUNT, earned=300, spent=0, index=4, path=[b"\x05" * 32])
 
 
 def test_a_claim_carries_the_line_and_its_proof() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparewatt.core.rng import seeded
-from sparewatt.node.control import listening
+from sparewatt.node.owner.control_socket import serve_control
 from tests.unit.cli.conftest import run_alone
 
 STATUS: dict[str, Any] = {
@@ -76,7 +76,7 @@ def running_agent(folder: Path) -> Iterator[Node]:
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with listening(found.folder, found.on_asked, rng=seeded(1)):
+        async with serve_control(found.folder, found.on_asked, rng=seeded(1)):
             ready.set()
             await asyncio.to_thread(stop.wait)
 

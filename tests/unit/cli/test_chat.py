@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.cli import chat as talk
 from sparewatt.cli import output
-from sparewatt.cli.answer import Answer, Choice, Chunk, Delta, NodeNames, Origin
-from sparewatt.cli.client import Client
-from sparewatt.cli.context import Network
+from sparewatt.cli.chat import chat as talk
+from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, Choice, Chunk, Delta, NodeNameCache
+from sparewatt.cli.client import ApiClient
+from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError
 from tests.unit.cli.canned import BERLIN
 from tests.unit.cli.conftest import Run
@@ -39,7 +39,7 @@ def converse(network: FakeNetwork) -> Callable[..., None]:
                 raise line
             return line
 
-        talk.converse(Client(Network(network.base_url, KEY)), talk.Settings("m"), [], read_line=read_line)
+        talk.converse(ApiClient(NetworkContext(network.base_url, KEY)), talk.ChatSettings("m"), [], read_line=read_line)
 
     return converse
 
@@ -169,7 +169,7 @@ def test_a_refused_question(network: FakeNetwork, run: Run, status: int, code: s
 
 
 def test_summary_mentions_what_is_unusual() -> None:
-    answer = Answer(0.0, origin=Origin(attempts=2))
+    answer = ChatAnswer(0.0, origin=AnswerOrigin(attempts=2))
     answer.add(Chunk([Choice(Delta("a"))]), now_s=0.5)
     answer.add(Chunk([Choice(Delta("b"), "length")]), now_s=1.0)
     assert answer.summary() == (
@@ -179,7 +179,7 @@ def test_summary_mentions_what_is_unusual() -> None:
 
 
 def test_summary_of_an_empty_answer() -> None:
-    assert "first token - · - tokens/s · 0 tokens" in Answer(0.0).summary()
+    assert "first token - · - tokens/s · 0 tokens" in ChatAnswer(0.0).summary()
 
 
 def test_a_conversation_remembers(network: FakeNetwork, converse: Callable[..., None]) -> None:
@@ -238,7 +238,7 @@ def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
 @pytest.mark.parametrize(("status", "body"), [(404, {}), (200, []), (200, {"name": None})])
 def test_a_node_without_a_known_name_is_no_failure(network: FakeNetwork, status: int, body: object) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", body, status=status)
-    names = NodeNames(Client(Network(network.base_url, KEY)))
+    names = NodeNameCache(ApiClient(NetworkContext(network.base_url, KEY)))
     assert [names.name_of(BERLIN), names.name_of(BERLIN)] == [None, None]
     assert len(network.seen) == 1
 

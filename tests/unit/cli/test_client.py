@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.cli.client import Client, SseParser, path_of
-from sparewatt.cli.context import Network
+from sparewatt.cli.client import ApiClient, SseParser, path_of
+from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError, CliError
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from tests.unit.cli.fake_network import KEY, FakeNetwork, sse
 
 
 @pytest.fixture
-def client(network: FakeNetwork) -> Client:
-    return Client(Network(network.base_url, KEY))
+def client(network: FakeNetwork) -> ApiClient:
+    return ApiClient(NetworkContext(network.base_url, KEY))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_an_event_without_end_is_refused(filler: bytes) -> None:
         feed_all(filler * SSE_EVENT_BYTES_MAX, size=100_000)
 
 
-def test_a_request_carries_key_and_json(network: FakeNetwork, client: Client) -> None:
+def test_a_request_carries_key_and_json(network: FakeNetwork, client: ApiClient) -> None:
     network.on("POST /v1/match", {"ok": True})
     assert client.post("/match", {"model": "ü"}, headers={"X-A": "b"}).json() == {"ok": True}
     seen = network.seen[0]
@@ -75,7 +75,7 @@ def test_slashes_of_a_model_stay_and_the_rest_is_quoted() -> None:
     ],
 )
 def test_an_error_object_becomes_an_exception(
-    network: FakeNetwork, client: Client, status: int, code: str, exit_code: int
+    network: FakeNetwork, client: ApiClient, status: int, code: str, exit_code: int
 ) -> None:
     network.fail("GET /v1/models", status, code, "Because.")
     with pytest.raises(ApiError) as caught:
@@ -96,7 +96,7 @@ def test_an_error_object_becomes_an_exception(
     ],
 )
 def test_a_key_without_the_scope_is_sent_to_the_operator(
-    network: FakeNetwork, client: Client, path: str, scope: str
+    network: FakeNetwork, client: ApiClient, path: str, scope: str
 ) -> None:
     network.fail(f"GET /v1{path}", 403, "permission_denied")
     with pytest.raises(ApiError) as caught:
@@ -105,7 +105,7 @@ def test_a_key_without_the_scope_is_sent_to_the_operator(
 
 
 @pytest.mark.parametrize("code", ["operators_only", "not_owner"])
-def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork, client: Client, code: str) -> None:
+def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork, client: ApiClient, code: str) -> None:
     network.fail("GET /v1/ledger/audit", 403, code)
     with pytest.raises(ApiError) as caught:
         client.get("/ledger/audit")
@@ -113,7 +113,7 @@ def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork,
     assert "operator of this network" in caught.value.next_step
 
 
-def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: Client) -> None:
+def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 401, "invalid_api_key")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -121,14 +121,14 @@ def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: C
     assert "SPAREWATT_API_KEY" in caught.value.next_step
 
 
-def test_what_the_network_says_already_is_not_said_again(network: FakeNetwork, client: Client) -> None:
+def test_what_the_network_says_already_is_not_said_again(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 503, "no_capacity", "No node can take it. Try again in a moment.")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
     assert "Try again" not in caught.value.next_step
 
 
-def test_retry_after_becomes_the_next_step(network: FakeNetwork, client: Client) -> None:
+def test_retry_after_becomes_the_next_step(network: FakeNetwork, client: ApiClient) -> None:
     network.on("GET /v1/models", {"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "7"})
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -136,13 +136,13 @@ def test_retry_after_becomes_the_next_step(network: FakeNetwork, client: Client)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b'{"error": "text"}', b'{"detail": 1}', b"\xff"])
-def test_an_error_without_an_object_still_has_a_message(network: FakeNetwork, client: Client, body: bytes) -> None:
+def test_an_error_without_an_object_still_has_a_message(network: FakeNetwork, client: ApiClient, body: bytes) -> None:
     network.on("GET /v1/models", body, status=502)
     with pytest.raises(ApiError, match="HTTP status 502"):
         client.get("/models")
 
 
-def test_a_redirect_is_not_followed(network: FakeNetwork, client: Client) -> None:
+def test_a_redirect_is_not_followed(network: FakeNetwork, client: ApiClient) -> None:
     network.on("GET /v1/models", b"", status=302, headers={"Location": "https://elsewhere.example/"})
     with pytest.raises(ApiError, match="302"):
         client.get("/models")
@@ -152,18 +152,18 @@ def test_a_redirect_is_not_followed(network: FakeNetwork, client: Client) -> Non
 def test_a_key_that_the_server_repeats_is_taken_out(network: FakeNetwork) -> None:
     network.fail("GET /v1/models", 401, "invalid_api_key", "Unknown key plain-secret.")
     with pytest.raises(ApiError) as caught:
-        Client(Network(network.base_url, "plain-secret")).get("/models")
+        ApiClient(NetworkContext(network.base_url, "plain-secret")).get("/models")
     assert "plain-secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff\xfe"])
-def test_an_answer_that_is_no_json_is_an_error(network: FakeNetwork, client: Client, body: bytes) -> None:
+def test_an_answer_that_is_no_json_is_an_error(network: FakeNetwork, client: ApiClient, body: bytes) -> None:
     network.on("GET /v1/models", body)
     with pytest.raises(CliError, match="does not know"):
         client.get("/models").json()
 
 
-def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: Client) -> None:
+def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: ApiClient) -> None:
     network.on("GET /v1/models", b"[1,", headers={"Content-Length": "100"})
     with pytest.raises(CliError, match="broke off"):
         client.get("/models")
@@ -173,27 +173,27 @@ def test_nobody_listening_means_not_running() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
     with pytest.raises(CliError, match="not running") as caught:
-        Client(Network(url, KEY)).get("/models")
+        ApiClient(NetworkContext(url, KEY)).get("/models")
     assert "make up" in caught.value.next_step
     assert KEY not in str(caught.value)
 
 
 def test_silence_becomes_a_timeout(silent: str) -> None:
     with pytest.raises(CliError, match="in time"):
-        Client(Network(silent, KEY), reply_timeout_s=0.05).get("/models")
+        ApiClient(NetworkContext(silent, KEY), reply_timeout_s=0.05).get("/models")
 
 
 def test_an_unknown_host_is_said_to_be_unknown() -> None:
     with pytest.raises(CliError, match="not known"):
-        Client(Network("http://no-such-host.invalid/v1", KEY)).get("/models")
+        ApiClient(NetworkContext("http://no-such-host.invalid/v1", KEY)).get("/models")
 
 
 def test_plain_http_behind_https_is_explained(network: FakeNetwork) -> None:
     with pytest.raises(CliError, match="No secure connection"):
-        Client(Network(network.base_url.replace("http:", "https:"), KEY)).get("/models")
+        ApiClient(NetworkContext(network.base_url.replace("http:", "https:"), KEY)).get("/models")
 
 
-def test_a_stream_ends_at_done(network: FakeNetwork, client: Client) -> None:
+def test_a_stream_ends_at_done(network: FakeNetwork, client: ApiClient) -> None:
     data = sse("ä", "b", "[DONE]", "after")
     network.streams(data[:7], data[7:9], data[9:], headers={"x-request-id": "req_1"})
     with client.stream("/chat/completions", {}) as stream:
@@ -202,7 +202,7 @@ def test_a_stream_ends_at_done(network: FakeNetwork, client: Client) -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_stream_without_done_is_an_error(network: FakeNetwork, client: Client, *, ends: bool) -> None:
+def test_a_stream_without_done_is_an_error(network: FakeNetwork, client: ApiClient, *, ends: bool) -> None:
     network.streams(sse("a"), ends=ends)
     with client.stream("/chat/completions", {}) as stream:
         events = stream.events()
@@ -211,7 +211,7 @@ def test_a_stream_without_done_is_an_error(network: FakeNetwork, client: Client,
             next(events)
 
 
-def test_an_error_of_the_reader_is_not_taken_for_one_of_the_network(network: FakeNetwork, client: Client) -> None:
+def test_an_error_of_the_reader_is_not_taken_for_one_of_the_network(network: FakeNetwork, client: ApiClient) -> None:
     network.streams(sse("a", "[DONE]"))
 
     def read_and_break() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.cli.context import is_this_machine, pointer_file, remember_network, resolve_network
+from sparewatt.cli.context import is_this_machine, recent_networks_file, remember_network, resolve_network
 from sparewatt.cli.errors import CliError
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_network import KEY, FakeNetwork
@@ -81,7 +81,7 @@ def test_a_damaged_ready_file_is_said_to_be_damaged(started: Path, text: str) ->
 
 
 def test_an_unreadable_pointer_is_reported() -> None:
-    pointer_file().mkdir(parents=True)
+    recent_networks_file().mkdir(parents=True)
     with pytest.raises(CliError, match="cannot be read"):
         resolve_network()
 
@@ -89,8 +89,8 @@ def test_an_unreadable_pointer_is_reported() -> None:
 def test_pointer_holds_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     remember_network(Path("ready.json"))
-    assert json.loads(pointer_file().read_text()) == {"ready_files": [str(tmp_path / "ready.json")]}
-    assert list(pointer_file().parent.iterdir()) == [pointer_file()]
+    assert json.loads(recent_networks_file().read_text()) == {"ready_files": [str(tmp_path / "ready.json")]}
+    assert list(recent_networks_file().parent.iterdir()) == [recent_networks_file()]
 
 
 def start(folder: Path, *, port: int) -> Path:
@@ -120,11 +120,11 @@ def test_the_last_five_networks_are_remembered_each_once(tmp_path: Path) -> None
     files = [start(tmp_path / str(port), port=port) for port in range(1, 8)]
     remember_network(files[4])
     kept = [files[i] for i in (4, 6, 5, 3, 2)]
-    assert json.loads(pointer_file().read_text()) == {"ready_files": [str(path) for path in kept]}
+    assert json.loads(recent_networks_file().read_text()) == {"ready_files": [str(path) for path in kept]}
 
 
 def test_a_pointer_of_the_first_version_is_read_and_taken_over(started: Path, tmp_path: Path) -> None:
-    pointer_file().write_text(json.dumps({"ready_file": str(started)}))
+    recent_networks_file().write_text(json.dumps({"ready_file": str(started)}))
     assert resolve_network().api_key == "last-key"
     start(tmp_path / "later", port=1)
     assert resolve_network(base_url=HERE).api_key == "last-key"
@@ -132,7 +132,7 @@ def test_a_pointer_of_the_first_version_is_read_and_taken_over(started: Path, tm
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"ready_files": "x"}', '{"ready_files": [5]}', '{"ready_file": ""}'])
 def test_a_damaged_pointer_is_reported_and_written_anew(started: Path, text: str) -> None:
-    pointer_file().write_text(text)
+    recent_networks_file().write_text(text)
     with pytest.raises(CliError, match="is damaged"):
         resolve_network()
     remember_network(started)
@@ -148,7 +148,7 @@ def test_a_remembered_network_is_not_spoken_to_unencrypted(started: Path) -> Non
 
 def test_pointer_lies_in_the_home_folder_without_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert pointer_file({}) == tmp_path / ".local/state/sparewatt/last.json"
+    assert recent_networks_file({}) == tmp_path / ".local/state/sparewatt/last.json"
 
 
 @pytest.mark.parametrize(

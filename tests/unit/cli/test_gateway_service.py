@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparewatt.cli.gateway_service import Service, service, unit
+from sparewatt.cli.gateway.service import GatewayUnit, render_unit, service
 from sparewatt.core.errors import StartupError
 
 PROXIED = ("--behind-proxy", "--public-url", "https://gateway.example")
@@ -79,8 +79,8 @@ def test_a_mistyped_option_is_told_before_it_is_installed() -> None:
 
 
 def test_what_systemd_would_take_for_its_own_is_quoted() -> None:
-    text = unit(
-        Service("/opt/sparewatt/bin/sparewatt", "sw", Path("/srv/a b"), ("--route=100%", "$HOME"), 30, False, False)
+    text = render_unit(
+        GatewayUnit("/opt/sparewatt/bin/sparewatt", "sw", Path("/srv/a b"), ("--route=100%", "$HOME"), 30, False, False)
     )
     assert "--data '/srv/a b' --route=100%% '$$HOME'" in text
 
@@ -88,7 +88,7 @@ def test_what_systemd_would_take_for_its_own_is_quoted() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd-analyze")
 def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     file = tmp_path / "sparewatt-gateway.service"
-    text = unit(Service("/bin/true", "root", Path("/var/lib/sparewatt"), PROXIED, 30, False, True))
+    text = render_unit(GatewayUnit("/bin/true", "root", Path("/var/lib/sparewatt"), PROXIED, 30, False, True))
     file.write_text(text)
     checked = subprocess.run(["systemd-analyze", "verify", file], check=False, capture_output=True, text=True)
     assert file.name not in checked.stderr

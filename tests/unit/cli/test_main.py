@@ -13,7 +13,7 @@ import pytest
 
 from sparewatt.cli import main as program
 from sparewatt.cli.errors import CliError, exit_code_of, redact
-from sparewatt.cli.groups import Lazy
+from sparewatt.cli.groups import LazyCommand
 from sparewatt.core.errors import (
     KeyNotFound,
     NoCapacity,
@@ -51,8 +51,8 @@ COMMANDS = [
 def added(monkeypatch: pytest.MonkeyPatch) -> list[click.Command]:
     """A place for one more command, called `extra`."""
     commands: list[click.Command] = []
-    monkeypatch.setitem(program.cli._table, "extra", Lazy("nowhere:nothing", ""))
-    monkeypatch.setattr(Lazy, "load", lambda _self: commands[0])
+    monkeypatch.setitem(program.cli._table, "extra", LazyCommand("nowhere:nothing", ""))
+    monkeypatch.setattr(LazyCommand, "load", lambda _self: commands[0])
     return commands
 
 
@@ -223,7 +223,7 @@ def test_a_missing_module_of_our_own_is_a_bug_and_not_hidden(added: list[click.C
 
 def test_an_import_path_must_lead_to_a_command() -> None:
     with pytest.raises(TypeError, match="not a click command"):
-        Lazy("sparewatt.cli.errors:CliError", "").load()
+        LazyCommand("sparewatt.cli.errors:CliError", "").load()
 
 
 def test_exit_code_of_a_command_can_be_returned(added: list[click.Command]) -> None:

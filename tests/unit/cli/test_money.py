@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparewatt.cli.credits import how_soon
-from sparewatt.cli.earnings import NodeTime, electricity
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.cli.money.credits import format_time_left
+from sparewatt.cli.node.earnings import NodeTime, electricity_costs
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -86,7 +86,7 @@ def test_the_balance_is_exact(network: FakeNetwork, run: Run) -> None:
     ],
 )
 def test_what_expires_soon_is_told_in_hours(seconds: float, said: str) -> None:
-    assert how_soon(seconds) == said
+    assert format_time_left(seconds) == said
 
 
 def test_an_empty_balance_names_what_to_do(network: FakeNetwork, run: Run) -> None:
@@ -190,13 +190,15 @@ def test_net_of_electricity_is_what_is_left_after_the_bill(network: FakeNetwork,
 def test_power_that_a_node_measured_counts_before_what_its_owner_says() -> None:
     nodes = [NodeTime("0x1", 3_600.0, 1.0, working_watts=200.0), NodeTime("0x2", 3_600.0, 1.0)]
     by_node = [{"name": each.node_id, "net_nano": 10} for each in nodes]
-    measured, given = electricity(nodes, by_node, watts=400, kwh_usd=0.5)
+    measured, given = electricity_costs(nodes, by_node, watts=400, kwh_usd=0.5)
     assert (measured.kwh, measured.is_measured, given.kwh, given.is_measured) == (0.2, True, 0.4, False)
-    assert [each.node_id for each in electricity(nodes, by_node, watts=None, kwh_usd=0.5)] == ["0x1"]
+    assert [each.node_id for each in electricity_costs(nodes, by_node, watts=None, kwh_usd=0.5)] == ["0x1"]
 
 
 def test_a_node_that_costs_more_than_it_earns_is_shown_with_a_loss() -> None:
-    (found,) = electricity([NodeTime("0x1", 3_600.0, 1.0)], [{"name": "0x1", "net_nano": 10}], watts=1_000, kwh_usd=0.5)
+    (found,) = electricity_costs(
+        [NodeTime("0x1", 3_600.0, 1.0)], [{"name": "0x1", "net_nano": 10}], watts=1_000, kwh_usd=0.5
+    )
     assert (found.kwh, found.cost_nano, found.net_nano) == (1.0, 500_000_000, -499_999_990)
 
 
@@ -228,7 +230,7 @@ def batch(root: bytes, **changes: object) -> dict[str, Any]:
     return given | changes
 
 
-RIGHT = settlement_tree([Entry(address, 5, 1) for address in ADDRESSES]).root
+RIGHT = settlement_tree([PayoutEntry(address, 5, 1) for address in ADDRESSES]).root
 
 
 def test_a_batch_whose_leaves_make_its_root_holds(network: FakeNetwork, run: Run) -> None:

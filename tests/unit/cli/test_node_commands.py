@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from sparewatt.cli.node import region_warning
-from sparewatt.cli.node_logs import in_words
-from sparewatt.cli.node_service import with_whole_paths
+from sparewatt.cli.node.logs import format_log_line
+from sparewatt.cli.node.node import region_warning
+from sparewatt.cli.node.service import with_absolute_paths
 from sparewatt.machine.data_dir import make_private_dir
-from sparewatt.node.kept_terms import keep_terms, read_terms
 from sparewatt.node.log_file import FILE
-from sparewatt.node.wishes import UNTIL_TOLD, read_wishes
+from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, read_owner_rules
+from sparewatt.node.saved_settings import read_saved_settings, save_settings
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_agent import STATUS, Node, running_agent
 from tests.unit.node.rig import node_settings
@@ -65,20 +65,24 @@ def test_pause_and_resume_go_to_the_agent(node: Node) -> None:
     node.run("pause")
     node.run("resume")
     assert [asked["wishes"] for asked in node.asked] == [
-        {"paused_until_unix_s": UNTIL_TOLD},
+        {"paused_until_unix_s": UNTIL_RESUMED_UNIX_S},
         {"paused_until_unix_s": 0.0},
     ]
     node.run("pause", "--for", "2h")
-    assert 0 < node.asked[-1]["wishes"]["paused_until_unix_s"] < UNTIL_TOLD
+    assert 0 < node.asked[-1]["wishes"]["paused_until_unix_s"] < UNTIL_RESUMED_UNIX_S
 
 
 def test_without_an_agent_what_is_wished_for_counts_from_the_next_start(away: Node) -> None:
     assert "next start" in away.run("pause").stderr
     away.run("schedule", "--between", "22:00-07:00", "--zone", "UTC", "--max-watts", "300")
-    kept = read_wishes(away.folder)
-    assert (kept.paused_until_unix_s, str(kept.hours), kept.watts_max) == (UNTIL_TOLD, "22:00-07:00 (UTC)", 300.0)
+    kept = read_owner_rules(away.folder)
+    assert (kept.paused_until_unix_s, str(kept.hours), kept.watts_max) == (
+        UNTIL_RESUMED_UNIX_S,
+        "22:00-07:00 (UTC)",
+        300.0,
+    )
     away.run("schedule", "--always", "--max-watts", "0")
-    assert (read_wishes(away.folder).hours, read_wishes(away.folder).watts_max) == (None, None)
+    assert (read_owner_rules(away.folder).hours, read_owner_rules(away.folder).watts_max) == (None, None)
 
 
 def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
@@ -109,7 +113,7 @@ def test_prices_go_to_the_agent_or_are_kept(node: Node, tmp_path: Path) -> None:
     assert node.asked == [{"do": "price", "hourly_usd": "0.1"}]
     away = Node(tmp_path / "away")
     away.run("price", "set", "--prompt", "0.05", "--completion", "0.2")
-    assert read_terms(away.folder).completion_usd_per_mtok == "0.2"
+    assert read_saved_settings(away.folder).completion_usd_per_mtok == "0.2"
 
 
 def test_prices_per_token_are_shown_where_they_were_set(node: Node) -> None:
@@ -158,7 +162,7 @@ def test_logs_are_shown_in_words_and_as_they_are(away: Node) -> None:
     assert shown[0].endswith("WARNING measure_failed  model=m")
     assert "\x1b" not in shown[1]
     assert away.run("logs", "-n", "1", "--json").stdout.startswith("not JSON")
-    assert "told" not in in_words('{"t": 1, "level": "info", "event": "told", "text": "joined"}')
+    assert "told" not in format_log_line('{"t": 1, "level": "info", "event": "told", "text": "joined"}')
 
 
 def test_without_a_log_there_is_a_next_step(away: Node) -> None:
@@ -191,7 +195,7 @@ def test_a_service_joins_with_the_options_given(kind: str) -> None:
 
 
 def test_a_service_serves_with_what_its_node_was_joined_with(away: Node) -> None:
-    keep_terms(node_settings(make_private_dir(away.folder), serve=Path("/models/small.gguf")))
+    save_settings(node_settings(make_private_dir(away.folder), serve=Path("/models/small.gguf")))
     words = ("node", "service", "--data", str(away.folder), "https://gateway.example")
     assert "/models/small.gguf" in run_alone(*words).stderr
     assert json.loads(run_alone(*words[:2], "--json", *words[2:]).stdout)["kept_serving"] == "/models/small.gguf"
@@ -201,7 +205,7 @@ def test_a_service_names_files_by_their_whole_path(monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     given = ("--serve", "model.gguf", "--config=node.toml", "--name", "model.gguf")
     whole = ["--serve", f"{tmp_path}/model.gguf", f"--config={tmp_path}/node.toml", "--name", "model.gguf"]
-    assert with_whole_paths(given) == whole
+    assert with_absolute_paths(given) == whole
 
 
 def test_a_token_does_not_belong_in_such_a_file() -> None:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from sparewatt.cli.main import cli
-from sparewatt.cli.numbers import NUMBER, Between
+from sparewatt.cli.param_types import NUMBER, FiniteRange
 
 
 def options_of(command: click.Command, *, name: str) -> Iterator[tuple[str, click.Parameter]]:
@@ -27,18 +27,18 @@ def test_every_option_that_takes_a_float_takes_finite_ones_only() -> None:
         name
         for name, param in options_of(cli, name="sparewatt")
         if isinstance(param.type, (click.types.FloatParamType, click.FloatRange))
-        and not isinstance(param.type, Between)
+        and not isinstance(param.type, FiniteRange)
     ]
     assert plain == []
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "NaN", "1e999", "x"])
-@pytest.mark.parametrize("kind", [NUMBER, Between(0, 5)])
-def test_what_is_no_number_is_refused(kind: Between, text: str) -> None:
+@pytest.mark.parametrize("kind", [NUMBER, FiniteRange(0, 5)])
+def test_what_is_no_number_is_refused(kind: FiniteRange, text: str) -> None:
     with pytest.raises(click.BadParameter):
         kind.convert(text, None, None)
 
 
 def test_a_number_is_taken() -> None:
     assert NUMBER.convert("-1.5", None, None) == -1.5
-    assert Between(0, 5).convert("5", None, None) == 5.0
+    assert FiniteRange(0, 5).convert("5", None, None) == 5.0

@@ -188,6 +188,6 @@ def test_rate(rate: float | None, text: str) -> None:
 
 
 def test_a_node_is_called_by_name_else_by_the_start_of_its_id() -> None:
-    assert output.short_node("0x" + "a" * 40, "berlin") == "berlin"
-    assert output.short_node("0x" + "a" * 40) == "0xaaaaaaaa"
-    assert output.short_node("berlin") == "berlin"
+    assert output.node_label("0x" + "a" * 40, "berlin") == "berlin"
+    assert output.node_label("0x" + "a" * 40) == "0xaaaaaaaa"
+    assert output.node_label("berlin") == "berlin"

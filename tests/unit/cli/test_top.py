@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.top import Source, _looks
-from sparewatt.cli.top_model import Look, PublicNetwork, Pulse
-from sparewatt.cli.top_picture import as_text, picture
-from sparewatt.cli.top_rates import RARE_S, RATE_S, Rates, public_look
+from sparewatt.cli.top.rates import ERROR_WINDOW_S, RATE_WINDOW_S, PulseWindow, public_view
+from sparewatt.cli.top.screen import as_text, render
+from sparewatt.cli.top.top import TopViewSource, _views
+from sparewatt.cli.top.view import PublicNetwork, Pulse, TopView
 from tests.processes import wait_until
 from tests.unit.cli.canned import BERLIN, OSLO, node, node_list
 from tests.unit.cli.conftest import Run
@@ -66,10 +66,10 @@ def a_pulse(at: float = 100.0, **changes: Any) -> dict[str, Any]:
     }
 
 
-def looked(*pulses: dict[str, Any]) -> Look:
-    rates = Rates("https://gateway.example")
+def looked(*pulses: dict[str, Any]) -> TopView:
+    rates = PulseWindow("https://gateway.example")
     for pulse in pulses:
-        look = rates.look(msgspec.convert(pulse, Pulse))
+        look = rates.update(msgspec.convert(pulse, Pulse))
     return look
 
 
@@ -115,20 +115,20 @@ def test_a_count_that_was_corrected_is_no_negative_rate() -> None:
 
 
 def test_only_the_last_minute_is_remembered() -> None:
-    rates = Rates("x")
+    rates = PulseWindow("x")
     for at in range(200):
-        look = rates.look(msgspec.convert(a_pulse(100.0 + at), Pulse))
-    assert len(rates._pulses) == RARE_S + 1
-    assert look.errors[0].count == 2 * RARE_S
+        look = rates.update(msgspec.convert(a_pulse(100.0 + at), Pulse))
+    assert len(rates._pulses) == ERROR_WINDOW_S + 1
+    assert look.errors[0].count == 2 * ERROR_WINDOW_S
     assert look.requests_per_s == pytest.approx(10.0)
-    assert rates._since(RATE_S).at == 299 - RATE_S
+    assert rates._since(RATE_WINDOW_S).at == 299 - RATE_WINDOW_S
 
 
 # the picture
 
 
 def test_the_picture_shows_rates_models_and_nodes() -> None:
-    text = as_text(picture(looked(a_pulse(100.0), a_pulse(102.0)), width=160, height=None))
+    text = as_text(render(looked(a_pulse(100.0), a_pulse(102.0)), width=160, height=None))
     assert "requests 10.0/s   tokens 550/s   running 4   waiting 1" in text
     assert "p50 300 ms   p95 480 ms" in text
     assert "2 online  1 offline" in text
@@ -144,7 +144,7 @@ def test_the_picture_fits_any_terminal(width: int, height: int) -> None:
     look = looked(a_pulse(100.0), a_pulse(102.0))
     look.models *= 50
     look.busiest *= 50
-    lines = picture(look, width=width, height=height, note="reconnecting for 3 s: nothing answers")
+    lines = render(look, width=width, height=height, note="reconnecting for 3 s: nothing answers")
     assert len(lines) <= height
     assert all(sum(len(cell.text) for cell in line) <= width for line in lines)
 
@@ -153,14 +153,14 @@ def test_names_cannot_steer_the_terminal() -> None:
     look = looked(a_pulse(100.0))
     look.models[0].id = "\x1b[2J" + "m" * 400
     look.busiest[0].name = "a\nb\x07"
-    text = as_text(picture(look, width=100, height=None, note="\x1b]0;x"))
+    text = as_text(render(look, width=100, height=None, note="\x1b]0;x"))
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "mm…" in text
 
 
 def test_what_everybody_sees_says_so() -> None:
-    text = as_text(picture(public_look(msgspec.convert(PUBLIC, PublicNetwork), "https://g"), width=120, height=None))
+    text = as_text(render(public_view(msgspec.convert(PUBLIC, PublicNetwork), "https://g"), width=120, height=None))
     assert "an operator's key shows more" in text
     assert "tokens 90.0/s   running 4" in text
     assert "requests" not in text
@@ -199,13 +199,13 @@ def test_a_wrong_key_is_an_error(run: Run, network: FakeNetwork) -> None:
     assert run("top").exit_code == 3
 
 
-class Flaky(Source):
+class Flaky(TopViewSource):
     """Answers, fails, answers."""
 
-    def __init__(self, *looks: Look | CliError) -> None:
+    def __init__(self, *looks: TopView | CliError) -> None:
         self._left = list(looks)
 
-    def look(self) -> Look:
+    def fetch(self) -> TopView:
         found = self._left.pop(0)
         if isinstance(found, CliError):
             raise found
@@ -215,7 +215,7 @@ class Flaky(Source):
 def test_a_lost_gateway_is_waited_for_with_the_last_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     look, later = looked(a_pulse(100.0)), looked(a_pulse(109.0))
-    shown = _looks(Flaky(CliError("Nothing answers."), later), look, interval=1.0)
+    shown = _views(Flaky(CliError("Nothing answers."), later), look, interval=1.0)
     assert next(shown) == (look, "")
     assert next(shown) == (look, "reconnecting for 0 s: Nothing answers.")
     assert next(shown) == (later, "")

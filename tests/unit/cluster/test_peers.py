@@ -53,11 +53,11 @@ from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.matcher.model import NodeState
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.link.library import has_picows
+from sparewatt.link.websocket_library import has_picows
 from sparewatt.protocol.api.operations import Pulse
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.store.database import KeyTerms
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, ListDatabase, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_table, node_id
 from tests.unit.inference.scripted import RecordingSink

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from sparewatt.core.clock import SystemClock, sleep_until
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.waiting import turns
 
 

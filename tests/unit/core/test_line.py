@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.core.limits import LINE_TURN_S, TURN_S
-from sparewatt.core.line import Line
+from sparewatt.core.fair_queue import FairQueue
+from sparewatt.core.limits import FAIR_QUEUE_TICK_S, TICK_BUDGET_S
 
 
 class Loop:
@@ -18,11 +18,11 @@ class Loop:
         self.called: list[str] = []
         self._call_s = call_s
         self._soon: list[Callable[[], None]] = []
-        self.line = Line(self._soon.append, at_once=at_once, clock=lambda: self.now_s)
+        self.line = FairQueue(self._soon.append, at_once=at_once, clock=lambda: self.now_s)
 
     def wait(self, *names: str) -> None:
         for name in names:
-            self.line.wait(name[0], lambda name=name: self._call(name))  # type: ignore[misc]
+            self.line.enqueue(name[0], lambda name=name: self._call(name))  # type: ignore[misc]
 
     def turn(self) -> list[str]:
         """What was called in it."""
@@ -48,13 +48,13 @@ def test_nobody_is_called_in_the_turn_in_which_they_come() -> None:
 
 
 def test_a_turn_does_as_much_as_it_has_time_for() -> None:
-    loop = Loop(call_s=LINE_TURN_S * 0.4)
+    loop = Loop(call_s=FAIR_QUEUE_TICK_S * 0.4)
     loop.wait(*(f"a{number}" for number in range(7)))
     assert [len(loop.turn()) for _ in range(4)] == [3, 3, 1, 0]
 
 
 def test_something_is_done_in_each_however_long_it_takes() -> None:
-    loop = Loop(call_s=10 * LINE_TURN_S)
+    loop = Loop(call_s=10 * FAIR_QUEUE_TICK_S)
     loop.wait("a1", "b1")
     assert [loop.turn(), loop.turn()] == [["a1"], ["b1"]]
 
@@ -80,9 +80,9 @@ def test_those_of_one_go_in_the_order_they_came() -> None:
 def test_who_comes_late_in_a_turn_must_wait_and_early_in_the_next_not() -> None:
     loop = Loop()
     assert not loop.line.must_wait()
-    loop.now_s += TURN_S
+    loop.now_s += TICK_BUDGET_S
     assert not loop.line.must_wait()
-    loop.now_s += TURN_S
+    loop.now_s += TICK_BUDGET_S
     assert loop.line.must_wait()
     loop.turn()
     assert not loop.line.must_wait()
@@ -104,7 +104,7 @@ def test_one_that_breaks_holds_nobody_up() -> None:
     def breaks() -> None:
         raise ValueError
 
-    loop.line.wait("a", breaks)
+    loop.line.enqueue("a", breaks)
     loop.wait("b1")
     with pytest.raises(ValueError):  # noqa: PT011 (raised above)
         loop.turn()
@@ -113,7 +113,7 @@ def test_one_that_breaks_holds_nobody_up() -> None:
 
 def test_who_comes_while_others_are_called_is_called_as_well() -> None:
     loop = Loop(at_once=1)
-    loop.line.wait("a", lambda: loop.wait("b1"))
+    loop.line.enqueue("a", lambda: loop.wait("b1"))
     loop.turn()
     assert loop.turn() == ["b1"]
     assert loop.line.is_empty
@@ -121,10 +121,10 @@ def test_who_comes_while_others_are_called_is_called_as_well() -> None:
 
 def test_a_turn_has_one_number_and_the_next_another() -> None:
     loop = Loop()
-    first = [loop.line.turn_number() for _ in range(3)]
+    first = [loop.line.tick_number() for _ in range(3)]
     loop.turn()
-    second = loop.line.turn_number()
+    second = loop.line.tick_number()
     loop.turn()
     loop.turn()  # in which nobody asked
     assert first == [first[0]] * 3
-    assert len({first[0], second, loop.line.turn_number()}) == 3
+    assert len({first[0], second, loop.line.tick_number()}) == 3

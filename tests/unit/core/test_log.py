@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.core.log import JsonLines, Log, PlainLines, stderr_handler
+from sparewatt.core.log import JsonFormatter, Logger, PlainFormatter, stderr_handler
 
 
 class Rude:
@@ -21,7 +21,7 @@ class Rude:
 def line_of(event: str = "node_joined", /, *args: object, **fields: object) -> Any:
     record = logging.LogRecord("sparewatt.test", logging.INFO, "f.py", 1, event, args, None)
     record.fields = fields
-    text = JsonLines().format(record)
+    text = JsonFormatter().format(record)
     assert "\n" not in text
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
@@ -79,28 +79,28 @@ def test_a_crash_is_logged_with_its_trace_also_when_it_is_no_longer_handled(capl
     except KeyError as error:
         lost = error
     assert sys.exc_info() == (None, None, None)
-    Log("sparewatt.test").crash("request_crashed", lost, request="req_1")
-    line = json.loads(JsonLines().format(caplog.records[0]))
+    Logger("sparewatt.test").crash("request_crashed", lost, request="req_1")
+    line = json.loads(JsonFormatter().format(caplog.records[0]))
     assert line["event"] == "request_crashed"
     assert "KeyError: 'lost'" in line["trace"]
 
 
 def test_a_crash_that_was_never_raised_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    Log("sparewatt.test").crash("request_crashed", KeyError("lost"))
-    assert "KeyError" in json.loads(JsonLines().format(caplog.records[0]))["trace"]
+    Logger("sparewatt.test").crash("request_crashed", KeyError("lost"))
+    assert "KeyError" in json.loads(JsonFormatter().format(caplog.records[0]))["trace"]
 
 
 def test_a_warning_is_more_than_an_event(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="sparewatt.test"):
-        Log("sparewatt.test").info("node_joined")
-        Log("sparewatt.test").warning("node_turned_away", node="0x1")
+        Logger("sparewatt.test").info("node_joined")
+        Logger("sparewatt.test").warning("node_turned_away", node="0x1")
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
 def plain_line_of(event: str = "node_joined", level: int = logging.INFO, **fields: object) -> str:
     record = logging.LogRecord("sparewatt.test", level, "f.py", 1, event, (), None)
     record.fields = fields
-    return PlainLines().format(record)
+    return PlainFormatter().format(record)
 
 
 def test_a_person_reads_words() -> None:
@@ -122,10 +122,10 @@ def test_a_trace_follows_its_line() -> None:
         int("nobody foresaw this")
     except ValueError:
         record = logging.LogRecord("x", logging.ERROR, "f.py", 1, "crashed", (), sys.exc_info())
-    assert PlainLines().format(record).endswith("'nobody foresaw this'")
+    assert PlainFormatter().format(record).endswith("'nobody foresaw this'")
 
 
-@pytest.mark.parametrize(("is_terminal", "shape"), [(True, PlainLines), (False, JsonLines)])
+@pytest.mark.parametrize(("is_terminal", "shape"), [(True, PlainFormatter), (False, JsonFormatter)])
 def test_a_terminal_gets_words_and_a_file_json(
     monkeypatch: pytest.MonkeyPatch,
     is_terminal: bool,  # noqa: FBT001 (a parameter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.versions import Release, read_release, side_to_update, why_apart
+from sparewatt.core.versions import Release, read_release, side_to_update, version_conflict
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from sparewatt.core.versions import Release, read_release, side_to_update, why_a
 )
 def test_one_minor_version_apart_works(agent: str, gateway: str) -> None:
     assert side_to_update(agent=agent, gateway=gateway) is None
-    assert why_apart(agent=agent, gateway=gateway) is None
+    assert version_conflict(agent=agent, gateway=gateway) is None
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_one_minor_version_apart_works(agent: str, gateway: str) -> None:
 )
 def test_further_apart_the_older_side_is_named(agent: str, gateway: str, side: str) -> None:
     assert side_to_update(agent=agent, gateway=gateway) == side
-    told = why_apart(agent=agent, gateway=gateway)
+    told = version_conflict(agent=agent, gateway=gateway)
     assert told is not None
     assert f"Update the {side}" in told
     assert agent in told

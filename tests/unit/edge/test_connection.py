@@ -15,8 +15,8 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
     BODY_FIELDS_MAX,
-    LET_GO_AT_ONCE,
-    READ_PER_TURN_BYTES,
+    CONNECTIONS_CLOSED_PER_TICK,
+    READ_PER_TICK_BYTES,
     REQUEST_BODY_BYTES_MAX,
 )
 from sparewatt.edge.connection import Connection
@@ -131,7 +131,7 @@ def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
     connection, socket, turns = connected()
     connection.data_received(UPLOAD)
     assert socket.is_reading()
-    connection.data_received(bytes(READ_PER_TURN_BYTES))
+    connection.data_received(bytes(READ_PER_TICK_BYTES))
     assert not socket.is_reading()
     turns.run()
     assert socket.is_reading()
@@ -139,13 +139,13 @@ def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
 
 def test_what_was_read_at_once_is_looked_at_piece_by_piece() -> None:
     connection, socket, turns = connected()
-    connection.data_received((UPLOAD + bytes(3 * READ_PER_TURN_BYTES))[: 3 * READ_PER_TURN_BYTES])
+    connection.data_received((UPLOAD + bytes(3 * READ_PER_TICK_BYTES))[: 3 * READ_PER_TICK_BYTES])
     looked_at = []
     while not socket.is_reading():
         looked_at.append(len(UPLOAD) + connection._requests[0].size_bytes)
         turns.run_one()
-    assert looked_at == [READ_PER_TURN_BYTES, 2 * READ_PER_TURN_BYTES]
-    assert len(UPLOAD) + connection._requests[0].size_bytes == 3 * READ_PER_TURN_BYTES
+    assert looked_at == [READ_PER_TICK_BYTES, 2 * READ_PER_TICK_BYTES]
+    assert len(UPLOAD) + connection._requests[0].size_bytes == 3 * READ_PER_TICK_BYTES
     connection.connection_lost(None)
     assert connection._registry.bodies_bytes == 0
 
@@ -210,7 +210,7 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
 def test_who_comes_while_others_stand_in_line_stands_in_it_too() -> None:
     first, socket, turns, registry = connected_late()
     first.data_received(KEYLESS)
-    registry.late_requests._end_turn()
+    registry.late_requests._end_tick()
     second, other, _ = connected(registry)
     second.data_received(KEYLESS)
     assert not other.written
@@ -273,7 +273,7 @@ def test_a_fault_of_the_head_is_told_rather_than_that_too_much_is_being_read(sen
 
 def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
     first, _, turns = connected()
-    sockets = [Socket() for _ in range(2 * LET_GO_AT_ONCE + 1)]
+    sockets = [Socket() for _ in range(2 * CONNECTIONS_CLOSED_PER_TICK + 1)]
     for socket in sockets:
         connection = Connection(first._registry, cast(asyncio.AbstractEventLoop, turns))
         connection.connection_made(socket)
@@ -282,7 +282,7 @@ def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
     for _ in range(3):
         turns.run_one()
         left.append(sum(socket.is_closing() for socket in sockets))
-    assert left == [LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE, 2 * LET_GO_AT_ONCE + 1]
+    assert left == [CONNECTIONS_CLOSED_PER_TICK, 2 * CONNECTIONS_CLOSED_PER_TICK, 2 * CONNECTIONS_CLOSED_PER_TICK + 1]
 
 
 def test_nothing_of_a_refused_request_is_left_to_the_collector() -> None:

@@ -11,7 +11,7 @@ from sparewatt.edge.connection_registry import ConnectionRegistry
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import USER, make_services
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs
 from tests.unit.inference.scripted import BODY, DONE, FINISH, ROLE, ScriptedNode, text_event

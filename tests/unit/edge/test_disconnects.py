@@ -20,7 +20,7 @@ from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.submission import Submission
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.edge.served import served
 from tests.unit.gateway.small_gateway import USER, make_services
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs

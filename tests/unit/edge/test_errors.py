@@ -25,7 +25,7 @@ from sparewatt.edge.bodies import read_body
 from sparewatt.edge.replies import error_reply
 from sparewatt.gateway.routes import make_app
 from sparewatt.inference.dispatch.node_selection import ContextTooLong
-from sparewatt.protocol.openai import error_headers
+from sparewatt.protocol.openai.chat import error_headers
 from tests.unit.gateway.small_gateway import USER, bearer, make_services, running
 
 
@@ -153,7 +153,7 @@ async def test_a_bug_in_the_middle_of_a_reply_closes_it_and_adds_no_second_one()
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"half")
-        raise errors.Internal("too late")
+        raise errors.InternalError("too late")
 
     services = make_services()
     app = make_app(services)

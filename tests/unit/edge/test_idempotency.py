@@ -25,7 +25,7 @@ from sparewatt.edge.idempotency import (
     cacheable,
     key_of,
 )
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 
 ID: IdempotencyId = ("key_ann", "first")
 DIGEST = b"the request"

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from sparewatt.accounts.principal import by_key
+from sparewatt.accounts.principal import principal_from_key
 from sparewatt.api.inference.chat import PATH, read_chat
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.exchange import Endpoint, Exchange
@@ -106,5 +106,5 @@ def test_a_key_that_has_changed_is_not_taken_for_what_it_was() -> None:
     assert second is not None
     heads.shared(first)
     row = key_row("app", "sk-sw-1", "inference")
-    second.principal = by_key(row)
+    second.principal = principal_from_key(row)
     assert heads.shared(second) is second

@@ -13,7 +13,7 @@ from aiohttp import ClientResponse
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs
 from tests.unit.inference.scripted import BODY, DONE, FINISH, ROLE, ScriptedNode, text_event

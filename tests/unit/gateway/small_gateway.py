@@ -14,10 +14,10 @@ from aiohttp.web import Application, Request
 from argon2 import PasswordHasher
 from yarl import URL
 
+from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.passwords import Passwords
-from sparewatt.accounts.people import People
 from sparewatt.accounts.principal import SCOPES
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peers import Peers
@@ -33,11 +33,11 @@ from sparewatt.gateway.services import Services, build
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.node import NodeSpecs
+from sparewatt.protocol.link.node_report import NodeSpecs
+from sparewatt.store.accounts import AccountStore, Role
+from sparewatt.store.connection_pool import ConnectionPool
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
-from sparewatt.store.people import PeopleStore, Role
-from sparewatt.store.pool import Pool
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import NOW_S
 from tests.unit.store.memory_responses import MemoryResponses
 
@@ -67,7 +67,7 @@ def key_row(
     )
 
 
-class NoPeople(PeopleStore):
+class NoPeople(AccountStore):
     """Nobody signed up; what routes for keys and nodes ask of it."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class NoPeople(PeopleStore):
         return True
 
 
-class NoPool(Pool):
+class NoPool(ConnectionPool):
     """Whoever asks Postgres for something fails."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class ListDatabase(Database):
 
     def __init__(self) -> None:
         super().__init__(NoPool())
-        self.people = NoPeople()
+        self.accounts = NoPeople()
         self.keys: list[KeyRow] = []
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
         self.matches: dict[MatchId, StoredMatch] = {}
@@ -183,7 +183,7 @@ def make_services(
         database,
         table=NodeTable() if table is None else table,
         accounting=accounting,
-        people=People(database.people, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
         links={} if links is None else links,
         port=1,

@@ -11,7 +11,7 @@ from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, EdgeServer, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_model, a_table, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, ROLE, RecordingSink, ScriptedNode, text_event

@@ -26,7 +26,7 @@ from sparewatt.inference.matcher.model import (
     Rejection,
 )
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
 
 MODEL = ModelId("llama-3-8b")
 NOW_S = 1000.0

@@ -21,24 +21,24 @@ from sparewatt.inference.matcher.model import HealthRules, MatchJob
 from sparewatt.inference.matcher.ranking import BALANCED, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.link.outbox import Outbox
-from sparewatt.protocol.link import (
+from sparewatt.link.send_queue import SendQueue
+from sparewatt.protocol.link.frames import (
     Credit,
-    End,
-    Fail,
     FailCode,
-    Frame,
-    Head,
-    Op,
-    Open,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    LinkFrame,
+    Opcode,
     decode_frames,
     decode_message,
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Signed
-from sparewatt.testing.clock import ManualClock
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.receipts import SignedReceipts
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_table, node_id
 
 BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
@@ -64,7 +64,7 @@ FINISH = event({}, finish="stop")
 USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
 
 
-class RecordingOutbox(Outbox):
+class RecordingOutbox(SendQueue):
     """Sends nothing; remembers the frames."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Nobody:
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
 
 class ScriptedNode:
@@ -105,28 +105,30 @@ class ScriptedNode:
         """Answer the next job as soon as its body is here and the gateway's turn is over."""
 
         def heard(frame: bytes) -> None:
-            if any(each.op is Op.BODY for each in decode_frames(frame)):
+            if any(each.op is Opcode.BODY for each in decode_frames(frame)):
                 asyncio.get_running_loop().call_soon(lambda: self.answer(*pieces, status=status))
 
         self._outbox.on_put = heard
 
     @property
-    def opened(self) -> list[Open]:
-        return [decode_message(payload, Open) for op, _, payload in self._heard() if op is Op.OPEN]
+    def opened(self) -> list[JobRequest]:
+        return [decode_message(payload, JobRequest) for op, _, payload in self._heard() if op is Opcode.OPEN]
 
     @property
     def body(self) -> bytes:
-        return b"".join(payload for op, _, payload in self._heard() if op is Op.BODY)
+        return b"".join(payload for op, _, payload in self._heard() if op is Opcode.BODY)
 
     @property
     def latest_body(self) -> bytes:
         """Of the latest job alone."""
-        return b"".join(payload for op, stream, payload in self._heard() if op is Op.BODY and stream == self._stream)
+        return b"".join(
+            payload for op, stream, payload in self._heard() if op is Opcode.BODY and stream == self._stream
+        )
 
     @property
     def credit_bytes(self) -> int:
         latest = self._stream
-        grants = [payload for op, stream, payload in self._heard() if op is Op.CREDIT and stream == latest]
+        grants = [payload for op, stream, payload in self._heard() if op is Opcode.CREDIT and stream == latest]
         return sum(decode_message(payload, Credit).n_bytes for payload in grants)
 
     @property
@@ -135,29 +137,29 @@ class ScriptedNode:
 
     @property
     def cancelled(self) -> list[int]:
-        return [stream for op, stream, _ in self._heard() if op is Op.CANCEL]
+        return [stream for op, stream, _ in self._heard() if op is Opcode.CANCEL]
 
     @property
     def may_send_bytes(self) -> int:
         return self.opened[-1].window_bytes + self.credit_bytes - self.sent_bytes
 
     def head(self, status: int = 200) -> None:
-        self._say(encode_message(Op.HEAD, Head(status=status), stream=self._stream))
+        self._say(encode_message(Opcode.HEAD, JobReplyHead(status=status), stream=self._stream))
 
     def data(self, *pieces: bytes) -> None:
         for piece in pieces:
             self._sent[self._stream] += len(piece)
-            self._say(encode_frame(Op.DATA, self._stream, piece))
+            self._say(encode_frame(Opcode.DATA, self._stream, piece))
 
     def end(self) -> None:
-        self._say(encode_message(Op.END, End(load=NodeLoad()), stream=self._stream))
+        self._say(encode_message(Opcode.END, JobEnd(load=NodeLoad()), stream=self._stream))
 
     def fail(self, code: FailCode = "backend_broke", message: str = "it broke") -> None:
-        self._say(encode_message(Op.FAIL, Fail(code=code, message=message), stream=self._stream))
+        self._say(encode_message(Opcode.FAIL, JobFailure(code=code, message=message), stream=self._stream))
 
     def lost(self) -> None:
         self._table.disconnect(self.id, unix_s=self._clock.unix_s())
-        self.link.lost("the socket closed")
+        self.link.on_lost("the socket closed")
 
     def begin(self, *pieces: bytes) -> None:
         self.head()
@@ -175,7 +177,7 @@ class ScriptedNode:
     def _say(self, frame: bytes) -> None:
         self.link.receive(frame)
 
-    def _heard(self) -> list[Frame]:
+    def _heard(self) -> list[LinkFrame]:
         return [frame for frames in self._outbox.frames for frame in decode_frames(frames)]
 
 

@@ -12,10 +12,10 @@ from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
-from sparewatt.policy.carriers import read_line
 from sparewatt.policy.model import ANY
-from sparewatt.protocol.node import Capability
-from sparewatt.testing.clock import ManualClock
+from sparewatt.policy.parser import read_line
+from sparewatt.protocol.link.node_report import Capability
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.fleets import assert_adds_up
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, node_id, situation, some_specs
 

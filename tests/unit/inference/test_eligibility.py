@@ -17,16 +17,16 @@ from sparewatt.inference.matcher.model import AllowedNodes, Decision, NodeRow
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
-from sparewatt.policy.carriers import read_line
 from sparewatt.policy.check import NodeFacts
-from sparewatt.policy.model import ANY, Prices
-from sparewatt.protocol.node import ModelReport, NodeSpecs
-from sparewatt.testing.clock import ManualClock
+from sparewatt.policy.model import ANY, MaxPrice
+from sparewatt.policy.parser import read_line
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.fleets import assert_adds_up
 from tests.unit.inference.nodes import MODEL, NOW_S, SPEED, a_job, a_model, a_table, node_id, situation, some_specs
 
 ANN = AccountId("acc_ann")
-USUAL = Prices(80_000_000, 240_000_000)
+USUAL = MaxPrice(80_000_000, 240_000_000)
 """Four times what the nodes of these tests ask for."""
 DEAR = a_model(completion_price_nano=240_000_001)
 
@@ -41,12 +41,12 @@ class Fleet:
             self.table.connect(node_id(number), said, now_s=NOW_S)
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
-    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: Prices | None = None) -> PolicyGate:
+    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: MaxPrice | None = None) -> PolicyGate:
         gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, usual=usual)
         assert gate is not None
         return gate
 
-    def allowed(self, line: str, *, usual: Prices | None = None) -> list[int]:
+    def allowed(self, line: str, *, usual: MaxPrice | None = None) -> list[int]:
         (last,) = self.gate(line, usual=usual).stages()
         return numbers(last)
 
@@ -338,7 +338,7 @@ def test_one_that_raises_its_price_a_moment_before_gets_none_either() -> None:
 
 def test_only_the_direction_that_the_policy_leaves_open_is_usual() -> None:
     fleet = priced("usual", "dear")
-    open_prompt = fleet.gate("max_price.completion<=9", usual=Prices(prompt=80_000_000))
+    open_prompt = fleet.gate("max_price.completion<=9", usual=MaxPrice(prompt=80_000_000))
     assert candidates(fleet.decide(open_prompt)) == [1, 2]
     both = fleet.gate("max_price<=9")
     assert candidates(fleet.decide(both)) == [1, 2]

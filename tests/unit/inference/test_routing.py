@@ -14,7 +14,7 @@ from aiohttp import ClientResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.accounts.principal import Principal, by_key, by_session
+from sparewatt.accounts.principal import Principal, principal_from_key, principal_from_session
 from sparewatt.core.errors import (
     BadRequest,
     InvalidField,
@@ -28,14 +28,14 @@ from sparewatt.core.limits import POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
 from sparewatt.gateway.services import Services
 from sparewatt.inference import routing as module
 from sparewatt.inference.routing import Routing, check_policy, read_network_policy, route
-from sparewatt.policy.carriers import read_line
 from sparewatt.policy.fields import FIELDS, WEIGHTS
+from sparewatt.policy.formatter import to_line
 from sparewatt.policy.model import ANY, Policy
-from sparewatt.policy.words import to_line
-from sparewatt.protocol.node import Speed
+from sparewatt.policy.parser import read_line
+from sparewatt.protocol.link.node_report import Speed
+from sparewatt.store.accounts import SessionRow
 from sparewatt.store.database import KeyRow
-from sparewatt.store.people import SessionRow
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, key_row, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
 from tests.unit.inference.scripted import COMPLETION, ScriptedNode
@@ -52,7 +52,7 @@ def key(policy: object = None, account: object = None) -> KeyRow:
 
 def session(account: str | None) -> Principal:
     later = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
-    return by_session(SessionRow(b"hash", AccountId("acc_user"), "user", account, later))
+    return principal_from_session(SessionRow(b"hash", AccountId("acc_user"), "user", account, later))
 
 
 def routed(
@@ -66,7 +66,12 @@ def routed(
 ) -> Routing:
     raw = b"" if provider is None else json.dumps(provider).encode()
     return route(
-        model, header=header, provider=raw, who=who or by_key(KEY), network=network, is_model=models.__contains__
+        model,
+        header=header,
+        provider=raw,
+        who=who or principal_from_key(KEY),
+        network=network,
+        is_model=models.__contains__,
     )
 
 
@@ -88,7 +93,7 @@ def test_all_levels_narrow_one_another() -> None:
     found = routed(
         provider={"vram_gb": ">=24"},
         header="gpu_count>=1",
-        who=by_key(key({"max_price": 2}, {"ignore": ["barn"]})),
+        who=principal_from_key(key({"max_price": 2}, {"ignore": ["barn"]})),
         network=read_line("region=EU"),
     )
     assert sorted(said(found).split()) == ["gpu_count>=1", "ignore=barn", "max_price=2", "region=EU", "vram_gb>=24"]
@@ -111,8 +116,8 @@ def test_a_request_may_not_widen_what_any_level_says(level: str, standing: Any, 
     line = to_line(routed(provider=standing).policy)
     ways: dict[str, dict[str, Any]] = {
         "network": {"network": read_line(line)},
-        "account": {"who": by_key(key(None, standing))},
-        "key": {"who": by_key(key(standing))},
+        "account": {"who": principal_from_key(key(None, standing))},
+        "key": {"who": principal_from_key(key(standing))},
     }
     levels = ways[level]
     assert routed(provider=standing, **levels).policy == read_line(line)
@@ -129,12 +134,12 @@ def test_a_request_may_not_widen_what_any_level_says(level: str, standing: Any, 
 )
 def test_no_carrier_is_a_way_around_a_key(asked: Any) -> None:
     with pytest.raises(KeyPolicyViolation):
-        routed(**asked, who=by_key(key({"region": "US"})))
+        routed(**asked, who=principal_from_key(key({"region": "US"})))
 
 
 def test_a_request_may_narrow_and_levels_that_leave_nobody_are_no_error_of_the_request() -> None:
-    assert said(routed(provider={"region": "DE"}, who=by_key(key({"region": "EU"})))) == "region=DE"
-    assert routed(who=by_key(key({"region": "US"}, {"region": "EU"}))).policy.region == frozenset()
+    assert said(routed(provider={"region": "DE"}, who=principal_from_key(key({"region": "EU"})))) == "region=DE"
+    assert routed(who=principal_from_key(key({"region": "US"}, {"region": "EU"}))).policy.region == frozenset()
 
 
 def test_a_browsers_session_has_its_accounts_policy() -> None:
@@ -146,7 +151,7 @@ def test_a_browsers_session_has_its_accounts_policy() -> None:
 
 
 def test_a_standing_policy_may_be_a_line() -> None:
-    assert said(routed(who=by_key(key("region=EU max_price<=1")))) == "region=EU max_price=1"
+    assert said(routed(who=principal_from_key(key("region=EU max_price<=1")))) == "region=EU max_price=1"
 
 
 # policies that cannot be read
@@ -157,7 +162,7 @@ def test_a_standing_policy_may_be_a_line() -> None:
 def test_a_standing_policy_that_cannot_be_read_any_more_is_a_clear_error(text: str, level: str) -> None:
     row = replace(KEY, policy=text) if level == "key" else replace(KEY, account_policy=text)
     with pytest.raises(InvalidField) as caught:
-        routed(who=by_key(row))
+        routed(who=principal_from_key(row))
     assert caught.value.param == f"{level}.policy"
     assert f"The {level} policy cannot be read any more" in caught.value.message
     with pytest.raises(SparewattError):
@@ -196,7 +201,7 @@ words = st.sampled_from(
 @given(provider=anything | st.dictionaries(words, anything, max_size=3), header=st.none() | st.text(max_size=20))
 def test_whatever_a_client_sends_is_read_or_refused(provider: object, header: str | None) -> None:
     try:
-        found = routed(provider=provider, header=header, who=by_key(key({"region": "EU"})))
+        found = routed(provider=provider, header=header, who=principal_from_key(key({"region": "EU"})))
     except (BadRequest, KeyPolicyViolation):
         return
     assert found.policy.region is not None

@@ -15,14 +15,14 @@ from sparewatt.inference.metering.price_caps import PriceCaps
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.service import InferenceService
-from sparewatt.ledger.budgets import Budgets
+from sparewatt.ledger.budgets import KeyBudgets
 from sparewatt.ledger.journal import Journal
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.rules import hold_for
-from sparewatt.ledger.service import Ledger
-from sparewatt.policy.carriers import read_line
-from sparewatt.policy.model import ANY, Prices
+from sparewatt.policy.model import ANY, MaxPrice
+from sparewatt.policy.parser import read_line
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import make_services
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, node_id, some_specs
 from tests.unit.ledger.memory_books import MemoryBooks
@@ -43,7 +43,7 @@ def service(tmp_path: Path) -> Iterator[InferenceService]:
         dispatcher=services.dispatcher,
         eligibility=Eligibility(table, clock=clock),
         prices=PriceCaps(table.median_price, clock=clock),
-        metering=Metering(ledger, receipts, Budgets(books, clock=clock), clock=clock),
+        metering=Metering(ledger, receipts, KeyBudgets(books, clock=clock), clock=clock),
         network_policy=ANY,
         default_ranking="balanced",
         prefix_secret=bytes(32),
@@ -56,16 +56,16 @@ def service(tmp_path: Path) -> Iterator[InferenceService]:
 @pytest.mark.parametrize(
     ("line", "cap", "usual"),
     [
-        ("", (80_000_000, 240_000_000), Prices(80_000_000, 240_000_000)),
-        ("region=EU", (80_000_000, 240_000_000), Prices(80_000_000, 240_000_000)),
+        ("", (80_000_000, 240_000_000), MaxPrice(80_000_000, 240_000_000)),
+        ("region=EU", (80_000_000, 240_000_000), MaxPrice(80_000_000, 240_000_000)),
         ("max_price<=0.01", (10_000_000, 10_000_000), None),
         ("max_price<=5", (5_000_000_000, 5_000_000_000), None),
-        ("max_price.prompt<=0.01", (10_000_000, 240_000_000), Prices(None, 240_000_000)),
-        ("max_price.completion<=0", (80_000_000, 0), Prices(80_000_000, None)),
+        ("max_price.prompt<=0.01", (10_000_000, 240_000_000), MaxPrice(None, 240_000_000)),
+        ("max_price.completion<=0", (80_000_000, 0), MaxPrice(80_000_000, None)),
     ],
 )
 def test_a_price_that_is_named_counts_and_the_rest_is_usual(
-    service: InferenceService, line: str, cap: tuple[int, int], usual: Prices | None
+    service: InferenceService, line: str, cap: tuple[int, int], usual: MaxPrice | None
 ) -> None:
     policy = read_line(line)
     price = service.price_cap(policy, MODEL)

@@ -11,7 +11,7 @@ from sparewatt.core.ids import KeyId, ModelId
 from sparewatt.core.rng import Rng
 from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, Priority
 from sparewatt.inference.admission.service import AdmissionControl, Ticket
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 
 MODEL = ModelId("llama-3-8b")
 _numbers = count()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.money import Nano
-from sparewatt.store.books import Audit, Books, JobRow, Line, ReceiptRow, Transfer
+from sparewatt.store.ledger import AuditResult, JobRow, LedgerStore, Posting, ReceiptRow, Transfer
 
 OUTSIDE = ("network:deposits", "network:grants")
 
@@ -19,7 +19,7 @@ def month_of(unix_s: float) -> dt.date:
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).date().replace(day=1)
 
 
-class MemoryBooks(Books):
+class MemoryBooks(LedgerStore):
     def __init__(self) -> None:
         self.jobs: dict[MatchId, JobRow] = {}
         self.receipts: dict[tuple[str, str], ReceiptRow] = {}
@@ -61,14 +61,14 @@ class MemoryBooks(Books):
         self._replied()
         return len(fresh)
 
-    def _add(self, cause: str, unix_s: float, lines: Iterable[Line]) -> None:
+    def _add(self, cause: str, unix_s: float, lines: Iterable[Posting]) -> None:
         self.kept.add(month_of(unix_s))
         for account, nano in lines:
             self.lines.append((cause, month_of(unix_s), account, nano))
             if not account.startswith("job:"):
                 self._projected[account] += nano
 
-    def _use(self, lines: Iterable[Line], instance: str) -> None:
+    def _use(self, lines: Iterable[Posting], instance: str) -> None:
         for account, nano in lines:
             if nano < 0 and (account, instance) in self.slices:
                 self.slices[account, instance] = max(0, self.slices[account, instance] + nano)
@@ -148,7 +148,7 @@ class MemoryBooks(Books):
                 truth[account] += nano
         return truth
 
-    async def audit(self) -> Audit:
+    async def audit(self) -> AuditResult:
         await self._asked()
         causes: dict[str, int] = defaultdict(int)
         clearing: dict[str, int] = defaultdict(int)
@@ -156,7 +156,7 @@ class MemoryBooks(Books):
             causes[cause] += nano
             clearing[account] += nano if account.startswith("job:") else 0
         truth, shown = self._truth(), self._projected
-        return Audit(
+        return AuditResult(
             total=sum(nano for *_, nano in self.lines) + sum(self._carried.values()),
             unbalanced_causes=sum(nano != 0 for nano in causes.values()),
             open_clearing_accounts=sum(nano != 0 for nano in clearing.values()),

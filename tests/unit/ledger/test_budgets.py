@@ -9,9 +9,9 @@ import pytest
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, Budgets, KeyBudget, period_start
-from sparewatt.store.database import Period
-from sparewatt.testing.clock import ManualClock
+from sparewatt.ledger.budgets import POSTED_WITHIN_S, RELOAD_S, KeyBudget, KeyBudgets, period_start
+from sparewatt.store.database import BudgetPeriod
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.ledger.books_suite import COST, job
 from tests.unit.ledger.memory_books import MemoryBooks
 from tests.unit.ledger.samples import KEY
@@ -30,36 +30,36 @@ def books() -> MemoryBooks:
 
 
 @pytest.fixture
-def budgets(books: MemoryBooks, clock: ManualClock) -> Budgets:
-    return Budgets(books, clock=clock)
+def budgets(books: MemoryBooks, clock: ManualClock) -> KeyBudgets:
+    return KeyBudgets(books, clock=clock)
 
 
-def budget(nano: int, period: Period = "day") -> KeyBudget:
+def budget(nano: int, period: BudgetPeriod = "day") -> KeyBudget:
     return KeyBudget(Nano(nano), period)
 
 
-async def may_spend(budgets: Budgets, limit: KeyBudget | None) -> bool:
-    left = await budgets.left(KEY, limit)
+async def may_spend(budgets: KeyBudgets, limit: KeyBudget | None) -> bool:
+    left = await budgets.remaining(KEY, limit)
     return left is None or left > 0
 
 
 @pytest.mark.parametrize(("period", "start"), [("day", "2024-02-29"), ("week", "2024-02-26"), ("month", "2024-02-01")])
-def test_periods_begin_at_midnight_utc(period: Period, start: str) -> None:
+def test_periods_begin_at_midnight_utc(period: BudgetPeriod, start: str) -> None:
     late = dt.datetime(2024, 2, 29, 23, 59, 59, tzinfo=dt.UTC).timestamp()
     assert period_start(period, late) == dt.datetime.fromisoformat(f"{start}T00:00:00+00:00").timestamp()
 
 
-async def test_a_key_without_a_budget_asks_nobody(budgets: Budgets, books: MemoryBooks) -> None:
+async def test_a_key_without_a_budget_asks_nobody(budgets: KeyBudgets, books: MemoryBooks) -> None:
     books.is_away = True
     assert await may_spend(budgets, None)
 
 
-async def test_a_budget_of_zero_allows_nothing(budgets: Budgets) -> None:
+async def test_a_budget_of_zero_allows_nothing(budgets: KeyBudgets) -> None:
     assert not await may_spend(budgets, budget(0))
     assert await may_spend(budgets, budget(1))
 
 
-async def test_what_was_settled_counts_at_once(budgets: Budgets) -> None:
+async def test_what_was_settled_counts_at_once(budgets: KeyBudgets) -> None:
     assert await may_spend(budgets, budget(100))
     budgets.release(KEY, 0, spent=60)
     assert await may_spend(budgets, budget(100))
@@ -67,18 +67,18 @@ async def test_what_was_settled_counts_at_once(budgets: Budgets) -> None:
     assert not await may_spend(budgets, budget(100))
 
 
-async def test_what_running_requests_hold_counts_until_they_are_over(budgets: Budgets) -> None:
+async def test_what_running_requests_hold_counts_until_they_are_over(budgets: KeyBudgets) -> None:
     budgets.hold(KEY, 70)
     budgets.hold(KEY, 30)
-    assert await budgets.left(KEY, budget(100)) == 0
+    assert await budgets.remaining(KEY, budget(100)) == 0
     budgets.release(KEY, 70, spent=10)
-    assert await budgets.left(KEY, budget(100)) == 60
+    assert await budgets.remaining(KEY, budget(100)) == 60
     budgets.release(KEY, 30, spent=0)
-    assert await budgets.left(KEY, budget(100)) == 90
+    assert await budgets.remaining(KEY, budget(100)) == 90
 
 
 async def test_what_other_gateways_posted_counts_after_a_while(
-    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+    budgets: KeyBudgets, books: MemoryBooks, clock: ManualClock
 ) -> None:
     assert await may_spend(budgets, budget(COST))
     await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="b")
@@ -87,7 +87,9 @@ async def test_what_other_gateways_posted_counts_after_a_while(
     assert not await may_spend(budgets, budget(COST))
 
 
-async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(budgets: Budgets, clock: ManualClock) -> None:
+async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(
+    budgets: KeyBudgets, clock: ManualClock
+) -> None:
     assert await may_spend(budgets, budget(100))
     clock.advance(RELOAD_S + 1)
     budgets.release(KEY, 0, spent=100)
@@ -95,7 +97,7 @@ async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(budget
 
 
 async def test_what_was_posted_is_counted_once_in_the_end(
-    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+    budgets: KeyBudgets, books: MemoryBooks, clock: ManualClock
 ) -> None:
     assert await may_spend(budgets, budget(2 * COST))
     budgets.release(KEY, 0, spent=COST)
@@ -104,7 +106,7 @@ async def test_what_was_posted_is_counted_once_in_the_end(
     assert await may_spend(budgets, budget(COST + 1))
 
 
-async def test_a_new_period_begins_at_zero(budgets: Budgets, books: MemoryBooks, clock: ManualClock) -> None:
+async def test_a_new_period_begins_at_zero(budgets: KeyBudgets, books: MemoryBooks, clock: ManualClock) -> None:
     await books.post_jobs([job("1", opened_unix_s=clock.unix_s())], instance="a")
     assert not await may_spend(budgets, budget(COST))
     clock.advance(DAY_S)
@@ -113,7 +115,7 @@ async def test_a_new_period_begins_at_zero(budgets: Budgets, books: MemoryBooks,
 
 
 async def test_a_known_budget_works_while_postgres_is_away(
-    budgets: Budgets, books: MemoryBooks, clock: ManualClock
+    budgets: KeyBudgets, books: MemoryBooks, clock: ManualClock
 ) -> None:
     assert await may_spend(budgets, budget(100))
     books.is_away = True
@@ -123,17 +125,17 @@ async def test_a_known_budget_works_while_postgres_is_away(
     assert not await may_spend(budgets, budget(100))
     clock.advance(DAY_S)
     with pytest.raises(StoreUnavailable):
-        await budgets.left(KEY, budget(100))
+        await budgets.remaining(KEY, budget(100))
 
 
 async def test_what_other_processes_hold_and_just_spent_counts(books: MemoryBooks, clock: ManualClock) -> None:
-    budgets = Budgets(books, clock=clock, pending_elsewhere=lambda key: 30 if key == KEY else 0)
-    assert await budgets.left(KEY, budget(100)) == 70
+    budgets = KeyBudgets(books, clock=clock, pending_elsewhere=lambda key: 30 if key == KEY else 0)
+    assert await budgets.remaining(KEY, budget(100)) == 70
 
 
-async def test_what_is_pending_here_is_told_of_keys_with_a_budget(budgets: Budgets) -> None:
+async def test_what_is_pending_here_is_told_of_keys_with_a_budget(budgets: KeyBudgets) -> None:
     budgets.hold(KeyId("key_without"), 5)
-    await budgets.left(KEY, budget(100))
+    await budgets.remaining(KEY, budget(100))
     assert budgets.pending() == {}
     budgets.hold(KEY, 40)
     budgets.hold(KEY, 10)

@@ -10,8 +10,8 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.money import Nano
-from sparewatt.ledger.credits import Balance, checked_transfer
-from sparewatt.ledger.rules import expired_promo, shares, treasury_allowance
+from sparewatt.ledger.credits import Balance, checked_transfer_nano
+from sparewatt.ledger.rules import expired_promo, pro_rata_shares, treasury_allowance
 
 A, B, C = AccountId("acc_a"), AccountId("acc_b"), AccountId("acc_c")
 owed_by_owner = st.dictionaries(
@@ -35,12 +35,12 @@ owed_by_owner = st.dictionaries(
 def test_a_budget_is_shared(
     said: str, owed: dict[AccountId, Nano], budget: int, expected: dict[AccountId, int]
 ) -> None:
-    assert shares(owed, budget) == expected, said
+    assert pro_rata_shares(owed, budget) == expected, said
 
 
 @given(owed=owed_by_owner, budget=st.integers(0, 10**16))
 def test_shares_use_the_budget_up_and_give_nobody_more_than_is_owed(owed: dict[AccountId, Nano], budget: int) -> None:
-    found = shares(owed, budget)
+    found = pro_rata_shares(owed, budget)
     total = sum(owed.values())
     assert sum(found.values()) == min(budget, total)
     assert all(0 < nano <= owed[owner] for owner, nano in found.items())
@@ -50,7 +50,7 @@ def test_shares_use_the_budget_up_and_give_nobody_more_than_is_owed(owed: dict[A
 
 @given(owed=owed_by_owner, budget=st.integers(0, 10**16))
 def test_the_order_in_which_owners_are_named_changes_nothing(owed: dict[AccountId, Nano], budget: int) -> None:
-    assert shares(dict(reversed(owed.items())), budget) == shares(owed, budget)
+    assert pro_rata_shares(dict(reversed(owed.items())), budget) == pro_rata_shares(owed, budget)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_the_oldest_credits_are_spent_first(balance: int, live: list[int], expec
 )
 def test_an_amount_that_cannot_be_moved_is_refused_and_told_why(nano: int, why: str) -> None:
     with pytest.raises(InvalidField, match=why):
-        checked_transfer(nano)
+        checked_transfer_nano(nano)
 
 
 @pytest.mark.parametrize("nano", [1, TRANSFER_NANO_MAX])
 def test_an_amount_that_can_be_moved_is_taken(nano: int) -> None:
-    assert checked_transfer(nano) == nano
+    assert checked_transfer_nano(nano) == nano
 
 
 def test_a_balance_says_what_was_received_and_spent() -> None:

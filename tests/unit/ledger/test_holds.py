@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.core.money import Nano
 from sparewatt.ledger.holds import SLICE_HOLDS, SLICE_NANO, SLICE_NANO_MAX, SLICE_S, SLICE_S_MAX, Hold, Purse, slice_for
-from sparewatt.ledger.model import NOTHING
+from sparewatt.ledger.model import ZERO_AMOUNT
 from tests.unit.ledger.samples import PAYER, amount
 
 
@@ -25,7 +25,7 @@ def test_a_hold_takes_free_credits_first(purse: Purse) -> None:
     assert held(purse, 150).amount == amount(promo=100, paid=50)
     assert purse.free == amount(paid=150)
     assert held(purse, 150).amount == amount(paid=150)
-    assert purse.free == NOTHING
+    assert purse.free == ZERO_AMOUNT
 
 
 def test_more_than_is_free_is_not_held_and_nothing_changes(purse: Purse) -> None:
@@ -36,12 +36,12 @@ def test_more_than_is_free_is_not_held_and_nothing_changes(purse: Purse) -> None
 
 
 def test_holding_nothing_works_without_money() -> None:
-    assert held(Purse(PAYER), 0).amount == NOTHING
+    assert held(Purse(PAYER), 0).amount == ZERO_AMOUNT
 
 
 def test_settling_keeps_what_was_spent_and_frees_the_rest(purse: Purse) -> None:
     held(purse, 150).settle(amount(promo=100, paid=20))
-    assert (purse.spent, purse.held, purse.free) == (amount(promo=100, paid=20), NOTHING, amount(paid=180))
+    assert (purse.spent, purse.held, purse.free) == (amount(promo=100, paid=20), ZERO_AMOUNT, amount(paid=180))
 
 
 def test_settling_twice_does_nothing_more(purse: Purse) -> None:
@@ -62,13 +62,13 @@ def test_a_cost_beyond_the_hold_is_refused_and_nothing_changes(purse: Purse, cos
     hold = held(purse, 150)
     with pytest.raises(ValueError, match="more than was held"):
         hold.settle(cost)  # type: ignore[arg-type]
-    assert (hold.over, purse.holds, purse.spent) == (False, 1, NOTHING)
+    assert (hold.is_settled, purse.holds, purse.spent) == (False, 1, ZERO_AMOUNT)
 
 
 def test_posting_takes_from_what_is_reserved(purse: Purse) -> None:
     held(purse, 150).settle(amount(promo=100))
-    purse.posted(amount(promo=100))
-    assert (purse.reserved, purse.spent, purse.free) == (amount(paid=200), NOTHING, amount(paid=200))
+    purse.mark_posted(amount(promo=100))
+    assert (purse.reserved, purse.spent, purse.free) == (amount(paid=200), ZERO_AMOUNT, amount(paid=200))
 
 
 def test_only_what_is_free_is_given_back(purse: Purse) -> None:
@@ -87,9 +87,9 @@ def test_what_is_settled_but_not_posted_keeps_a_purse_busy(purse: Purse) -> None
 
 def test_a_purse_that_runs_low_asks_for_more(purse: Purse) -> None:
     held(purse, 100)
-    assert purse.thirsty_nano == 0
+    assert purse.refill_nano == 0
     held(purse, 150)
-    assert purse.thirsty_nano == SLICE_NANO
+    assert purse.refill_nano == SLICE_NANO
 
 
 def test_a_slice_is_for_a_few_holds_like_the_last() -> None:
@@ -98,24 +98,24 @@ def test_a_slice_is_for_a_few_holds_like_the_last() -> None:
 
 
 def filled(purse: Purse, *, at_s: float, is_full: bool = True) -> None:
-    purse.begin_filling(now_s=at_s)
-    purse.end_filling(is_full=is_full, now_s=at_s)
+    purse.begin_refill(now_s=at_s)
+    purse.end_refill(is_full=is_full, now_s=at_s)
 
 
 def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
     purse = Purse(PAYER, amount(paid=SLICE_NANO))
     filled(purse, at_s=0.0)
     held(purse, SLICE_NANO // 2)
-    assert purse.thirsty_nano == 0
+    assert purse.refill_nano == 0
     held(purse, 1)
-    assert purse.thirsty_nano == SLICE_NANO
+    assert purse.refill_nano == SLICE_NANO
 
 
 def test_a_purse_asks_for_no_more_than_its_account_had() -> None:
     purse = Purse(PAYER, amount(paid=SLICE_NANO // 4))
     filled(purse, at_s=0.0, is_full=False)
     held(purse, 1)
-    assert purse.thirsty_nano == 0
+    assert purse.refill_nano == 0
 
 
 def test_slices_grow_while_they_go_fast_and_shrink_when_they_last() -> None:

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
 from sparewatt.ledger import journal as journal_module
-from sparewatt.ledger.journal import FILE, Journal, left_over, read_journal
-from sparewatt.ledger.model import JobState, JournalRecord, OpenedJob, Progress
-from sparewatt.link.outbox import Outbox
-from sparewatt.testing.sockets import MemorySocket
+from sparewatt.ledger.journal import JOURNAL_FILE, Journal, read_journal, unsettled_jobs
+from sparewatt.ledger.model import DeliveryProgress, JobState, JournalRecord, OpenedJob
+from sparewatt.link.send_queue import SendQueue
+from sparewatt.testing.memory_socket import MemorySocket
 from tests.unit.ledger.samples import NOW_S, amount, closed, delivery, opened
 
 RECORDS: list[JournalRecord] = [
     opened("1"),
     opened("2", hold=amount(promo=7, paid=9), stream=True),
-    Progress({MatchId("match_2"): (delivery(3, 4),)}),
+    DeliveryProgress({MatchId("match_2"): (delivery(3, 4),)}),
     closed("1", delivery(), delivery(1, 2), reason="späte Antwort"),
 ]
 
@@ -35,7 +35,7 @@ def written(directory: Path, records: list[JournalRecord] = RECORDS) -> bytes:
     for record in records:
         journal.append(record)
     journal.close()
-    return (directory / FILE).read_bytes()
+    return (directory / JOURNAL_FILE).read_bytes()
 
 
 def read(directory: Path) -> list[JournalRecord]:
@@ -59,7 +59,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, *, after_bytes: int) -> None:
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     written(tmp_path)
     assert read(tmp_path) == RECORDS
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / JOURNAL_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_no_file_is_no_records(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_directory_that_is_not_there_is_a_startup_error(tmp_path: Path) -> Non
 def test_a_file_torn_at_any_byte_loses_its_last_line_alone(tmp_path: Path) -> None:
     whole = written(tmp_path)
     for size in range(len(whole)):
-        (tmp_path / FILE).write_bytes(whole[:size])
+        (tmp_path / JOURNAL_FILE).write_bytes(whole[:size])
         n_whole = whole[:size].count(b"\n")
         assert read(tmp_path) == RECORDS[:n_whole]
 
@@ -82,7 +82,7 @@ def test_a_file_torn_at_any_byte_loses_its_last_line_alone(tmp_path: Path) -> No
 def test_what_is_appended_after_a_torn_line_is_read(tmp_path: Path) -> None:
     whole = written(tmp_path)
     for size in range(0, len(whole), 7):
-        (tmp_path / FILE).write_bytes(whole[:size])
+        (tmp_path / JOURNAL_FILE).write_bytes(whole[:size])
         written(tmp_path, [opened("new")])
         assert read(tmp_path)[-1] == opened("new")
         assert set(map(repr, read(tmp_path))) <= set(map(repr, [*RECORDS, opened("new")]))
@@ -95,7 +95,7 @@ def test_a_flipped_bit_costs_at_most_two_lines_and_invents_nothing(
     directory = tmp_path_factory.mktemp("journal")
     damaged = bytearray(written(directory))
     damaged[at % len(damaged)] ^= 1 << bit
-    (directory / FILE).write_bytes(damaged)
+    (directory / JOURNAL_FILE).write_bytes(damaged)
     found = read(directory)
     assert [record for record in RECORDS if record in found] == found
     assert len(found) >= len(RECORDS) - 2
@@ -104,13 +104,13 @@ def test_a_flipped_bit_costs_at_most_two_lines_and_invents_nothing(
 def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
     text = b'{"type":"unheard of"}'
     whole = written(tmp_path)
-    (tmp_path / FILE).write_bytes(b"%08x %b\n" % (zlib.crc32(text), text) + b"\n\xff\xfe\n" + whole)
+    (tmp_path / JOURNAL_FILE).write_bytes(b"%08x %b\n" % (zlib.crc32(text), text) + b"\n\xff\xfe\n" + whole)
     assert read(tmp_path) == RECORDS
 
 
 def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (0, 1, 8, 9, 50):
-        (tmp_path / FILE).unlink(missing_ok=True)
+        (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         journal = Journal(tmp_path)
         journal.append(opened("before"))
         with monkeypatch.context() as full:
@@ -186,7 +186,7 @@ def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for room in (0, 1, 8, 9, 50, 300):
-        (tmp_path / FILE).unlink(missing_ok=True)
+        (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         turn = Turn()
         journal = Journal(tmp_path, later=turn.put_off.append)
         with monkeypatch.context() as full:
@@ -232,7 +232,7 @@ def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(t
     turn = Turn()
     journal = Journal(tmp_path, later=turn.put_off.append)
     journal.append_soon(closed("1"))
-    journal.rewrite([opened("2")])
+    journal.compact([opened("2")])
     turn.end()
     assert read(tmp_path) == [opened("2")]
     journal.append_soon(closed("2"))
@@ -255,7 +255,7 @@ class Wire(MemorySocket):
 
 async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_was_about_to_send(tmp_path: Path) -> None:
     journal = Journal(tmp_path, later=asyncio.get_running_loop().call_soon)
-    wire, outbox = Wire(tmp_path), Outbox(before_sending=journal.flush)
+    wire, outbox = Wire(tmp_path), SendQueue(before_sending=journal.flush)
     outbox.attach(wire, on_stuck=lambda _error: None)
     outbox.put(b"credit ")
     journal.append_soon(closed("0"))
@@ -269,7 +269,7 @@ async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_wa
 def test_rewriting_keeps_what_it_is_given_and_goes_on(tmp_path: Path) -> None:
     written(tmp_path)
     journal = Journal(tmp_path)
-    journal.rewrite(RECORDS[1:3])
+    journal.compact(RECORDS[1:3])
     journal.append(opened("new"))
     journal.close()
     assert read(tmp_path) == [*RECORDS[1:3], opened("new")]
@@ -280,11 +280,11 @@ def test_rewriting_to_nothing_leaves_an_empty_file(tmp_path: Path) -> None:
     was_empty = [journal.is_empty]
     journal.append(opened())
     was_empty.append(journal.is_empty)
-    journal.rewrite([])
+    journal.compact([])
     was_empty.append(journal.is_empty)
     journal.close()
     assert was_empty == [True, False, True]
-    assert (tmp_path / FILE).read_bytes() == b""
+    assert (tmp_path / JOURNAL_FILE).read_bytes() == b""
 
 
 def records_then_no_space() -> Iterator[JournalRecord]:
@@ -296,7 +296,7 @@ def test_a_rewrite_that_fails_leaves_the_old_file_and_can_still_be_appended_to(t
     written(tmp_path)
     journal = Journal(tmp_path)
     with pytest.raises(OSError, match="No space"):
-        journal.rewrite(records_then_no_space())
+        journal.compact(records_then_no_space())
     journal.append(opened("new"))
     journal.close()
     assert read(tmp_path) == [*RECORDS, opened("new")]
@@ -307,7 +307,7 @@ def test_a_crash_in_the_middle_of_rewriting_leaves_the_old_file(tmp_path: Path) 
     (tmp_path / "jobs.fresh").write_bytes(b"half a li")
     assert read(tmp_path) == RECORDS
     journal = Journal(tmp_path)
-    journal.rewrite(RECORDS[:1])
+    journal.compact(RECORDS[:1])
     journal.close()
     assert read(tmp_path) == RECORDS[:1]
 
@@ -316,11 +316,11 @@ def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 500)
     journal = Journal(tmp_path)
     journal.append(opened())
-    was_long = [journal.is_long]
+    was_long = [journal.needs_compaction]
     journal.append(closed("1", delivery(), delivery(), delivery()))
-    was_long.append(journal.is_long)
-    journal.rewrite([])
-    was_long.append(journal.is_long)
+    was_long.append(journal.needs_compaction)
+    journal.compact([])
+    was_long.append(journal.needs_compaction)
     journal.close()
     assert was_long == [False, True, False]
 
@@ -329,28 +329,28 @@ def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_was_open_is_cut_short_at_its_last_known_count() -> None:
-    by_id = {job.job.id: job for job in left_over(RECORDS, now_unix_s=NOW_S + 9)}
+    by_id = {job.job.id: job for job in unsettled_jobs(RECORDS, now_unix_s=NOW_S + 9)}
     assert by_id[MatchId("match_1")] == RECORDS[3]
     cut = by_id[MatchId("match_2")]
     assert (cut.state, cut.closed_unix_s, cut.deliveries) == (JobState.FAILED, NOW_S + 9, (delivery(3, 4),))
 
 
 def test_the_last_count_counts() -> None:
-    counts = [Progress({MatchId("match_1"): (delivery(3, n),)}) for n in (1, 5, 9)]
-    (cut,) = left_over([opened(), *counts], now_unix_s=NOW_S)
+    counts = [DeliveryProgress({MatchId("match_1"): (delivery(3, n),)}) for n in (1, 5, 9)]
+    (cut,) = unsettled_jobs([opened(), *counts], now_unix_s=NOW_S)
     assert cut.deliveries == (delivery(3, 9),)
 
 
 def test_a_closing_whose_opening_was_lost_still_counts() -> None:
-    assert left_over(RECORDS[3:], now_unix_s=NOW_S) == RECORDS[3:]
+    assert unsettled_jobs(RECORDS[3:], now_unix_s=NOW_S) == RECORDS[3:]
 
 
 def test_progress_of_an_unknown_job_is_nothing() -> None:
-    assert left_over([RECORDS[2]], now_unix_s=NOW_S) == []
+    assert unsettled_jobs([RECORDS[2]], now_unix_s=NOW_S) == []
 
 
 @given(st.permutations(RECORDS), st.integers(0, 4))
 def test_reading_records_twice_or_in_another_order_changes_nothing(mixed: list[JournalRecord], n_again: int) -> None:
-    once = left_over(RECORDS, now_unix_s=NOW_S)
-    again = left_over([*mixed, *mixed[:n_again]], now_unix_s=NOW_S)
+    once = unsettled_jobs(RECORDS, now_unix_s=NOW_S)
+    again = unsettled_jobs([*mixed, *mixed[:n_again]], now_unix_s=NOW_S)
     assert sorted(again, key=repr) == sorted(once, key=repr)

@@ -7,9 +7,9 @@ import pytest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.deposits import CHAIN, TEST, TestMoney, adapters_for
-from sparewatt.ledger.on_chain import claim_request, deposit_request
-from sparewatt.store.payouts import ClaimableRow
+from sparewatt.ledger.chain_payment_adapter import claim_request, deposit_request
+from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, TEST_ADAPTER, TestMoneyAdapter, adapters_for
+from sparewatt.store.payouts import ClaimablePayoutRow
 
 ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40
 
@@ -30,15 +30,15 @@ def test_a_deposit_of_one_account_is_never_that_of_another() -> None:
 
 
 def test_a_claim_is_for_what_was_not_fetched_and_named_by_the_whole() -> None:
-    first = claim_request(ANN, ClaimableRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
-    again = claim_request(ANN, ClaimableRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
-    later = claim_request(ANN, ClaimableRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))
+    first = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
+    again = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
+    later = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))
     assert (first.micro, first.epoch) == (200, 2)
     assert first.id == again.id != later.id
 
 
 def test_a_network_takes_deposits_by_the_rails_that_it_has() -> None:
-    rail = TestMoney()
-    assert set(adapters_for(development=True, chain=rail)) == {TEST, CHAIN}
-    assert set(adapters_for(development=False, chain=rail)) == {CHAIN}
+    rail = TestMoneyAdapter()
+    assert set(adapters_for(development=True, chain=rail)) == {TEST_ADAPTER, CHAIN_ADAPTER}
+    assert set(adapters_for(development=False, chain=rail)) == {CHAIN_ADAPTER}
     assert adapters_for(development=False) == {}

@@ -11,8 +11,8 @@ import pytest
 
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.ledger.fees import INFERENCE_BPS
-from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED
+from sparewatt.ledger.fees import INFERENCE_FEE_BPS
+from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT
 from tests.unit.gateway.small_gateway import make_services
 
 PAGE = Path(__file__).parents[3].joinpath("docs/reference/money.md").read_text(encoding="utf-8")
@@ -20,11 +20,11 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Gatewa
 
 
 def test_the_fee_is_the_fee() -> None:
-    assert f"rounded down | {INFERENCE_BPS / 100:g} % |" in PAGE
+    assert f"rounded down | {INFERENCE_FEE_BPS / 100:g} % |" in PAGE
 
 
 def test_an_answer_without_a_limit_is_as_long_as_the_page_says() -> None:
-    assert f"an answer of {OUTPUT_TOKENS_UNASKED:,} tokens" in PAGE
+    assert f"an answer of {OUTPUT_TOKENS_DEFAULT:,} tokens" in PAGE
 
 
 @pytest.mark.parametrize(("name", "said"), re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE))

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.ledger.retention import kept_since
+from sparewatt.ledger.retention import retention_start
 
 
 def at(text: str) -> float:
@@ -24,4 +24,4 @@ def at(text: str) -> float:
     ],
 )
 def test_whole_months_are_kept_besides_the_current_one(now: str, months: int, since: str) -> None:
-    assert kept_since(at(now), months) == at(since)
+    assert retention_start(at(now), months) == at(since)

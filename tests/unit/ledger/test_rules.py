@@ -14,8 +14,8 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart, rules
 from sparewatt.ledger.fees import inference_fee
-from sparewatt.ledger.model import NOTHING, Amount, Delivery, TokenPrice
-from sparewatt.ledger.rows import job_row
+from sparewatt.ledger.job_rows import job_row
+from sparewatt.ledger.model import ZERO_AMOUNT, Amount, Delivery, TokenPrice
 from tests.unit.ledger.samples import OTHER_OWNER, OWNER, PAYER, PRICE, amount, closed, delivery
 
 tokens = st.integers(0, 1 << 24)
@@ -78,14 +78,14 @@ def test_a_bill_is_what_was_delivered_rounded_once_down(parts: list[Delivery], c
 
 def test_a_bill_never_exceeds_what_was_held_and_the_first_node_is_served_first() -> None:
     billed = rules.bill([delivery(0, 10), delivery(0, 10)], amount(paid=500))
-    assert [part.gross.paid for part in billed.parts] == [400, 100]
+    assert [part.gross.paid for part in billed.splits] == [400, 100]
     assert billed.cost == amount(paid=500)
 
 
 def test_free_credits_are_spent_first() -> None:
     billed = rules.bill([delivery(0, 10), delivery(0, 10)], amount(promo=500, paid=1000))
     assert billed.cost == amount(promo=500, paid=300)
-    assert [part.gross for part in billed.parts] == [amount(promo=400), amount(promo=100, paid=300)]
+    assert [part.gross for part in billed.splits] == [amount(promo=400), amount(promo=100, paid=300)]
 
 
 @given(deliveries, amounts)
@@ -93,8 +93,8 @@ def test_parts_sum_to_the_cost_which_is_the_exact_worth_or_the_hold(parts: list[
     billed = rules.bill(parts, hold)
     assert billed.cost.total == min(int(exact_worth(parts)), hold.total)
     assert billed.cost.promo == min(billed.cost.total, hold.promo)
-    assert sum((part.gross for part in billed.parts), NOTHING) == billed.cost
-    for part in billed.parts:
+    assert sum((part.gross for part in billed.splits), ZERO_AMOUNT) == billed.cost
+    for part in billed.splits:
         assert 0 <= part.fee_promo <= part.gross.promo
         assert 0 <= part.fee_paid <= part.gross.paid
 
@@ -155,7 +155,7 @@ def test_a_hold_covers_every_bill_within_its_bounds(price: TokenPrice, prompt: i
 
 @given(prices, tokens, st.integers(0, 10**18))
 def test_what_is_affordable_can_be_held_and_one_token_more_cannot(price: TokenPrice, prompt: int, nano: int) -> None:
-    output = rules.affordable_output(price, prompt_tokens=prompt, nano=nano)
+    output = rules.affordable_output_tokens(price, prompt_tokens=prompt, nano=nano)
     if output is None:
         assert price.completion == 0
         return
@@ -175,15 +175,20 @@ def test_an_entry_that_does_not_balance_is_refused() -> None:
 
 @given(st.integers(1, 10**18).map(Nano))
 def test_every_transfer_balances(nano: Nano) -> None:
-    made = [rules.grant(OWNER, nano), rules.expire(OWNER, nano), rules.deposit(OWNER, nano), rules.fund_treasury(nano)]
-    made += [rules.redeem_promo_income(OWNER, nano), rules.pay_out(OWNER, nano)]
+    made = [
+        rules.grant_postings(OWNER, nano),
+        rules.expiry_postings(OWNER, nano),
+        rules.deposit_postings(OWNER, nano),
+        rules.treasury_postings(nano),
+    ]
+    made += [rules.redemption_postings(OWNER, nano), rules.payout_postings(OWNER, nano)]
     for lines in made:
         assert sum(nano for _, nano in lines) == 0
 
 
 def test_a_grant_and_its_expiry_undo_each_other() -> None:
     sums: dict[str, int] = {}
-    for account, nano in [*rules.grant(OWNER, Nano(7)), *rules.expire(OWNER, Nano(7))]:
+    for account, nano in [*rules.grant_postings(OWNER, Nano(7)), *rules.expiry_postings(OWNER, Nano(7))]:
         sums[account] = sums.get(account, 0) + nano
     assert set(sums.values()) == {0}
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.core.errors import Internal, StoreUnavailable, UnbalancedEntry
+from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import Nano
 from sparewatt.ledger import journal as journal_module
-from sparewatt.ledger import rules, service
+from sparewatt.ledger import ledger as ledger_module
+from sparewatt.ledger import rules
 from sparewatt.ledger.holds import SLICE_NANO, Hold
-from sparewatt.ledger.journal import Journal, left_over, read_journal
-from sparewatt.ledger.model import NOTHING, Bill, ClosedJob, JobState, OpenedJob
-from sparewatt.ledger.service import Ledger
-from sparewatt.testing.clock import ManualClock
+from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
+from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.model import ZERO_AMOUNT, Bill, ClosedJob, JobState, OpenedJob
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.ledger.books_suite import COST, CREDITS, PROMO, deposit, grant, nano_of
 from tests.unit.ledger.memory_books import MemoryBooks
 from tests.unit.ledger.samples import NOW_S, PAYER, amount, delivery, opened
@@ -126,10 +127,10 @@ async def test_a_batch_whose_reply_was_lost_is_posted_again_and_counted_once(
 async def test_an_idle_purse_is_given_back(ledger: Ledger, books: MemoryBooks, clock: ManualClock) -> None:
     end(ledger, *await start(ledger))
     await ledger.flush()
-    await ledger.tend_purses()
+    await ledger.rebalance_purses()
     clock.advance(PURSE_IDLE_S + 1)
     assert books.slices
-    await ledger.tend_purses()
+    await ledger.rebalance_purses()
     assert books.slices == {}
     assert ledger.free_here(PAYER) == 0
 
@@ -137,7 +138,7 @@ async def test_an_idle_purse_is_given_back(ledger: Ledger, books: MemoryBooks, c
 async def test_a_busy_purse_is_kept(ledger: Ledger, books: MemoryBooks, clock: ManualClock) -> None:
     await start(ledger)
     clock.advance(PURSE_IDLE_S + 1)
-    await ledger.tend_purses()
+    await ledger.rebalance_purses()
     assert books.slices[CREDITS, "a"] == SLICE_NANO
 
 
@@ -149,7 +150,7 @@ async def test_a_purse_that_ran_low_for_a_moment_is_given_back_too(
     hold.release()
     for _ in range(2):
         clock.advance(PURSE_IDLE_S + 1)
-        await ledger.tend_purses()
+        await ledger.rebalance_purses()
     assert books.slices == {}
 
 
@@ -160,7 +161,7 @@ async def test_a_purse_whose_return_was_not_confirmed_is_empty_and_returned_agai
     clock.advance(PURSE_IDLE_S + 1)
     books.loses_replies = True
     with pytest.raises(StoreUnavailable):
-        await ledger.tend_purses()
+        await ledger.rebalance_purses()
     assert ledger.free_here(PAYER) == 0
     await books.take_slice(CREDITS, instance="b", have=0, wanted=4 * SLICE_NANO)
     assert await ledger.hold(PAYER, Nano(1)) is None
@@ -171,7 +172,7 @@ async def test_a_hold_that_comes_while_its_purse_is_put_away_is_counted(
 ) -> None:
     (await start(ledger))[1].release()
     clock.advance(PURSE_IDLE_S + 1)
-    _, hold = await asyncio.gather(ledger.tend_purses(), ledger.hold(PAYER, Nano(100_000)))
+    _, hold = await asyncio.gather(ledger.rebalance_purses(), ledger.hold(PAYER, Nano(100_000)))
     assert hold is not None
     job = opened("2", hold=hold.amount)
     ledger.open(job)
@@ -217,11 +218,11 @@ async def test_many_that_wait_for_one_purse_have_it_filled_together(counted: tup
 async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple[CountedBooks, Ledger]) -> None:
     books, ledger = counted
     assert await ledger.hold(PAYER, Nano(1)) is not None
-    filling = asyncio.create_task(ledger.fill_low_purses())
+    filling = asyncio.create_task(ledger.refill_low_purses())
     await asyncio.sleep(0)
     assert not filling.done()
     for _ in range(2):
-        assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 4)) is not None
+        assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 4)) is not None
     await asyncio.wait_for(filling, 5)
     assert ledger.free_here(PAYER) == 2 * SLICE_NANO  # it went within a moment, so the next is larger
     assert books.asked.count(CREDITS) == 2
@@ -232,12 +233,12 @@ async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_wai
 ) -> None:
     books, ledger = counted
     assert await ledger.hold(PAYER, Nano(SLICE_NANO // 8)) is not None
-    assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 2)) is not None
+    assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 2)) is not None
     books.is_away = True
     with pytest.raises(StoreUnavailable):
-        await ledger.fill_low_purses()
-    assert ledger.hold_here(PAYER, Nano(SLICE_NANO // 8)) is not None
-    again = asyncio.create_task(ledger.fill_low_purses())
+        await ledger.refill_low_purses()
+    assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 8)) is not None
+    again = asyncio.create_task(ledger.refill_low_purses())
     await asyncio.sleep(0)
     assert not again.done()  # it is not asked over and over
     again.cancel()
@@ -252,7 +253,7 @@ async def test_a_purse_is_not_put_away_while_somebody_waits_for_it(
     clock.advance(PURSE_IDLE_S + 1)
     waiting = asyncio.create_task(ledger.hold(PAYER, Nano(2 * SLICE_NANO)))
     await asyncio.sleep(0)
-    await ledger.tend_purses()
+    await ledger.rebalance_purses()
     assert await waiting is not None
     assert books.slices[CREDITS, "a"] == 4 * SLICE_NANO
 
@@ -290,7 +291,7 @@ async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
 
     job, hold = await start(ledger)
     monkeypatch.setattr(os, "write", full)
-    monkeypatch.setattr(journal, "rewrite", full)
+    monkeypatch.setattr(journal, "compact", full)
     end(ledger, job, hold)
     with pytest.raises(StoreUnavailable, match="journal"):
         ledger.open(opened("2"))
@@ -301,7 +302,7 @@ async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
 async def test_no_job_is_started_while_the_books_are_far_behind(
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "JOBS_TO_POST_MAX", 1)
+    monkeypatch.setattr(ledger_module, "JOBS_TO_POST_MAX", 1)
     end(ledger, *await start(ledger))
     with pytest.raises(StoreUnavailable, match="behind"):
         ledger.open(opened("2"))
@@ -318,18 +319,18 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
     end(ledger, *await start(ledger))
     job, hold = await start(ledger, "wrong")
     end(ledger, job, hold)
-    monkeypatch.setattr(service, "job_row", unbalanced)
+    monkeypatch.setattr(ledger_module, "job_row", unbalanced)
     for _ in range(2):
         with pytest.raises(UnbalancedEntry):
             await ledger.flush()
     assert books.jobs == {}
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         ledger.open(opened("2"))
 
 
 async def test_a_bill_beyond_its_hold_changes_nothing(ledger: Ledger) -> None:
     job, hold = await start(ledger)
-    hold.amount = NOTHING
+    hold.amount = ZERO_AMOUNT
     with pytest.raises(ValueError, match="more than was held"):
         end(ledger, job, hold)
     hold.amount = job.hold
@@ -347,7 +348,7 @@ async def test_a_long_journal_keeps_what_is_open_and_what_is_not_posted(
     ledger.note_progress({job.id: (delivery(1, 2),)})
     end(ledger, *await start(ledger, "2"))
     await ledger.flush()
-    (cut,) = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
+    (cut,) = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
     assert (cut.job, cut.deliveries) == (job, (delivery(1, 2),))
 
 
@@ -366,7 +367,7 @@ async def test_what_a_dead_process_left_is_settled_once_and_its_slices_are_free(
     job, _ = await start(ledger, "2")
     ledger.note_progress({job.id: (delivery(0, 1),)})
     for settled in (2, 0):
-        left = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
+        left = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
         again = Journal(tmp_path)
         reborn = Ledger(books, again, instance="a", clock=clock)
         assert await reborn.recover(left) == settled

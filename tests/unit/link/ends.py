@@ -10,21 +10,29 @@ from dataclasses import dataclass, field
 from sparewatt.core.errors import LinkError
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
-from sparewatt.link.gateway_end import NodeLink, Stream
+from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.link.node_end import GatewayLink, IncomingJob
-from sparewatt.link.outbox import Outbox
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import End, Fail, Frame, Head, Op, Open, decode_frames
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
-from sparewatt.protocol.receipts import Signed
-from sparewatt.testing.clock import ManualClock
+from sparewatt.protocol.link.frames import (
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    LinkFrame,
+    Opcode,
+    decode_frames,
+)
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.receipts import SignedReceipts
+from sparewatt.testing.clocks import ManualClock
 from tests.waiting import until
 
 NODE_ID = NodeId("0x" + "ab" * 20)
 
 
-def job_of(body: bytes, *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> Open:
-    return Open(
+def job_of(body: bytes, *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> JobRequest:
+    return JobRequest(
         path="/v1/chat/completions", model="llama", body_bytes=len(body), stream=True, window_bytes=window_bytes
     )
 
@@ -33,10 +41,10 @@ class Listener:
     """Implements StreamListener; keeps what it hears."""
 
     def __init__(self) -> None:
-        self.heads: list[Head] = []
+        self.heads: list[JobReplyHead] = []
         self.pieces: list[bytes] = []
-        self.ends: list[End] = []
-        self.fails: list[Fail] = []
+        self.ends: list[JobEnd] = []
+        self.fails: list[JobFailure] = []
 
     @property
     def data(self) -> bytes:
@@ -46,23 +54,23 @@ class Listener:
     def over(self) -> bool:
         return bool(self.ends or self.fails)
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: JobReplyHead) -> None:
         self.heads.append(head)
 
     def on_data(self, data: bytes) -> None:
         self.pieces.append(data)
 
-    def on_end(self, end: End) -> None:
+    def on_end(self, end: JobEnd) -> None:
         self.ends.append(end)
 
-    def on_fail(self, fail: Fail) -> None:
+    def on_fail(self, fail: JobFailure) -> None:
         self.fails.append(fail)
 
 
 class Taker(Listener):
     """A listener whose client takes everything at once."""
 
-    stream: Stream | None = None
+    stream: JobStream | None = None
 
     def on_data(self, data: bytes) -> None:
         super().on_data(data)
@@ -77,7 +85,7 @@ class Observer:
         self.specs: list[NodeSpecs] = []
         self.loads: list[NodeLoad] = []
         self.rtts_s: list[float] = []
-        self.receipts: list[Signed] = []
+        self.receipts: list[SignedReceipts] = []
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self.specs.append(specs)
@@ -88,7 +96,7 @@ class Observer:
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self.rtts_s.append(rtt_s)
 
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None:
         self.receipts.append(signed)
 
 
@@ -119,9 +127,9 @@ class Runner:
 
 async def echo(job: IncomingJob) -> None:
     """Answer with the request's own body."""
-    job.head(Head(status=200))
-    await job.data(bytes(job.body))
-    job.end(End(load=NodeLoad()))
+    job.send_head(JobReplyHead(status=200))
+    await job.send_data(bytes(job.body))
+    job.end(JobEnd(load=NodeLoad()))
 
 
 @dataclass(slots=True)
@@ -135,7 +143,7 @@ class Ends:
     clock: ManualClock
     broke: list[Exception] = field(default_factory=list)
 
-    def open(self, body: bytes = b"{}", *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> tuple[Stream, Listener]:
+    def open(self, body: bytes = b"{}", *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> tuple[JobStream, Listener]:
         listener = Listener()
         return self.gateway.open(job_of(body, window_bytes=window_bytes), body, listener), listener
 
@@ -150,17 +158,17 @@ class Ends:
 class Carrier:
     """Implements SocketUser: one end's link on its socket."""
 
-    def __init__(self, receive: Callable[[bytes], None], outbox: Outbox, broke: list[Exception]) -> None:
+    def __init__(self, receive: Callable[[bytes], None], outbox: SendQueue, broke: list[Exception]) -> None:
         self.receive = receive
         self.resume = outbox.resume
         self._outbox = outbox
         self._broke = broke
 
     def start(self, socket: Socket) -> None:
-        self._outbox.attach(socket, on_stuck=self.lost)
+        self._outbox.attach(socket, on_stuck=self.on_lost)
         socket.attach(self)
 
-    def lost(self, error: LinkError) -> None:
+    def on_lost(self, error: LinkError) -> None:
         self._outbox.drop()
         self._broke.append(error)
 
@@ -170,7 +178,7 @@ async def connected(
     node_socket: Socket, gateway_socket: Socket, *, work: Callable[[IncomingJob], Awaitable[None]] | None = echo
 ) -> AsyncIterator[Ends]:
     clock, runner, observer = ManualClock(), Runner(work), Observer()
-    node_outbox, gateway_outbox = Outbox(), Outbox()
+    node_outbox, gateway_outbox = SendQueue(), SendQueue()
     ends = Ends(
         gateway=NodeLink(NODE_ID, outbox=gateway_outbox, observer=observer, clock=clock),
         node=GatewayLink(outbox=node_outbox, runner=runner, clock=clock),
@@ -191,27 +199,27 @@ async def connected(
 class Wire:
     """One end alone: what it sends can be read frame by frame."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: SendQueue) -> None:
         self._outbox = outbox
 
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[LinkFrame]:
         """What the end has sent since the last look, without a socket."""
-        frames: list[Frame] = []
-        while message := self._outbox._take():
+        frames: list[LinkFrame] = []
+        while message := self._outbox._next_message():
             frames += decode_frames(message)
         return frames
 
-    def ops(self) -> list[Op]:
+    def ops(self) -> list[Opcode]:
         return [frame.op for frame in self.frames()]
 
 
 def lone_gateway() -> tuple[NodeLink, Wire, Observer, ManualClock]:
-    outbox, observer, clock = Outbox(), Observer(), ManualClock()
+    outbox, observer, clock = SendQueue(), Observer(), ManualClock()
     return NodeLink(NODE_ID, outbox=outbox, observer=observer, clock=clock), Wire(outbox), observer, clock
 
 
 def lone_node(
     work: Callable[[IncomingJob], Awaitable[None]] | None = None,
 ) -> tuple[GatewayLink, Wire, Runner, ManualClock]:
-    outbox, runner, clock = Outbox(), Runner(work), ManualClock()
+    outbox, runner, clock = SendQueue(), Runner(work), ManualClock()
     return GatewayLink(outbox=outbox, runner=runner, clock=clock), Wire(outbox), runner, clock

@@ -8,41 +8,41 @@ import pytest
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX, REQUEST_BODY_BYTES_MAX
-from sparewatt.link.gateway_end import NodeLink, Stream
-from sparewatt.protocol.link import (
+from sparewatt.link.gateway_end import JobStream, NodeLink
+from sparewatt.protocol.link.frames import (
     Credit,
-    End,
-    Fail,
     Goodbye,
-    Head,
-    Op,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    Opcode,
     decode_message,
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.link.ends import Listener, job_of, lone_gateway
 from tests.unit.protocol.reports import SPECS
 
-HEAD = Head(status=200)
-END = End(load=NodeLoad(running=1))
+HEAD = JobReplyHead(status=200)
+END = JobEnd(load=NodeLoad(running=1))
 
 
-def opened(link: NodeLink, body: bytes = b"{}", *, window_bytes: int = 100) -> tuple[Stream, Listener]:
+def opened(link: NodeLink, body: bytes = b"{}", *, window_bytes: int = 100) -> tuple[JobStream, Listener]:
     listener = Listener()
     return link.open(job_of(body, window_bytes=window_bytes), body, listener), listener
 
 
 def head(stream: int) -> bytes:
-    return encode_message(Op.HEAD, HEAD, stream=stream)
+    return encode_message(Opcode.HEAD, HEAD, stream=stream)
 
 
 def data(stream: int, payload: bytes) -> bytes:
-    return encode_frame(Op.DATA, stream, payload)
+    return encode_frame(Opcode.DATA, stream, payload)
 
 
 def end(stream: int) -> bytes:
-    return encode_message(Op.END, END, stream=stream)
+    return encode_message(Opcode.END, END, stream=stream)
 
 
 # opening
@@ -56,8 +56,8 @@ def test_a_body_of_any_length_follows_in_frames(n_bytes: int) -> None:
     body = bytes(n_bytes)
     opened(link, body)
     first, *rest = wire.frames()
-    assert first.op is Op.OPEN
-    assert {frame.op for frame in rest} <= {Op.BODY}
+    assert first.op is Opcode.OPEN
+    assert {frame.op for frame in rest} <= {Opcode.BODY}
     assert all(frame.payload for frame in rest)
     assert b"".join(frame.payload for frame in rest) == body
 
@@ -122,8 +122,8 @@ def test_a_short_job_leaves_in_one_piece_and_a_long_one_frame_by_frame() -> None
     for body in (b"", b"short", bytes(300_000)):
         link.open(job_of(body), body, Listener())
         frames = wire.frames()
-        assert [frame.op for frame in frames[1:]] == [Op.BODY] * (len(frames) - 1)
-        assert (frames[0].op, b"".join(frame.payload for frame in frames[1:])) == (Op.OPEN, body)
+        assert [frame.op for frame in frames[1:]] == [Opcode.BODY] * (len(frames) - 1)
+        assert (frames[0].op, b"".join(frame.payload for frame in frames[1:])) == (Opcode.OPEN, body)
 
 
 def test_jobs_do_not_hear_each_other() -> None:
@@ -137,8 +137,8 @@ def test_jobs_do_not_hear_each_other() -> None:
 def test_a_failure_brings_the_nodes_load_along() -> None:
     link, _, observer, _ = lone_gateway()
     _, listener = opened(link)
-    fail = Fail(code="refused", message="full", load=NodeLoad(running=4))
-    link.receive(encode_message(Op.FAIL, fail, stream=1))
+    fail = JobFailure(code="refused", message="full", load=NodeLoad(running=4))
+    link.receive(encode_message(Opcode.FAIL, fail, stream=1))
     assert listener.fails == [fail]
     assert observer.loads == [NodeLoad(running=4)]
 
@@ -156,7 +156,7 @@ def test_after_a_cancel_the_node_is_told_once_and_its_frames_are_ignored() -> No
     wire.frames()
     stream.cancel()
     stream.cancel()
-    assert wire.ops() == [Op.CANCEL]
+    assert wire.ops() == [Opcode.CANCEL]
     link.receive(head(1) + data(1, b"late") + end(1))
     assert (listener.heads, listener.pieces, listener.over) == ([], [], False)
 
@@ -210,11 +210,11 @@ def test_credit_is_told_once_a_quarter_of_the_window_was_taken() -> None:
     stream.grant(20)
     stream.grant(4)
     assert wire.frames() == []
-    assert stream.window_left == 40
+    assert stream.window_left_bytes == 40
     stream.grant(1)
     (frame,) = wire.frames()
     assert decode_message(frame.payload, Credit) == Credit(n_bytes=25)
-    assert stream.window_left == 65
+    assert stream.window_left_bytes == 65
 
 
 @pytest.mark.parametrize("n_bytes", [0, -5])
@@ -236,16 +236,16 @@ def test_no_credit_is_given_for_nothing(n_bytes: int) -> None:
         pytest.param(end(1), id="end-before-head"),
         pytest.param(head(1) + head(1), id="two-heads"),
         pytest.param(head(2), id="never-opened"),
-        pytest.param(encode_frame(Op.CANCEL, (1 << 32) - 1), id="never-opened-at-all"),
-        pytest.param(encode_frame(Op.CANCEL, 1), id="a-gateways-frame"),
-        pytest.param(encode_message(Op.SPECS, SPECS, stream=1), id="specs-for-a-job"),
+        pytest.param(encode_frame(Opcode.CANCEL, (1 << 32) - 1), id="never-opened-at-all"),
+        pytest.param(encode_frame(Opcode.CANCEL, 1), id="a-gateways-frame"),
+        pytest.param(encode_message(Opcode.SPECS, SPECS, stream=1), id="specs-for-a-job"),
         pytest.param(data(0, b"x"), id="data-for-the-link"),
-        pytest.param(encode_frame(Op.PING, 0), id="ping-from-a-node"),
-        pytest.param(encode_frame(Op.HELLO, 0, b"{}"), id="hello-again"),
-        pytest.param(encode_frame(Op.PONG, 0, b"1234567"), id="short-pong"),
-        pytest.param(encode_frame(Op.LOAD, 0, b'{"running":-1}'), id="absurd-load"),
-        pytest.param(encode_frame(Op.GOODBYE, 0, b"bye"), id="malformed-goodbye"),
-        pytest.param(encode_frame(Op.HEAD, 1, b"{}"), id="malformed-head"),
+        pytest.param(encode_frame(Opcode.PING, 0), id="ping-from-a-node"),
+        pytest.param(encode_frame(Opcode.HELLO, 0, b"{}"), id="hello-again"),
+        pytest.param(encode_frame(Opcode.PONG, 0, b"1234567"), id="short-pong"),
+        pytest.param(encode_frame(Opcode.LOAD, 0, b'{"running":-1}'), id="absurd-load"),
+        pytest.param(encode_frame(Opcode.GOODBYE, 0, b"bye"), id="malformed-goodbye"),
+        pytest.param(encode_frame(Opcode.HEAD, 1, b"{}"), id="malformed-head"),
         pytest.param(b"\x00", id="no-frame"),
     ],
 )
@@ -262,8 +262,8 @@ def test_a_node_that_breaks_the_protocol_ends_the_link(message: bytes) -> None:
 def test_reports_reach_the_observer() -> None:
     link, _, observer, _ = lone_gateway()
     load = NodeLoad(running=2, draining=True)
-    link.receive(encode_message(Op.SPECS, SPECS) + encode_message(Op.LOAD, load))
-    link.receive(encode_message(Op.GOODBYE, Goodbye(reason="bye")))
+    link.receive(encode_message(Opcode.SPECS, SPECS) + encode_message(Opcode.LOAD, load))
+    link.receive(encode_message(Opcode.GOODBYE, Goodbye(reason="bye")))
     assert (observer.specs, observer.loads) == ([SPECS], [load])
 
 
@@ -272,14 +272,14 @@ def test_a_pong_tells_the_round_trip() -> None:
     link.ping()
     (ping,) = wire.frames()
     clock.advance(0.25)
-    link.receive(encode_frame(Op.PONG, 0, ping.payload))
+    link.receive(encode_frame(Opcode.PONG, 0, ping.payload))
     assert observer.rtts_s == [0.25]
 
 
 @pytest.mark.parametrize("stamp", [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 2000.0, 0.0])
 def test_a_pong_that_the_node_made_up_tells_nothing(stamp: float) -> None:
     link, _, observer, _ = lone_gateway()
-    link.receive(encode_frame(Op.PONG, 0, struct.pack(">d", stamp)))
+    link.receive(encode_frame(Opcode.PONG, 0, struct.pack(">d", stamp)))
     assert observer.rtts_s == []
 
 
@@ -287,18 +287,18 @@ def test_a_lost_link_fails_every_open_job_exactly_once() -> None:
     link, _, _, _ = lone_gateway()
     listeners = [opened(link)[1] for _ in range(3)]
     link.receive(head(2) + end(2))
-    link.lost("the socket closed")
-    link.lost("again")
+    link.on_lost("the socket closed")
+    link.on_lost("again")
     assert [len(listener.fails) for listener in listeners] == [1, 0, 1]
-    assert listeners[0].fails[0] == Fail(code="link_lost", message="the socket closed")
+    assert listeners[0].fails[0] == JobFailure(code="link_lost", message="the socket closed")
 
 
 def test_a_lost_link_hears_nothing_more() -> None:
     """A newer link of the same node may be there already: the old one must not report over it."""
     link, _, observer, _ = lone_gateway()
     _, listener = opened(link)
-    link.lost("replaced")
-    link.receive(encode_message(Op.SPECS, SPECS) + head(1) + end(1))
+    link.on_lost("replaced")
+    link.receive(encode_message(Opcode.SPECS, SPECS) + head(1) + end(1))
     assert (observer.specs, listener.heads, len(listener.fails)) == ([], [], 1)
 
 
@@ -307,13 +307,13 @@ def test_a_listener_that_cancels_other_jobs_while_the_link_is_lost_does_no_harm(
     other, other_listener = opened(link)
 
     class Impatient(Listener):
-        def on_fail(self, fail: Fail) -> None:
+        def on_fail(self, fail: JobFailure) -> None:
             super().on_fail(fail)
             other.cancel()
 
     impatient = Impatient()
     link.open(job_of(b"{}"), b"{}", impatient)
     wire.frames()
-    link.lost("gone")
+    link.on_lost("gone")
     assert (len(impatient.fails), len(other_listener.fails)) == (1, 1)
     assert wire.frames() == []

@@ -11,14 +11,14 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.link import handshake
-from sparewatt.link.handshake import Visitor, host_of, identify, introduce
+from sparewatt.link.handshake import AuthenticatedNode, authenticate_node, authenticate_to_gateway, host_of
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import (
-    PROTOCOL,
+from sparewatt.protocol.link.frames import (
+    PROTOCOL_VERSION,
     Challenge,
     Hello,
-    Op,
-    Proof,
+    LinkProof,
+    Opcode,
     Reject,
     Welcome,
     challenge_digest,
@@ -28,7 +28,7 @@ from sparewatt.protocol.link import (
     encode_message,
 )
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.sockets import socket_pair
+from sparewatt.testing.memory_socket import socket_pair
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S
 
@@ -38,23 +38,23 @@ WELCOME = Welcome(heartbeat_s=5.0, gateway_version="0.2.0")
 HELLO = Hello(node_id=KEY.address, nonce="0f" * 32, host=HOST, token="join-sw-1", agent_version="0.1.0")
 
 
-async def gateway(socket: Socket, *, hosts: Collection[str] = (HOST,), seed: int = 10) -> Visitor:
-    visitor = await identify(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
-    socket.send(encode_message(Op.WELCOME, WELCOME))
+async def gateway(socket: Socket, *, hosts: Collection[str] = (HOST,), seed: int = 10) -> AuthenticatedNode:
+    visitor = await authenticate_node(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
+    socket.send(encode_message(Opcode.WELCOME, WELCOME))
     return visitor
 
 
 async def node(socket: Socket, *, key: SigningKey = KEY, host: str = HOST) -> Welcome:
-    return await introduce(
+    return await authenticate_to_gateway(
         socket, key=key, host=host, token="join-sw-1", specs=SPECS, agent_version="0.1.0", rng=seeded(20)
     )
 
 
-def proof_for(challenge: Challenge, *, key: SigningKey, hello: Hello = HELLO, host: str = HOST) -> Proof:
+def proof_for(challenge: Challenge, *, key: SigningKey, hello: Hello = HELLO, host: str = HOST) -> LinkProof:
     digest = challenge_digest(
         host=host, node_id=NodeId(hello.node_id), gateway_nonce=challenge.nonce, node_nonce=hello.nonce
     )
-    return Proof(signature=key.sign(digest).hex(), specs=SPECS)
+    return LinkProof(signature=key.sign(digest).hex(), specs=SPECS)
 
 
 class Impostor:
@@ -65,13 +65,13 @@ class Impostor:
         self.gateway = asyncio.create_task(gateway(far))
 
     async def challenged(self, hello: Hello = HELLO) -> Challenge:
-        self.socket.send(encode_message(Op.HELLO, hello))
+        self.socket.send(encode_message(Opcode.HELLO, hello))
         (frame,) = decode_frames(await self.socket.receive())
-        assert frame.op is Op.CHALLENGE
+        assert frame.op is Opcode.CHALLENGE
         return decode_message(frame.payload, Challenge)
 
-    async def prove(self, proof: Proof) -> Visitor:
-        self.socket.send(encode_message(Op.PROOF, proof))
+    async def prove(self, proof: LinkProof) -> AuthenticatedNode:
+        self.socket.send(encode_message(Opcode.PROOF, proof))
         return await self.gateway
 
 
@@ -82,7 +82,7 @@ async def test_a_node_that_holds_its_key_is_let_in() -> None:
     near, far = socket_pair()
     welcome, visitor = await asyncio.gather(node(near), gateway(far))
     assert welcome == WELCOME
-    assert visitor == Visitor(node_id=KEY.address, token="join-sw-1", specs=SPECS)
+    assert visitor == AuthenticatedNode(node_id=KEY.address, token="join-sw-1", specs=SPECS)
 
 
 async def test_a_node_without_a_token_shows_none() -> None:
@@ -108,7 +108,7 @@ async def test_a_signature_that_is_none_is_refused(signature: str) -> None:
     impostor = Impostor()
     await impostor.challenged()
     with pytest.raises(JoinRefused) as refused:
-        await impostor.prove(Proof(signature=signature, specs=SPECS))
+        await impostor.prove(LinkProof(signature=signature, specs=SPECS))
     assert refused.value.reason == "bad_signature"
 
 
@@ -119,9 +119,9 @@ async def test_a_proof_from_an_earlier_session_is_refused() -> None:
     await first.prove(recorded)
     near, far = socket_pair()
     later = asyncio.create_task(gateway(far, seed=11))
-    near.send(encode_message(Op.HELLO, HELLO))
+    near.send(encode_message(Opcode.HELLO, HELLO))
     await near.receive()
-    near.send(encode_message(Op.PROOF, recorded))
+    near.send(encode_message(Opcode.PROOF, recorded))
     with pytest.raises(JoinRefused) as refused:
         await later
     assert refused.value.reason == "bad_signature"
@@ -141,7 +141,7 @@ async def test_two_challenges_are_never_the_same() -> None:
     for seed in range(20):
         near, far = socket_pair()
         running = asyncio.create_task(gateway(far, seed=seed))
-        near.send(encode_message(Op.HELLO, HELLO))
+        near.send(encode_message(Opcode.HELLO, HELLO))
         (frame,) = decode_frames(await near.receive())
         nonces.add(decode_message(frame.payload, Challenge).nonce)
         running.cancel()
@@ -153,18 +153,18 @@ async def test_two_challenges_are_never_the_same() -> None:
 
 async def test_a_node_that_dialled_another_name_is_told_so() -> None:
     near, far = socket_pair()
-    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, host="other.example:443")))
+    near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, host="other.example:443")))
     with pytest.raises(JoinRefused, match=r"other\.example:443") as refused:
         await gateway(far)
     assert refused.value.reason == "wrong_host"
 
 
 @pytest.mark.parametrize(
-    ("protocol", "advice"), [(PROTOCOL + 1, "update the gateway"), (PROTOCOL - 1, "update the agent")]
+    ("protocol", "advice"), [(PROTOCOL_VERSION + 1, "update the gateway"), (PROTOCOL_VERSION - 1, "update the agent")]
 )
 async def test_another_protocol_version_says_which_side_to_update(protocol: int, advice: str) -> None:
     near, far = socket_pair()
-    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, protocol=protocol)))
+    near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, protocol=protocol)))
     with pytest.raises(JoinRefused, match=rf"{advice} \(agent 0.1.0, gateway 0.2.0\)") as refused:
         await gateway(far)
     assert refused.value.reason == "protocol_version"
@@ -175,7 +175,7 @@ async def test_another_protocol_version_says_which_side_to_update(protocol: int,
 )
 async def test_an_agent_too_far_from_the_gateway_is_told_which_side_to_update(version: str, advice: str) -> None:
     near, far = socket_pair()
-    near.send(encode_message(Op.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
+    near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
     with pytest.raises(JoinRefused, match=advice) as refused:
         await gateway(far)
     assert refused.value.reason == "version_apart"
@@ -192,7 +192,7 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
-    far.send(encode_message(Op.CHALLENGE, Challenge(nonce="0a" * 32, gateway_version="0.3.0")))
+    far.send(encode_message(Opcode.CHALLENGE, Challenge(nonce="0a" * 32, gateway_version="0.3.0")))
     with pytest.raises(JoinRefused, match="Update the agent"):
         await joining
 
@@ -202,12 +202,12 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
     [
         pytest.param(b"", id="empty"),
         pytest.param(b"GET / HTTP/1.1", id="http"),
-        pytest.param(encode_frame(Op.HELLO, 0, b"{}"), id="empty-hello"),
-        pytest.param(encode_message(Op.HELLO, HELLO, stream=1), id="on-a-stream"),
-        pytest.param(encode_message(Op.HELLO, HELLO) * 2, id="twice"),
-        pytest.param(encode_message(Op.PROOF, Proof(signature="00" * 65, specs=SPECS)), id="proof-first"),
-        pytest.param(encode_message(Op.REJECT, Reject(reason="no", message="I refuse you")), id="reject"),
-        pytest.param(encode_frame(Op.CANCEL) * (LINK_CONTROL_BYTES_MAX // 9 + 2), id="flood-of-frames"),
+        pytest.param(encode_frame(Opcode.HELLO, 0, b"{}"), id="empty-hello"),
+        pytest.param(encode_message(Opcode.HELLO, HELLO, stream=1), id="on-a-stream"),
+        pytest.param(encode_message(Opcode.HELLO, HELLO) * 2, id="twice"),
+        pytest.param(encode_message(Opcode.PROOF, LinkProof(signature="00" * 65, specs=SPECS)), id="proof-first"),
+        pytest.param(encode_message(Opcode.REJECT, Reject(reason="no", message="I refuse you")), id="reject"),
+        pytest.param(encode_frame(Opcode.CANCEL) * (LINK_CONTROL_BYTES_MAX // 9 + 2), id="flood-of-frames"),
     ],
 )
 async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
@@ -227,7 +227,7 @@ async def test_a_message_that_is_too_long_for_a_handshake_is_not_even_read(monke
 
 async def test_a_gateway_that_does_not_challenge_breaks_the_protocol() -> None:
     near, far = socket_pair()
-    far.send(encode_message(Op.WELCOME, WELCOME))
+    far.send(encode_message(Opcode.WELCOME, WELCOME))
     with pytest.raises(ProtocolViolation, match="CHALLENGE"):
         await node(near)
 
@@ -263,7 +263,7 @@ async def test_a_peer_that_leaves_is_lost(half: object) -> None:
 
 async def test_a_final_refusal_is_the_end() -> None:
     near, far = socket_pair()
-    far.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
+    far.send(encode_message(Opcode.REJECT, Reject(reason="token_used", message="It has been used.")))
     with pytest.raises(JoinRefused, match="has been used") as refused:
         await node(near)
     assert refused.value.reason == "token_used"
@@ -271,7 +271,7 @@ async def test_a_final_refusal_is_the_end() -> None:
 
 async def test_a_refusal_that_is_not_final_can_be_tried_again() -> None:
     near, far = socket_pair()
-    far.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Try again.", final=False)))
+    far.send(encode_message(Opcode.REJECT, Reject(reason="unavailable", message="Try again.", final=False)))
     with pytest.raises(LinkLost, match="Try again"):
         await node(near)
 
@@ -280,9 +280,9 @@ async def test_a_refusal_may_come_instead_of_the_welcome() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
-    far.send(encode_message(Op.CHALLENGE, Challenge(nonce="00" * 32, gateway_version="0.2.0")))
+    far.send(encode_message(Opcode.CHALLENGE, Challenge(nonce="00" * 32, gateway_version="0.2.0")))
     await far.receive()
-    far.send(encode_message(Op.REJECT, Reject(reason="bad_signature", message="Not yours.")))
+    far.send(encode_message(Opcode.REJECT, Reject(reason="bad_signature", message="Not yours.")))
     with pytest.raises(JoinRefused, match="Not yours"):
         await joining
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparewatt.link.library import has_picows
+from sparewatt.link.websocket_library import has_picows
 
 
 @pytest.fixture(autouse=True)

@@ -8,32 +8,32 @@ import pytest
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
-from sparewatt.protocol.link import (
+from sparewatt.protocol.link.frames import (
     Credit,
-    End,
-    Fail,
     Goodbye,
-    Head,
-    Op,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    Opcode,
     decode_message,
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.link.ends import job_of, lone_node
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import turns
 
-END = End(load=NodeLoad())
+END = JobEnd(load=NodeLoad())
 
 
 def open_frames(stream: int, body: bytes = b"{}", *, window_bytes: int = 100) -> bytes:
-    start = encode_message(Op.OPEN, job_of(body, window_bytes=window_bytes), stream=stream)
-    return start + (encode_frame(Op.BODY, stream, body) if body else b"")
+    start = encode_message(Opcode.OPEN, job_of(body, window_bytes=window_bytes), stream=stream)
+    return start + (encode_frame(Opcode.BODY, stream, body) if body else b"")
 
 
 def credit(stream: int, n_bytes: int) -> bytes:
-    return encode_message(Op.CREDIT, Credit(n_bytes=n_bytes), stream=stream)
+    return encode_message(Opcode.CREDIT, Credit(n_bytes=n_bytes), stream=stream)
 
 
 # bodies
@@ -41,9 +41,9 @@ def credit(stream: int, n_bytes: int) -> bytes:
 
 async def test_a_job_starts_when_its_body_is_complete_and_not_before() -> None:
     link, _, runner, _ = lone_node()
-    link.receive(encode_message(Op.OPEN, job_of(b"abc"), stream=1) + encode_frame(Op.BODY, 1, b"ab"))
+    link.receive(encode_message(Opcode.OPEN, job_of(b"abc"), stream=1) + encode_frame(Opcode.BODY, 1, b"ab"))
     assert runner.started == []
-    link.receive(encode_frame(Op.BODY, 1, b"c"))
+    link.receive(encode_frame(Opcode.BODY, 1, b"c"))
     assert [bytes(job.body) for job in runner.started] == [b"abc"]
 
 
@@ -56,16 +56,16 @@ async def test_a_job_without_a_body_starts_at_once() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        pytest.param(encode_frame(Op.BODY, 1, b"x"), id="longer-than-announced"),
-        pytest.param(encode_frame(Op.BODY, 1), id="empty-piece"),
+        pytest.param(encode_frame(Opcode.BODY, 1, b"x"), id="longer-than-announced"),
+        pytest.param(encode_frame(Opcode.BODY, 1), id="empty-piece"),
         pytest.param(open_frames(1), id="stream-taken"),
         pytest.param(open_frames(0), id="stream-zero"),
-        pytest.param(encode_frame(Op.CREDIT, 1, b'{"n_bytes":0}'), id="no-credit"),
-        pytest.param(encode_frame(Op.OPEN, 2, b"{}"), id="malformed-open"),
-        pytest.param(encode_message(Op.LOAD, NodeLoad()), id="a-nodes-frame"),
-        pytest.param(encode_frame(Op.PONG, 0), id="pong-from-a-gateway"),
-        pytest.param(encode_frame(Op.DATA, 1, b"x"), id="data-from-a-gateway"),
-        pytest.param(encode_frame(Op.GOODBYE, 0, b"bye"), id="malformed-goodbye"),
+        pytest.param(encode_frame(Opcode.CREDIT, 1, b'{"n_bytes":0}'), id="no-credit"),
+        pytest.param(encode_frame(Opcode.OPEN, 2, b"{}"), id="malformed-open"),
+        pytest.param(encode_message(Opcode.LOAD, NodeLoad()), id="a-nodes-frame"),
+        pytest.param(encode_frame(Opcode.PONG, 0), id="pong-from-a-gateway"),
+        pytest.param(encode_frame(Opcode.DATA, 1, b"x"), id="data-from-a-gateway"),
+        pytest.param(encode_frame(Opcode.GOODBYE, 0, b"bye"), id="malformed-goodbye"),
         pytest.param(b"\x10", id="no-frame"),
     ],
 )
@@ -94,19 +94,19 @@ async def test_every_chunk_is_passed_on_as_it_comes_and_in_order() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(7))
     (job,) = runner.started
-    job.head(Head(status=200))
+    job.send_head(JobReplyHead(status=200))
     for chunk in (b"one", b"two", b"three"):
-        await job.data(chunk)
+        await job.send_data(chunk)
         assert wire.frames()[-1].payload == chunk
     job.end(END)
-    assert wire.ops() == [Op.END]
+    assert wire.ops() == [Opcode.END]
 
 
 async def test_a_long_chunk_is_cut_into_frames() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1, window_bytes=1 << 20))
     data = bytes(range(256)) * (LINK_BATCH_BYTES // 256) + b"rest"
-    await runner.started[0].data(data)
+    await runner.started[0].send_data(data)
     frames = wire.frames()
     assert [len(frame.payload) for frame in frames] == [LINK_BATCH_BYTES, 4]
     assert b"".join(frame.payload for frame in frames) == data
@@ -115,7 +115,7 @@ async def test_a_long_chunk_is_cut_into_frames() -> None:
 async def test_a_job_stops_at_its_window_and_goes_on_with_credit() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1, window_bytes=10))
-    sending = asyncio.create_task(runner.started[0].data(b"0123456789abcdefghij"))
+    sending = asyncio.create_task(runner.started[0].send_data(b"0123456789abcdefghij"))
     await turns()
     assert b"".join(frame.payload for frame in wire.frames()) == b"0123456789"
     assert not sending.done()
@@ -131,9 +131,9 @@ async def test_a_job_stops_at_its_window_and_goes_on_with_credit() -> None:
 async def test_a_job_that_waits_for_credit_does_not_hold_up_another() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1, window_bytes=1) + open_frames(2, window_bytes=100))
-    stuck = asyncio.create_task(runner.started[0].data(b"xy"))
+    stuck = asyncio.create_task(runner.started[0].send_data(b"xy"))
     await turns()
-    await runner.started[1].data(b"free")
+    await runner.started[1].send_data(b"free")
     assert [frame.payload for frame in wire.frames() if frame.stream == 2] == [b"free"]
     stuck.cancel()
     await asyncio.wait([stuck])
@@ -145,18 +145,18 @@ async def test_a_job_ends_once() -> None:
     (job,) = runner.started
     job.end(END)
     job.end(END)
-    job.fail(Fail(code="backend_broke", message="late"))
-    assert wire.ops() == [Op.END]
+    job.fail(JobFailure(code="backend_broke", message="late"))
+    assert wire.ops() == [Opcode.END]
 
 
 async def test_a_job_that_is_over_cannot_end_another_with_its_number() -> None:
     link, wire, runner, _ = lone_node()
-    link.receive(open_frames(1) + encode_frame(Op.CANCEL, 1) + open_frames(1))
+    link.receive(open_frames(1) + encode_frame(Opcode.CANCEL, 1) + open_frames(1))
     old, new = runner.started
     old.end(END)
     assert wire.ops() == []
     new.end(END)
-    assert wire.ops() == [Op.END]
+    assert wire.ops() == [Opcode.END]
 
 
 async def test_frames_for_a_job_that_is_over_are_ignored() -> None:
@@ -164,7 +164,7 @@ async def test_frames_for_a_job_that_is_over_are_ignored() -> None:
     link.receive(open_frames(1))
     runner.started[0].end(END)
     wire.frames()
-    link.receive(credit(1, 5) + encode_frame(Op.CANCEL, 1) + encode_frame(Op.BODY, 1, b"x"))
+    link.receive(credit(1, 5) + encode_frame(Opcode.CANCEL, 1) + encode_frame(Opcode.BODY, 1, b"x"))
     assert (runner.cancelled, wire.frames()) == ([], [])
 
 
@@ -174,11 +174,11 @@ async def test_frames_for_a_job_that_is_over_are_ignored() -> None:
 async def test_a_cancel_reaches_the_runner_and_the_job_says_nothing_more() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1))
-    link.receive(encode_frame(Op.CANCEL, 1))
+    link.receive(encode_frame(Opcode.CANCEL, 1))
     (job,) = runner.started
     assert runner.cancelled == [job]
     job.end(END)
-    job.fail(Fail(code="backend_broke", message="late"))
+    job.fail(JobFailure(code="backend_broke", message="late"))
     assert wire.frames() == []
 
 
@@ -186,15 +186,15 @@ async def test_a_lost_gateway_cancels_every_open_job_exactly_once() -> None:
     link, _, runner, _ = lone_node()
     link.receive(open_frames(1) + open_frames(2) + open_frames(3))
     runner.started[1].end(END)
-    link.lost()
-    link.lost()
+    link.on_lost()
+    link.on_lost()
     assert runner.cancelled == [runner.started[0], runner.started[2]]
 
 
 async def test_a_ping_is_answered_with_its_own_stamp() -> None:
     link, wire, _, _ = lone_node()
-    link.receive(encode_frame(Op.PING, 0, b"12345678"))
-    assert [(frame.op, frame.payload) for frame in wire.frames()] == [(Op.PONG, b"12345678")]
+    link.receive(encode_frame(Opcode.PING, 0, b"12345678"))
+    assert [(frame.op, frame.payload) for frame in wire.frames()] == [(Opcode.PONG, b"12345678")]
 
 
 async def test_every_message_shows_that_the_gateway_is_alive() -> None:
@@ -207,8 +207,8 @@ async def test_every_message_shows_that_the_gateway_is_alive() -> None:
 
 async def test_a_gateways_farewell_is_kept_and_a_nodes_own_is_its_last_word() -> None:
     link, wire, _, _ = lone_node()
-    link.receive(encode_message(Op.GOODBYE, Goodbye(reason="the gateway is stopping")))
-    assert link.farewell == "the gateway is stopping"
+    link.receive(encode_message(Opcode.GOODBYE, Goodbye(reason="the gateway is stopping")))
+    assert link.goodbye_reason == "the gateway is stopping"
     link.say_goodbye("the node is stopping")
     link.send_load(NodeLoad())
     (frame,) = wire.frames()
@@ -219,4 +219,4 @@ async def test_reports_are_sent_as_they_are() -> None:
     link, wire, _, _ = lone_node()
     link.send_specs(SPECS)
     link.send_load(NodeLoad(running=1))
-    assert wire.ops() == [Op.SPECS, Op.LOAD]
+    assert wire.ops() == [Opcode.SPECS, Opcode.LOAD]

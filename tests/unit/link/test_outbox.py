@@ -8,10 +8,10 @@ import pytest
 
 from sparewatt.core.errors import LinkLost
 from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_FRAME_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX
-from sparewatt.link import outbox as outbox_module
-from sparewatt.link.outbox import Outbox
+from sparewatt.link import send_queue as outbox_module
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
-from sparewatt.testing.sockets import MemorySocket, socket_pair
+from sparewatt.testing.memory_socket import MemorySocket, socket_pair
 from tests.waiting import turns, until
 
 BIG = bytes(LINK_FRAME_BYTES_MAX)
@@ -22,7 +22,7 @@ class Sending:
 
     def __init__(self, *, capacity: int = 1024) -> None:
         self.near, self.far = socket_pair(capacity=capacity)
-        self.outbox = Outbox()
+        self.outbox = SendQueue()
         self.stuck: list[LinkLost] = []
         self.done = 0
 
@@ -40,14 +40,14 @@ class Sending:
 
     def receive(self, message: bytes) -> None: ...
 
-    def lost(self, error: Exception) -> None: ...
+    def on_lost(self, error: Exception) -> None: ...
 
     def resume(self) -> None:
         self.outbox.resume()
 
     async def jam(self) -> None:
         """The peer stops reading, and the line is full."""
-        self.far.hold()
+        self.far.stop_reading()
         self.outbox.put(b"taken")
         await turns()
         self.outbox.put(b"stuck")
@@ -67,13 +67,13 @@ class Heard(list[bytes]):
     def receive(self, message: bytes) -> None:
         self.append(message)
 
-    def lost(self, error: Exception) -> None:
+    def on_lost(self, error: Exception) -> None:
         self.is_over = True
 
     def resume(self) -> None: ...
 
 
-def fill(outbox: Outbox) -> None:
+def fill(outbox: SendQueue) -> None:
     """One frame more than may wait."""
     for _ in range(LINK_SEND_QUEUE_BYTES_MAX // len(BIG) + 1):
         outbox.put(BIG)
@@ -151,7 +151,7 @@ async def test_finishing_waits_for_a_peer_that_is_slow() -> None:
     sending.finish()
     await turns()
     assert sending.done == 0
-    sending.far.release()
+    sending.far.resume_reading()
     assert [message async for message in everything(sending.far)] == [b"taken", b"stuck"]
     assert sending.done == 1
 
@@ -161,7 +161,7 @@ async def test_a_paused_socket_is_sent_nothing_until_it_resumes() -> None:
     await sending.jam()
     sending.outbox.put(b" too")
     await turns()
-    sending.far.release()
+    sending.far.resume_reading()
     assert [await sending.far.receive(), await sending.far.receive()] == [b"taken", b"stuck too"]
 
 
@@ -198,7 +198,7 @@ async def test_a_queue_that_overflowed_ends_the_link_even_if_the_peer_reads_agai
     sending = Sending(capacity=1).start()
     await sending.jam()
     fill(sending.outbox)
-    sending.far.release()
+    sending.far.resume_reading()
     await turns()
     sending.outbox.put(b"later")
     await turns()
@@ -221,7 +221,7 @@ async def test_a_peer_that_reads_slowly_but_reads_is_not_given_up(monkeypatch: p
     for _ in range(4):
         await sending.jam()
         await asyncio.sleep(0.08)
-        sending.far.release()
+        sending.far.resume_reading()
         assert [await sending.far.receive(), await sending.far.receive()] == [b"taken", b"stuck"]
     assert not sending.stuck
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparewatt.core import limits
 from sparewatt.localnet import anvil_state
-from sparewatt.localnet.anvil_state import loadable
+from sparewatt.localnet.anvil_state import loadable_state
 
 
 def block(number: int, *, born: int = 1) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def packed(*blocks: dict[str, Any]) -> bytes:
 
 
 def kept(data: bytes, shown: dict[str, Any]) -> list[dict[str, Any]]:
-    state = json.loads(loadable(data, shown.get))
+    state = json.loads(loadable_state(data, shown.get))
     assert state["accounts"] == {"0x1": {}}
     blocks: list[dict[str, Any]] = state["blocks"]
     return blocks
@@ -47,11 +47,11 @@ def test_a_block_that_the_chain_no_longer_shows_is_left_out() -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", "{"])
 def test_what_is_no_dump_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        loadable(gzip.compress(text.encode()), lambda _: None)
+        loadable_state(gzip.compress(text.encode()), lambda _: None)
 
 
 def test_a_chain_that_has_grown_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.CHAIN_STATE_BYTES_MAX > 0
     monkeypatch.setattr(anvil_state, "CHAIN_STATE_BYTES_MAX", 10)
     with pytest.raises(ValueError, match="too large"):
-        loadable(packed(block(0)), lambda _: None)
+        loadable_state(packed(block(0)), lambda _: None)

@@ -9,7 +9,7 @@ import pytest
 
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.rng import seeded
-from sparewatt.machine.backoff import DELAY_S_MAX, FIRST_DELAY_S, HEALTHY_AFTER_S, Backoff, pause
+from sparewatt.machine.backoff import DELAY_S_MAX, FIRST_DELAY_S, HEALTHY_AFTER_S, Backoff, sleep
 
 
 class FixedRng:
@@ -78,7 +78,7 @@ def test_health_for_too_short_does_not() -> None:
 
 async def test_a_pause_lasts_until_its_clock_rings() -> None:
     clock = RingingClock()
-    await pause(7.5, clock=clock)
+    await sleep(7.5, clock=clock)
     assert clock.delays_s == [7.5]
 
 
@@ -86,5 +86,5 @@ async def test_a_cancelled_pause_takes_its_alarm_back() -> None:
     clock = StoppedClock()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await pause(7.5, clock=clock)
+            await sleep(7.5, clock=clock)
     assert [timer.cancelled() for timer in clock.timers] == [True]

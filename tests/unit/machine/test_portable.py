@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sparewatt.machine import data_dir, file_lock
-from sparewatt.machine.data_dir import DataDir, make_private_dir, sync_dir
-from sparewatt.machine.file_lock import FAR_BYTE, FileLocked, Locker, UnixLocker, WindowsLocker, lock_file
+from sparewatt.machine.data_dir import DataDir, fsync_dir, make_private_dir
+from sparewatt.machine.file_lock import LOCK_BYTE_OFFSET, FileLocked, Locker, UnixLocker, WindowsLocker, lock_file
 from sparewatt.machine.signals import on_signals
 from tests.waiting import until
 
@@ -50,13 +50,13 @@ def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path, locker: Locke
 def test_windows_locks_a_byte_that_nobody_reads(tmp_path: Path) -> None:
     system = Msvcrt()
     os.close(lock_file(tmp_path / "lock", locker=WindowsLocker(system)))
-    assert {place for _, place in system.locked} == {FAR_BYTE}
+    assert {place for _, place in system.locked} == {LOCK_BYTE_OFFSET}
 
 
 def test_a_data_directory_works_where_there_are_no_users_and_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_lock, "this_systems_locker", lambda: WindowsLocker(Msvcrt()))
+    monkeypatch.setattr(file_lock, "platform_locker", lambda: WindowsLocker(Msvcrt()))
     monkeypatch.delattr(os, "geteuid")
     monkeypatch.delattr(os, "O_DIRECTORY")
     open_to_all = tmp_path / "open"
@@ -65,7 +65,7 @@ def test_a_data_directory_works_where_there_are_no_users_and_modes(
     assert make_private_dir(open_to_all) == open_to_all
     with DataDir(tmp_path / "data") as data:
         data_dir.write_private(data.path / "file", b"x")
-        sync_dir(data.path)
+        fsync_dir(data.path)
         assert (data.path / "file").read_bytes() == b"x"
 
 

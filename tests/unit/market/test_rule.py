@@ -14,20 +14,20 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.market.rule import (
     PPM,
     PRICE_UUSD_END,
-    Book,
-    Status,
+    BidBook,
+    BidStatus,
     awards_of,
     book_of,
     leaf_of,
-    p_ok_of,
     snapshot_tree,
     status_of,
+    success_ppm,
     task_of,
 )
-from sparewatt.protocol.match import NO_LEAF, NO_PROVIDER, Bid, BidLeaf, Policy, Profile
+from sparewatt.protocol.contracts.match import NO_LEAF, NO_PROVIDER, Bid, BidLeaf, OrderTerms, Profile
 
 ORDER = b"\7" * 32
-ANY = Policy(
+ANY = OrderTerms(
     countries=0,
     tiers=0,
     gpu_models=0,
@@ -90,34 +90,34 @@ def bid(price: int, provider: str = address(1)) -> Bid:
     return Bid(ORDER, 0, provider, price, bytes(32), price.to_bytes(32, "big"))
 
 
-def leaf(number: int, price: int, *, policy: Policy = ANY, **changes: Any) -> BidLeaf:
+def leaf(number: int, price: int, *, policy: OrderTerms = ANY, **changes: Any) -> BidLeaf:
     profile = dataclasses.replace(GOOD, provider=address(number), **changes)
     return leaf_of(policy, bid(price, address(number)), profile)
 
 
-WORSE: list[tuple[Status, dict[str, Any]]] = [
-    (Status.COUNTRY, {"country": 48}),
-    (Status.TIER, {"tier": 2}),
-    (Status.GPU_MODEL, {"gpu_model": 3}),
-    (Status.GPU_CLASS, {"gpu_class": 3}),
-    (Status.VRAM, {"vram_gb": 23}),
-    (Status.GPU_UNITS, {"gpu_units": 1}),
-    (Status.COMPLIANCE, {"compliance": 0b100}),
-    (Status.UPTIME, {"uptime_ppm": 899_999}),
-    (Status.REPUTATION, {"reputation_ppm": 799_999}),
+WORSE: list[tuple[BidStatus, dict[str, Any]]] = [
+    (BidStatus.COUNTRY, {"country": 48}),
+    (BidStatus.TIER, {"tier": 2}),
+    (BidStatus.GPU_MODEL, {"gpu_model": 3}),
+    (BidStatus.GPU_CLASS, {"gpu_class": 3}),
+    (BidStatus.VRAM, {"vram_gb": 23}),
+    (BidStatus.GPU_UNITS, {"gpu_units": 1}),
+    (BidStatus.COMPLIANCE, {"compliance": 0b100}),
+    (BidStatus.UPTIME, {"uptime_ppm": 899_999}),
+    (BidStatus.REPUTATION, {"reputation_ppm": 799_999}),
 ]
 
 
 def test_a_profile_that_just_meets_everything_is_eligible() -> None:
-    assert status_of(PICKY, GOOD, price_uusd=PICKY.max_price_uusd) is Status.ELIGIBLE
+    assert status_of(PICKY, GOOD, price_uusd=PICKY.max_price_uusd) is BidStatus.ELIGIBLE
 
 
-@pytest.mark.parametrize(("status", "changes"), WORSE, ids=lambda v: v.name if isinstance(v, Status) else "")
-def test_each_shortfall_has_its_code_and_no_demand_none(status: Status, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("status", "changes"), WORSE, ids=lambda v: v.name if isinstance(v, BidStatus) else "")
+def test_each_shortfall_has_its_code_and_no_demand_none(status: BidStatus, changes: dict[str, Any]) -> None:
     profile = dataclasses.replace(GOOD, **changes)
     assert status_of(PICKY, profile, price_uusd=1) is status
     lenient = dataclasses.replace(ANY, gpu_units=1)
-    assert status_of(lenient, profile, price_uusd=1) is Status.ELIGIBLE
+    assert status_of(lenient, profile, price_uusd=1) is BidStatus.ELIGIBLE
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(WORSE, 2)))
@@ -128,9 +128,9 @@ def test_of_two_shortfalls_the_first_is_told(first: Any, second: Any) -> None:
 
 def test_price_comes_first_and_names_come_last() -> None:
     named = dataclasses.replace(PICKY, only=(address(2),), ignore=(address(1),))
-    assert status_of(named, GOOD, price_uusd=PICKY.max_price_uusd + 1) is Status.OVER_MAX_PRICE
-    assert status_of(named, GOOD, price_uusd=1) is Status.NOT_IN_ONLY
-    assert status_of(dataclasses.replace(named, only=(address(1),)), GOOD, price_uusd=1) is Status.IGNORED
+    assert status_of(named, GOOD, price_uusd=PICKY.max_price_uusd + 1) is BidStatus.OVER_MAX_PRICE
+    assert status_of(named, GOOD, price_uusd=1) is BidStatus.NOT_IN_ONLY
+    assert status_of(dataclasses.replace(named, only=(address(1),)), GOOD, price_uusd=1) is BidStatus.IGNORED
     assert status_of(dataclasses.replace(PICKY, only=(address(1).upper().replace("X", "x"),)), GOOD, price_uusd=1) == 0
 
 
@@ -143,12 +143,12 @@ def test_a_score_is_price_and_distance_over_reliability() -> None:
 
 def test_a_rejected_leaf_has_no_score() -> None:
     assert leaf(1, 4_000_000).score == 0
-    assert leaf(1, 4_000_000).status == Status.OVER_MAX_PRICE
+    assert leaf(1, 4_000_000).status == BidStatus.OVER_MAX_PRICE
 
 
 def test_the_least_reliable_divides_by_one() -> None:
-    assert p_ok_of(leaf(1, 5, uptime_ppm=0)) == 1
-    assert p_ok_of(leaf(1, 5, uptime_ppm=PPM, reputation_ppm=PPM)) == PPM
+    assert success_ppm(leaf(1, 5, uptime_ppm=0)) == 1
+    assert success_ppm(leaf(1, 5, uptime_ppm=PPM, reputation_ppm=PPM)) == PPM
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_largest_score_fits_its_field() -> None:
 PRICES = st.lists(st.integers(1, 5_000_000), min_size=0, max_size=8)
 
 
-def books(prices: list[int]) -> Book:
+def books(prices: list[int]) -> BidBook:
     return book_of(ORDER, [leaf(number + 1, price) for number, price in enumerate(prices)])
 
 
@@ -234,7 +234,7 @@ def test_the_second_score_pays_the_winner_at_least_its_price_and_at_most_the_run
         assert second.provider == third.provider == NO_PROVIDER
     else:
         runner_up = book.leaves[book.ranking[1]]
-        assert first.price_uusd * PPM // p_ok_of(won) <= runner_up.score
+        assert first.price_uusd * PPM // success_ppm(won) <= runner_up.score
         assert second.price_uusd == runner_up.price_uusd
     assert awards_of(ANY, book)[0].price_uusd == won.price_uusd
 
@@ -243,7 +243,7 @@ def test_a_product_beyond_64_bits_is_paid_rightly() -> None:
     policy = dataclasses.replace(ANY, payment_rule=1, max_price_uusd=PRICE_UUSD_END - 1)
     cheap = leaf(1, 1, policy=policy, uptime_ppm=PPM, reputation_ppm=PPM)
     dear = leaf(2, PRICE_UUSD_END - 1, policy=policy, uptime_ppm=0)
-    assert (dear.score - cheap.score) * p_ok_of(cheap) > 1 << 63
+    assert (dear.score - cheap.score) * success_ppm(cheap) > 1 << 63
     assert awards_of(policy, book_of(ORDER, [cheap, dear]))[0].price_uusd == PRICE_UUSD_END - 1
 
 

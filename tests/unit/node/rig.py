@@ -14,16 +14,25 @@ import msgspec
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.link.node_end import GatewayLink
-from sparewatt.link.outbox import Outbox
-from sparewatt.node.backends.model import Backend, BackendLoad, BackendModel, BackendReply
+from sparewatt.link.send_queue import SendQueue
+from sparewatt.node.backends.backend import Backend, BackendLoad, BackendModel, BackendReply
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.hardware.model import Hardware
-from sparewatt.node.inventory import Inventory
-from sparewatt.node.jobs import Jobs
-from sparewatt.node.measured_file import MeasuredFile
+from sparewatt.node.hardware.gpu import Hardware
+from sparewatt.node.jobs.job_runner import NodeJobRunner
+from sparewatt.node.measurement.speed_file import SpeedFile
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.link import End, Fail, Frame, Op, Open, decode_message, encode_frame, encode_message
-from sparewatt.testing import InstantClock, Settings, running_engine
+from sparewatt.node.specs.inventory import Inventory
+from sparewatt.protocol.link.frames import (
+    JobEnd,
+    JobFailure,
+    JobRequest,
+    LinkFrame,
+    Opcode,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
+from sparewatt.testing import EngineSettings, InstantClock, running_engine
 from tests.unit.link.ends import Wire
 from tests.waiting import until
 
@@ -48,50 +57,50 @@ class Rig:
     url: str
     backend: OpenAIBackend
     inventory: Inventory
-    jobs: Jobs
+    jobs: NodeJobRunner
     link: GatewayLink
     wire: Wire
     session: aiohttp.ClientSession
     said: list[str]
-    _frames: list[Frame] = field(default_factory=list)
+    _frames: list[LinkFrame] = field(default_factory=list)
 
     def send(
         self, stream: int, *, model: str = MODEL, body: bytes | None = None, is_streamed: bool = True, **more: Any
     ) -> None:
         body = chat_body() if body is None else body
         more.setdefault("path", "/v1/chat/completions")
-        meta = Open(
+        meta = JobRequest(
             model=model,
             body_bytes=len(body),
             stream=is_streamed,
             window_bytes=1 << 20,
             **more,
         )
-        self.link.receive(encode_message(Op.OPEN, meta, stream=stream) + encode_frame(Op.BODY, stream, body))
+        self.link.receive(encode_message(Opcode.OPEN, meta, stream=stream) + encode_frame(Opcode.BODY, stream, body))
 
-    def frames(self, stream: int) -> list[Frame]:
+    def frames(self, stream: int) -> list[LinkFrame]:
         """Everything the node has sent for one job."""
         self._frames += self.wire.frames()
         return [frame for frame in self._frames if frame.stream == stream]
 
-    def ops(self, stream: int) -> list[Op]:
+    def ops(self, stream: int) -> list[Opcode]:
         """What it sent, runs of DATA as one."""
         ops = [frame.op for frame in self.frames(stream)]
-        return [op for i, op in enumerate(ops) if op is not Op.DATA or i == 0 or ops[i - 1] is not Op.DATA]
+        return [op for i, op in enumerate(ops) if op is not Opcode.DATA or i == 0 or ops[i - 1] is not Opcode.DATA]
 
     def data(self, stream: int) -> bytes:
-        return b"".join(frame.payload for frame in self.frames(stream) if frame.op is Op.DATA)
+        return b"".join(frame.payload for frame in self.frames(stream) if frame.op is Opcode.DATA)
 
     async def until_over(self, stream: int) -> None:
-        await until(lambda: set(self.ops(stream)) & {Op.END, Op.FAIL})
+        await until(lambda: set(self.ops(stream)) & {Opcode.END, Opcode.FAIL})
 
-    async def failed(self, stream: int) -> Fail:
+    async def failed(self, stream: int) -> JobFailure:
         await self.until_over(stream)
-        return decode_message(self.frames(stream)[-1].payload, Fail)
+        return decode_message(self.frames(stream)[-1].payload, JobFailure)
 
-    async def ended(self, stream: int) -> End:
+    async def ended(self, stream: int) -> JobEnd:
         await self.until_over(stream)
-        return decode_message(self.frames(stream)[-1].payload, End)
+        return decode_message(self.frames(stream)[-1].payload, JobEnd)
 
     async def fault(self, kind: str, **more: Any) -> None:
         async with self.session.post(f"{self.url}/engine/faults", json={"kind": kind} | more) as reply:
@@ -104,10 +113,10 @@ class Rig:
 
 @asynccontextmanager
 async def rigged(
-    data_dir: Path, *, engine: Settings | None = None, clock: Clock | None = None, **changes: Any
+    data_dir: Path, *, engine: EngineSettings | None = None, clock: Clock | None = None, **changes: Any
 ) -> AsyncIterator[Rig]:
     """A node whose engine never makes it wait. Its inventory has not looked yet."""
-    chosen = engine or Settings(models=(MODEL,))
+    chosen = engine or EngineSettings(models=(MODEL,))
     async with running_engine(chosen, clock=InstantClock()) as url, _session() as session:
         rig = _rig(url, session, data_dir, clock=clock or SystemClock(), changes=changes)
         try:
@@ -117,11 +126,11 @@ async def rigged(
 
 
 def _rig(url: str, session: aiohttp.ClientSession, data_dir: Path, *, clock: Clock, changes: dict[str, Any]) -> Rig:
-    settings, said, outbox = node_settings(data_dir, **changes), list[str](), Outbox()
+    settings, said, outbox = node_settings(data_dir, **changes), list[str](), SendQueue()
     backend = OpenAIBackend(url, session)
-    measured = MeasuredFile(data_dir / "measured.json")
+    measured = SpeedFile(data_dir / "measured.json")
     inventory = Inventory(settings, backend, HARDWARE, measured, clock=clock, rng=seeded(1), tell=said.append)
-    jobs = Jobs(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
+    jobs = NodeJobRunner(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
     link = GatewayLink(outbox=outbox, runner=jobs, clock=clock)
     return Rig(url, backend, inventory, jobs, link, Wire(outbox), session, said)
 
@@ -135,8 +144,8 @@ class ScriptedBackend(Backend):
     """A model server that answers every request with the same bytes, for what the engine cannot be told to do."""
 
     kind = "scripted"
-    stops_whole_answers = False
-    to_try = ()
+    aborts_on_disconnect = False
+    capabilities_to_probe = ()
 
     def __init__(
         self, chunks: Iterable[bytes] = (), *, status: int = 200, content_type: str = "text/event-stream"

@@ -12,19 +12,19 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.machine.spawn import free_port
-from sparewatt.node.abilities import PROBES_MAX, Abilities
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel
+from sparewatt.node.backends.backend import BackendError, BackendModel, BadBackendReply
+from sparewatt.node.backends.capability_probe import has_evidence, probe_capabilities
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.backends.trying import find_out, shows
+from sparewatt.node.backends.probed_capabilities import PROBES_MAX, ProbedCapabilities
+from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
-from sparewatt.node.hardware.model import Gpu, Hardware
-from sparewatt.node.measure import measure
-from sparewatt.node.measure_gpu import measure_gpu
-from sparewatt.node.measure_plan import LOADED_MAX, may_load
-from sparewatt.node.measure_reading import measure_reading
-from sparewatt.node.reporting import Reporter, Server
-from sparewatt.protocol.node import Capability, NodeLoad, NodeSpecs, Speed, checked
-from sparewatt.testing import Settings
+from sparewatt.node.measurement.chat_speed import measure_chat_model
+from sparewatt.node.measurement.embedding_speed import measure_embedding_model
+from sparewatt.node.measurement.measurement_schedule import LOADED_MAX, may_load
+from sparewatt.node.specs.gpu_speed import measure_gpu
+from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
+from sparewatt.protocol.link.node_report import Capability, NodeLoad, NodeSpecs, Speed, validated
+from sparewatt.testing import EngineSettings
 from tests.unit.node.rig import HARDWARE, MODEL, ScriptedBackend, node_settings, rigged
 
 ALL: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
@@ -41,21 +41,21 @@ def model(name: str = MODEL, state: Any = "warm", **changes: Any) -> BackendMode
 
 async def test_a_server_that_can_do_everything_is_found_to(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        assert await find_out(rig.backend, MODEL, ALL) == ALL
+        assert await probe_capabilities(rig.backend, MODEL, ALL) == ALL
 
 
 @pytest.mark.parametrize("answer", [b"", b"no JSON", b"[]", b"{}", b'{"choices":[{}]}', b'{"choices":[{"text":7}]}'])
 async def test_a_server_that_ignores_what_it_is_asked_for_is_not_believed(answer: bytes) -> None:
     backend = ScriptedBackend([answer], content_type="application/json")
-    assert await find_out(backend, MODEL, ALL) == ()
+    assert await probe_capabilities(backend, MODEL, ALL) == ()
 
 
 async def test_a_refusal_and_a_crash_are_no_abilities() -> None:
     async with aiohttp.ClientSession() as session:
         gone = OpenAIBackend(f"http://127.0.0.1:{free_port()}", session)
         with pytest.raises(BackendError):
-            await find_out(gone, MODEL, ALL)
-    assert await find_out(ScriptedBackend(status=501), MODEL, ALL) == ()
+            await probe_capabilities(gone, MODEL, ALL)
+    assert await probe_capabilities(ScriptedBackend(status=501), MODEL, ALL) == ()
 
 
 async def test_a_server_that_does_not_answer_is_asked_again_but_not_for_ever() -> None:
@@ -64,30 +64,30 @@ async def test_a_server_that_does_not_answer_is_asked_again_but_not_for_ever() -
     async def find(one: BackendModel) -> tuple[Capability, ...]:
         asked.append(one.id)
         if len(asked) == 1:
-            raise BackendBroke("busy")
+            raise BadBackendReply("busy")
         return ("tools",)
 
     async def never(one: BackendModel) -> tuple[Capability, ...]:
         asked.append(one.id)
-        raise BackendBroke("gone")
+        raise BadBackendReply("gone")
 
     embedder = model(capabilities=("embeddings",))
-    abilities = Abilities(ScriptedBackend(), find)
-    assert [await abilities.look_at(embedder) for _ in range(3)] == [False, True, False]
+    abilities = ProbedCapabilities(ScriptedBackend(), find)
+    assert [await abilities.probe(embedder) for _ in range(3)] == [False, True, False]
     assert abilities.of(embedder) == ("tools",)
     asked.clear()
-    hopeless = Abilities(ScriptedBackend(), never)
-    assert not any([await hopeless.look_at(embedder) for _ in range(9)])
+    hopeless = ProbedCapabilities(ScriptedBackend(), never)
+    assert not any([await hopeless.probe(embedder) for _ in range(9)])
     assert len(asked) == PROBES_MAX
 
 
 def test_text_that_only_looks_like_a_call_is_none() -> None:
     said = {"choices": [{"message": {"content": 'say({"yes": true})', "tool_calls": None}}]}
-    assert not shows("tools", said)
-    assert not shows("json_schema", {"choices": [{"message": {"content": "yes"}}]})
-    assert not shows("json_schema", {"choices": [{"message": {"content": '{"yes": true, "no": 1}'}}]})
-    assert not shows("logprobs", {"choices": [{"logprobs": None}]})
-    assert not shows("chat", {})
+    assert not has_evidence("tools", said)
+    assert not has_evidence("json_schema", {"choices": [{"message": {"content": "yes"}}]})
+    assert not has_evidence("json_schema", {"choices": [{"message": {"content": '{"yes": true, "no": 1}'}}]})
+    assert not has_evidence("logprobs", {"choices": [{"logprobs": None}]})
+    assert not has_evidence("chat", {})
 
 
 # measuring
@@ -95,8 +95,8 @@ def test_text_that_only_looks_like_a_call_is_none() -> None:
 
 async def test_a_server_is_measured_at_its_own_concurrency(tmp_path: Path) -> None:
     stages = list[str]()
-    async with rigged(tmp_path, engine=Settings(models=(MODEL,), slots=6)) as rig:
-        speed = await measure(
+    async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), slots=6)) as rig:
+        speed = await measure_chat_model(
             rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1), at_once=6, progress=stages.append
         )
     assert speed.batch == 6
@@ -108,19 +108,23 @@ async def test_a_server_is_measured_at_its_own_concurrency(tmp_path: Path) -> No
 @pytest.mark.parametrize(("slots", "at_once"), [(1, 2), (2, 2), (500, 16)])
 async def test_at_least_two_and_at_most_sixteen_at_once(tmp_path: Path, slots: int, at_once: int) -> None:
     async with rigged(tmp_path) as rig:
-        speed = await measure(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1), at_once=slots)
+        speed = await measure_chat_model(
+            rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1), at_once=slots
+        )
     assert speed.batch == at_once
 
 
 async def test_a_model_that_only_embeds_is_timed_by_what_it_reads(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        speed = await measure_reading(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
+        speed = await measure_embedding_model(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
         assert speed.prefill_tps == speed.decode_tps > 0
         await rig.fault("status")
-        with pytest.raises(BackendBroke):
-            await measure_reading(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
-    with pytest.raises(BackendBroke):
-        await measure_reading(ScriptedBackend([b"nonsense"]), MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
+        with pytest.raises(BadBackendReply):
+            await measure_embedding_model(rig.backend, MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1))
+    with pytest.raises(BadBackendReply):
+        await measure_embedding_model(
+            ScriptedBackend([b"nonsense"]), MODEL, limit_tps=None, clock=SystemClock(), rng=seeded(1)
+        )
 
 
 def can_load(one: BackendModel, models: list[BackendModel], measured: set[str], vram: int = 10**10) -> bool:
@@ -141,24 +145,24 @@ def test_models_on_disk_are_loaded_to_be_measured_if_they_fit_and_nothing_else_w
 # reporting
 
 
-def reporter(tmp_path: Path, **changes: Any) -> Reporter:
+def reporter(tmp_path: Path, **changes: Any) -> SpecsBuilder:
     given: dict[str, Any] = {"settings": node_settings(tmp_path), "hardware": HARDWARE, "speed_of": lambda _: None}
-    return Reporter(**(given | changes))
+    return SpecsBuilder(**(given | changes))
 
 
 def test_abilities_are_what_is_told_and_what_was_found(tmp_path: Path) -> None:
-    told = reporter(tmp_path, can_also=lambda _: ("tools", "chat"))
-    assert told.model(model()).capabilities == ("chat", "tools")
-    assert told.model(model(capabilities=("embeddings",))).capabilities == ("embeddings", "tools", "chat")
-    assert reporter(tmp_path).model(model()).capabilities is None
+    told = reporter(tmp_path, probed_capabilities=lambda _: ("tools", "chat"))
+    assert told.model_report(model()).capabilities == ("chat", "tools")
+    assert told.model_report(model(capabilities=("embeddings",))).capabilities == ("embeddings", "tools", "chat")
+    assert reporter(tmp_path).model_report(model()).capabilities is None
 
 
 def test_each_gpu_is_reported_and_the_first_with_what_it_reached(tmp_path: Path) -> None:
-    gpus = (Gpu("nvidia", "H200\n", 10**11, "580"), Gpu("nvidia", "H200", 10**11))
+    gpus = (DetectedGpu("nvidia", "H200\n", 10**11, "580"), DetectedGpu("nvidia", "H200", 10**11))
     hardware = Hardware("H200", 2, 2 * 10**11, 100.0, gpus)
     speed = GpuSpeed(by="torch", copy_bytes_s=4.1e12, fp16_tflops=755.0)
-    specs = reporter(tmp_path, hardware=hardware, gpu_speed=speed).specs(Server("vllm", 8, [model()]))
-    assert checked(specs) == specs
+    specs = reporter(tmp_path, hardware=hardware, gpu_speed=speed).build(BackendSpecs("vllm", 8, [model()]))
+    assert validated(specs) == specs
     assert [(gpu.model, gpu.copy_bytes_s) for gpu in specs.gpus] == [("H200", 4.1e12), ("H200", None)]
     assert (specs.tflops_measured, specs.bandwidth_bytes_s) == (755.0, None)
 
@@ -172,8 +176,8 @@ async def test_the_gpu_is_measured_once_for_each_card_and_driver(tmp_path: Path)
 
     for _ in range(2):
         async with rigged(tmp_path) as rig:
-            hardware = Hardware("H200", 1, 10**11, 60.0, (Gpu("nvidia", "H200", 10**11, "580"),))
-            rig.inventory._reporter = Reporter(rig.inventory.settings, hardware, speed_of=lambda _: None)
+            hardware = Hardware("H200", 1, 10**11, 60.0, (DetectedGpu("nvidia", "H200", 10**11, "580"),))
+            rig.inventory._specs_builder = SpecsBuilder(rig.inventory.settings, hardware, speed_of=lambda _: None)
             rig.inventory._publish()
             await measure_gpu(rig.inventory, tmp_path, tell=said.append, bench=bench)
             assert rig.inventory.specs.gpus[0].fp16_tflops == 755.0
@@ -190,8 +194,8 @@ async def test_a_machine_without_a_gpu_is_not_measured_and_a_failure_is_told(tmp
     async with rigged(tmp_path) as rig:
         await measure_gpu(rig.inventory, tmp_path, tell=said.append, bench=bench)
         assert said == []
-        hardware = Hardware("H200", 1, 10**11, 60.0, (Gpu("nvidia", "H200", 10**11, "580"),))
-        rig.inventory._reporter = Reporter(rig.inventory.settings, hardware, speed_of=lambda _: None)
+        hardware = Hardware("H200", 1, 10**11, 60.0, (DetectedGpu("nvidia", "H200", 10**11, "580"),))
+        rig.inventory._specs_builder = SpecsBuilder(rig.inventory.settings, hardware, speed_of=lambda _: None)
         rig.inventory._publish()
         await measure_gpu(rig.inventory, tmp_path, tell=said.append, bench=bench)
     assert said[-1] == "H200 itself is not measured: torch sees no GPU"
@@ -221,8 +225,8 @@ def test_a_report_of_a_newer_agent_is_understood_by_an_older_gateway(tmp_path: P
         name: str
         gpu_count: int
 
-    gpus = (Gpu("nvidia", "H200", 10**11, "580"),)
-    specs = reporter(tmp_path, hardware=Hardware("H200", 1, 10**11, 1.0, gpus)).specs(Server("x", 1, [model()]))
+    gpus = (DetectedGpu("nvidia", "H200", 10**11, "580"),)
+    specs = reporter(tmp_path, hardware=Hardware("H200", 1, 10**11, 1.0, gpus)).build(BackendSpecs("x", 1, [model()]))
     assert msgspec.json.decode(msgspec.json.encode(specs), type=OldSpecs).gpu_count == 1
     paused = msgspec.json.encode(NodeLoad(running=2, draining=True, paused="hot"))
     assert msgspec.json.decode(paused, type=OldLoad).draining

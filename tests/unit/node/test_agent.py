@@ -19,16 +19,16 @@ from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import JoinRefused, LinkLost
 from sparewatt.core.rng import seeded
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
-from sparewatt.link.handshake import host_of, identify
+from sparewatt.link.handshake import authenticate_node, host_of
 from sparewatt.link.sockets import Socket
 from sparewatt.node import agent as agent_module
-from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, Agent, backoff_s, in_words, is_offline
-from sparewatt.node.receipts import ReceiptBook
-from sparewatt.protocol.link import (
-    Frame,
+from sparewatt.node.agent import BACKOFF_FIRST_S, BACKOFF_MAX_S, NodeAgent, backoff_s, describe_link_error, is_offline
+from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
+from sparewatt.protocol.link.frames import (
     Goodbye,
-    Op,
-    Open,
+    JobRequest,
+    LinkFrame,
+    Opcode,
     Reject,
     Welcome,
     decode_frames,
@@ -36,9 +36,9 @@ from sparewatt.protocol.link import (
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
 from tests.waiting import CEILING_S, until
 
@@ -66,7 +66,7 @@ class Gateway:
 
     url: str = ""
     visits: int = 0
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[LinkFrame] = field(default_factory=list)
     sockets: list[Socket] = field(default_factory=list)
     may_welcome: asyncio.Event = field(default_factory=asyncio.Event)
     instead: Callable[[Socket], Awaitable[None]] | None = None
@@ -84,14 +84,14 @@ class Gateway:
         if self.instead is not None:
             await self.instead(socket)
             return
-        await identify(socket, hosts={host_of(self.url)}, gateway_version="1", rng=seeded(2))
+        await authenticate_node(socket, hosts={host_of(self.url)}, gateway_version="1", rng=seeded(2))
         await self.may_welcome.wait()
-        socket.send(encode_message(Op.WELCOME, self.welcome))
+        socket.send(encode_message(Opcode.WELCOME, self.welcome))
         self.sockets.append(socket)
         while True:
             self.frames += decode_frames(await socket.receive())
 
-    def heard(self, op: Op) -> list[Frame]:
+    def heard(self, op: Opcode) -> list[LinkFrame]:
         return [frame for frame in self.frames if frame.op is op]
 
 
@@ -120,7 +120,7 @@ async def running_gateway() -> AsyncIterator[Gateway]:
 class Dialling:
     """An agent at work."""
 
-    agent: Agent
+    agent: NodeAgent
     rig: Rig
     gateway: Gateway
     task: asyncio.Task[None]
@@ -134,12 +134,12 @@ class Dialling:
 async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = None) -> AsyncIterator[Dialling]:
     async with rigged(data_dir) as rig:
         await rig.inventory.refresh()
-        agent = Agent(
+        agent = NodeAgent(
             node_settings(data_dir, gateway_url=f"{gateway.url}/v1", drain_s=5.0),
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
-            receipts=ReceiptBook(data_dir, KEY, clock=SystemClock()),
+            receipts=ReceiptIssuer(data_dir, KEY, clock=SystemClock()),
             session=rig.session,
             clock=clock or SystemClock(),
             rng=FixedRng(0.0),
@@ -194,8 +194,8 @@ def test_a_pulled_cable_is_told_from_a_gateway_in_trouble(error: Exception, offl
 
 async def test_an_agent_joins_and_reports(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path) as node:
-        await until(lambda: gateway.heard(Op.SPECS) and len(gateway.heard(Op.LOAD)) > 2)
-        specs = decode_message(gateway.heard(Op.SPECS)[0].payload, NodeSpecs)
+        await until(lambda: gateway.heard(Opcode.SPECS) and len(gateway.heard(Opcode.LOAD)) > 2)
+        specs = decode_message(gateway.heard(Opcode.SPECS)[0].payload, NodeSpecs)
         assert specs == node.rig.inventory.specs
         assert [model.id for model in specs.models] == [MODEL]
         assert f"joined {gateway.url} as {KEY.address}" in node.rig.said
@@ -205,24 +205,24 @@ async def test_a_report_goes_with_the_answer_to_a_ping_but_not_with_each_of_many
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "HEARTBEAT_S", 60.0)
-    clock, ping = ManualClock(), encode_frame(Op.PING, 0, bytes(8))
+    clock, ping = ManualClock(), encode_frame(Opcode.PING, 0, bytes(8))
     async with dialling(gateway, tmp_path, clock=clock):
-        await until(lambda: gateway.heard(Op.SPECS) and len(gateway.heard(Op.LOAD)) == 1)
+        await until(lambda: gateway.heard(Opcode.SPECS) and len(gateway.heard(Opcode.LOAD)) == 1)
         clock.advance(60.0)
         gateway.sockets[0].send(ping + ping)
-        await until(lambda: len(gateway.heard(Op.PONG)) == 2)
+        await until(lambda: len(gateway.heard(Opcode.PONG)) == 2)
         gateway.sockets[0].send(ping)
-        await until(lambda: len(gateway.heard(Op.PONG)) == 3)
-        assert [frame.op for frame in gateway.frames[-4:]] == [Op.PONG, Op.LOAD, Op.PONG, Op.PONG]
+        await until(lambda: len(gateway.heard(Opcode.PONG)) == 3)
+        assert [frame.op for frame in gateway.frames[-4:]] == [Opcode.PONG, Opcode.LOAD, Opcode.PONG, Opcode.PONG]
 
 
 async def test_what_changes_is_reported_without_waiting_for_a_heartbeat(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path) as node:
-        await until(lambda: gateway.heard(Op.SPECS))
+        await until(lambda: gateway.heard(Opcode.SPECS))
         node.rig.backend._base = "http://127.0.0.1:1"
         await node.rig.inventory.refresh()
-        await until(lambda: len(gateway.heard(Op.SPECS)) > 1)
-        assert decode_message(gateway.heard(Op.SPECS)[-1].payload, NodeSpecs).models == ()
+        await until(lambda: len(gateway.heard(Opcode.SPECS)) > 1)
+        assert decode_message(gateway.heard(Opcode.SPECS)[-1].payload, NodeSpecs).models == ()
 
 
 async def test_work_from_elsewhere_is_told_without_waiting_for_a_heartbeat(
@@ -230,19 +230,19 @@ async def test_work_from_elsewhere_is_told_without_waiting_for_a_heartbeat(
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "HEARTBEAT_S", 60.0)
     async with dialling(gateway, tmp_path) as node:
-        await until(lambda: gateway.heard(Op.SPECS) and gateway.heard(Op.LOAD))
+        await until(lambda: gateway.heard(Opcode.SPECS) and gateway.heard(Opcode.LOAD))
         await node.rig.inventory.refresh()  # nothing new: nothing told
         await node.rig.fault("stall_after_tokens", after_tokens=1)
         async with node.rig.session.post(f"{node.rig.url}/v1/chat/completions", data=chat_body()):
             await node.rig.inventory.refresh()
-            await until(lambda: len(gateway.heard(Op.LOAD)) > 1)
-    assert [decode_message(frame.payload, NodeLoad).foreign for frame in gateway.heard(Op.LOAD)] == [0, 1]
+            await until(lambda: len(gateway.heard(Opcode.LOAD)) > 1)
+    assert [decode_message(frame.payload, NodeLoad).foreign for frame in gateway.heard(Opcode.LOAD)] == [0, 1]
 
 
 async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Path) -> None:
     async def refuse(socket: Socket) -> None:
         await socket.receive()
-        socket.send(encode_message(Op.REJECT, Reject(reason="token_used", message="It has been used.")))
+        socket.send(encode_message(Opcode.REJECT, Reject(reason="token_used", message="It has been used.")))
 
     gateway.instead = refuse
     async with dialling(gateway, tmp_path) as node:
@@ -254,17 +254,17 @@ async def test_a_refusal_for_good_ends_the_agent(gateway: Gateway, tmp_path: Pat
 async def test_a_refusal_that_may_pass_is_tried_again(gateway: Gateway, tmp_path: Path) -> None:
     async def postpone(socket: Socket) -> None:
         await socket.receive()
-        socket.send(encode_message(Op.REJECT, Reject(reason="unavailable", message="Later.", final=False)))
+        socket.send(encode_message(Opcode.REJECT, Reject(reason="unavailable", message="Later.", final=False)))
         if gateway.visits == 3:
             gateway.instead = None
 
     gateway.instead = postpone
     async with dialling(gateway, tmp_path):
-        await until(lambda: gateway.heard(Op.SPECS))
+        await until(lambda: gateway.heard(Opcode.SPECS))
         assert gateway.visits == 4
 
 
-@pytest.mark.parametrize("nonsense", [b"", b"nonsense", encode_message(Op.LOAD, NodeLoad())])
+@pytest.mark.parametrize("nonsense", [b"", b"nonsense", encode_message(Opcode.LOAD, NodeLoad())])
 async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tmp_path: Path, nonsense: bytes) -> None:
     async def babble(socket: Socket) -> None:
         gateway.instead = None
@@ -272,7 +272,7 @@ async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tm
 
     gateway.instead = babble
     async with dialling(gateway, tmp_path):
-        await until(lambda: gateway.heard(Op.SPECS))
+        await until(lambda: gateway.heard(Opcode.SPECS))
 
 
 # losing it
@@ -280,7 +280,7 @@ async def test_a_gateway_that_makes_no_sense_is_tried_again(gateway: Gateway, tm
 
 async def test_a_link_that_breaks_is_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path):
-        await until(lambda: gateway.heard(Op.SPECS))
+        await until(lambda: gateway.heard(Opcode.SPECS))
         gateway.sockets[0].close()
         await until(lambda: len(gateway.sockets) == 2)
 
@@ -288,14 +288,14 @@ async def test_a_link_that_breaks_is_dialled_again(gateway: Gateway, tmp_path: P
 async def test_a_gateway_that_breaks_the_protocol_is_left_and_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path):
         await until(lambda: gateway.sockets)
-        gateway.sockets[0].send(encode_message(Op.LOAD, NodeLoad()))
+        gateway.sockets[0].send(encode_message(Opcode.LOAD, NodeLoad()))
         await until(lambda: len(gateway.sockets) == 2)
 
 
 async def test_a_gateway_that_has_gone_silent_is_left_and_dialled_again(gateway: Gateway, tmp_path: Path) -> None:
     clock = ManualClock()
     async with dialling(gateway, tmp_path, clock=clock):
-        await until(lambda: gateway.heard(Op.LOAD))
+        await until(lambda: gateway.heard(Opcode.LOAD))
         assert len(gateway.sockets) == 1
         clock.advance(2.0)
         await until(lambda: len(gateway.sockets) == 2)
@@ -306,7 +306,7 @@ async def test_a_lost_link_stops_the_jobs_that_came_over_it(gateway: Gateway, tm
         await until(lambda: gateway.sockets)
         await node.rig.fault("stall_after_tokens", after_tokens=1)
         await send_job(gateway.sockets[0])
-        await until(lambda: gateway.heard(Op.DATA))
+        await until(lambda: gateway.heard(Opcode.DATA))
         gateway.sockets[0].close()
         await until(lambda: node.rig.jobs.count() == 0)
 
@@ -314,8 +314,8 @@ async def test_a_lost_link_stops_the_jobs_that_came_over_it(gateway: Gateway, tm
 async def send_job(socket: Socket) -> None:
     """What a gateway sends for a job, taken from its own end of a link."""
     body = chat_body()
-    meta = Open(path="/v1/chat/completions", model=MODEL, body_bytes=len(body), stream=True, window_bytes=1 << 20)
-    socket.send(encode_message(Op.OPEN, meta, stream=1) + encode_frame(Op.BODY, 1, body))
+    meta = JobRequest(path="/v1/chat/completions", model=MODEL, body_bytes=len(body), stream=True, window_bytes=1 << 20)
+    socket.send(encode_message(Opcode.OPEN, meta, stream=1) + encode_frame(Opcode.BODY, 1, body))
 
 
 # stopping
@@ -323,12 +323,12 @@ async def send_job(socket: Socket) -> None:
 
 async def test_an_agent_that_drains_says_so_and_leaves_with_a_goodbye(gateway: Gateway, tmp_path: Path) -> None:
     async with dialling(gateway, tmp_path) as node:
-        await until(lambda: gateway.heard(Op.SPECS))
+        await until(lambda: gateway.heard(Opcode.SPECS))
         await node.agent.drain()
         await node.over()
-        await until(lambda: gateway.heard(Op.GOODBYE))
+        await until(lambda: gateway.heard(Opcode.GOODBYE))
         assert node.task.exception() is None
-        assert decode_message(gateway.heard(Op.LOAD)[-1].payload, NodeLoad).draining
+        assert decode_message(gateway.heard(Opcode.LOAD)[-1].payload, NodeLoad).draining
         assert decode_message(gateway.frames[-1].payload, Goodbye).reason == "the node is stopping"
         assert gateway.visits == 1
         assert not any("finishing" in said for said in node.rig.said)
@@ -338,12 +338,12 @@ async def test_an_agent_that_drains_finishes_its_job_first(gateway: Gateway, tmp
     async with dialling(gateway, tmp_path) as node:
         await until(lambda: gateway.sockets)
         await send_job(gateway.sockets[0])
-        await until(lambda: gateway.heard(Op.HEAD))
+        await until(lambda: gateway.heard(Opcode.HEAD))
         await node.agent.drain()
         await node.over()
-        await until(lambda: gateway.heard(Op.GOODBYE))
+        await until(lambda: gateway.heard(Opcode.GOODBYE))
         ops = [frame.op for frame in gateway.frames]
-        assert ops.index(Op.END) < ops.index(Op.GOODBYE)
+        assert ops.index(Opcode.END) < ops.index(Opcode.GOODBYE)
 
 
 async def test_who_stops_a_node_is_told_what_it_waits_for(gateway: Gateway, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ async def test_who_stops_a_node_is_told_what_it_waits_for(gateway: Gateway, tmp_
         await until(lambda: gateway.sockets)
         await node.rig.fault("stall_after_tokens", after_tokens=1)
         await send_job(gateway.sockets[0])
-        await until(lambda: gateway.heard(Op.HEAD))
+        await until(lambda: gateway.heard(Opcode.HEAD))
         draining = asyncio.create_task(node.agent.drain())
         await until(lambda: "finishing 1 answer; Ctrl-C again to stop now" in node.rig.said)
         draining.cancel()
@@ -378,6 +378,6 @@ async def test_an_agent_that_is_stopped_while_its_gateway_is_away_does_not_wait_
 
 
 def test_time_that_ran_out_is_told_in_words() -> None:
-    assert "did not answer in time" in in_words(TimeoutError())
-    assert in_words(OSError("cable pulled")) == "cable pulled"
-    assert in_words(ValueError()) == "ValueError"
+    assert "did not answer in time" in describe_link_error(TimeoutError())
+    assert describe_link_error(OSError("cable pulled")) == "cable pulled"
+    assert describe_link_error(ValueError()) == "ValueError"

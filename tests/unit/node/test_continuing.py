@@ -11,10 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparewatt.node.backends.continuing import CHAT, COMPLETIONS, NO_WAYS, Prefill, Ways, find_ways
-from sparewatt.node.backends.model import Backend, BackendBroke, BackendLoad, BackendModel, BackendReply
-from sparewatt.node.continuing import CannotContinue, as_chat, errand_for
-from sparewatt.protocol.link import Op
+from sparewatt.node.backends.backend import Backend, BackendLoad, BackendModel, BackendReply, BadBackendReply
+from sparewatt.node.backends.continuation_probe import (
+    CHAT,
+    COMPLETIONS,
+    NO_CONTINUATION,
+    AssistantPrefill,
+    ContinuationSupport,
+    probe_continuation,
+)
+from sparewatt.node.jobs.continuation import CannotContinue, as_chat_stream, continuation_request
+from sparewatt.protocol.link.frames import Opcode
 from sparewatt.testing import expected_text, render_chat
 from tests.unit.node.rig import MODEL, chat_body, rigged
 
@@ -42,7 +49,7 @@ async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
         started = (await rig.stats())["started"]
         await rig.inventory.refresh()
         assert (await rig.stats())["started"] == started
-        rig.inventory._abilities.forget()
+        rig.inventory._probed_capabilities.forget()
         await rig.inventory.refresh()
         assert (await rig.stats())["started"] > started
 
@@ -56,7 +63,7 @@ async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[
         request = chat_body(max_tokens=12, stream_options={"include_usage": True}, **more)
         rig.send(1, body=request + had.encode(), continue_bytes=len(had.encode()))
         await rig.ended(1)
-        assert rig.ops(1) == [Op.HEAD, Op.DATA, Op.END]
+        assert rig.ops(1) == [Opcode.HEAD, Opcode.DATA, Opcode.END]
         assert (had + text_in(rig.data(1))).startswith(whole)
         assert rig.data(1).endswith(b"data: [DONE]\n\n")
         assert rig.data(1).count(b'"usage":{') == 1
@@ -65,7 +72,7 @@ async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[
 async def test_a_node_whose_server_has_no_way_refuses(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
-        rig.inventory._abilities._ways[MODEL] = NO_WAYS
+        rig.inventory._probed_capabilities._continuations[MODEL] = NO_CONTINUATION
         rig.send(1, body=chat_body() + b"text", continue_bytes=4)
         fail = await rig.failed(1)
         assert fail.code == "refused"
@@ -83,10 +90,10 @@ async def test_a_text_that_is_no_text_fails_the_job_and_not_the_node(tmp_path: P
 
 
 async def test_white_space_that_a_server_would_lose_is_not_given_to_it() -> None:
-    ways = Ways(prefill=Prefill(needs_flags=True, trims=True))
+    ways = ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=True))
     with pytest.raises(CannotContinue):
-        await errand_for(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far ")
-    errand = await errand_for(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far")
+        await continuation_request(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far ")
+    errand = await continuation_request(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far")
     body = json.loads(errand.body)
     assert body["messages"][-1] == {"role": "assistant", "content": "so far"}
     assert body["continue_final_message"] is True
@@ -96,9 +103,9 @@ async def test_white_space_that_a_server_would_lose_is_not_given_to_it() -> None
 async def test_a_raw_prompt_is_asked_for_as_much_as_the_chat() -> None:
     backend = Quirky(lambda path, _: {"prompt": "<user>hi<bot>"} if path == "/apply-template" else None)
     request = chat_body(max_completion_tokens=9, temperature=0.5, tools=[], stop=["x"])
-    errand = await errand_for(backend, Ways(raw="template"), "m", request, "so far")
+    errand = await continuation_request(backend, ContinuationSupport(raw="template"), "m", request, "so far")
     body = json.loads(errand.body)
-    assert (errand.path, errand.is_as_asked) == (COMPLETIONS, False)
+    assert (errand.path, errand.has_requested_shape) == (COMPLETIONS, False)
     assert body["prompt"] == "<user>hi<bot>so far"
     assert body["max_tokens"] == 9
     assert (body["temperature"], body["stop"]) == (0.5, ["x"])
@@ -107,7 +114,9 @@ async def test_a_raw_prompt_is_asked_for_as_much_as_the_chat() -> None:
 
 async def test_a_completion_goes_on_behind_its_own_prompt() -> None:
     request = b'{"model":"m","prompt":"Once","max_tokens":5}'
-    errand = await errand_for(Quirky(lambda _, __: None), Ways(raw="template"), "m", request, " upon")
+    errand = await continuation_request(
+        Quirky(lambda _, __: None), ContinuationSupport(raw="template"), "m", request, " upon"
+    )
     assert errand == (COMPLETIONS, b'{"model":"m","prompt":"Once upon","max_tokens":5}', True)
 
 
@@ -116,13 +125,15 @@ async def test_a_raw_prompt_may_be_tokens() -> None:
         assert path == "/tokenize"
         return {"tokens": [1, 2, 3] if "messages" in body else [4, 5]}
 
-    errand = await errand_for(Quirky(answer), Ways(raw="tokens"), "m", chat_body(), "so far")
+    errand = await continuation_request(Quirky(answer), ContinuationSupport(raw="tokens"), "m", chat_body(), "so far")
     assert json.loads(errand.body)["prompt"] == [1, 2, 3, 4, 5]
 
 
 async def test_a_server_that_does_not_tell_its_prompt_broke() -> None:
-    with pytest.raises(BackendBroke):
-        await errand_for(Quirky(lambda _, __: None), Ways(raw="template"), "m", chat_body(), "so far")
+    with pytest.raises(BadBackendReply):
+        await continuation_request(
+            Quirky(lambda _, __: None), ContinuationSupport(raw="template"), "m", chat_body(), "so far"
+        )
 
 
 @pytest.mark.parametrize("data", [b"data: <html>\n\n", b"data: [1]\n\n", b'data: {"choices": [3]}\n\n'])
@@ -130,8 +141,8 @@ async def test_garbage_is_no_answer(data: bytes) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield data
 
-    with pytest.raises(BackendBroke):
-        [_ async for _ in as_chat(chunks())]
+    with pytest.raises(BadBackendReply):
+        [_ async for _ in as_chat_stream(chunks())]
 
 
 async def test_an_error_in_the_stream_stays_one() -> None:
@@ -139,7 +150,7 @@ async def test_an_error_in_the_stream_stays_one() -> None:
         yield b'data: {"error": {"mess'
         yield b'age": "no"}}\n\n'
 
-    assert b"".join([each async for each in as_chat(chunks())]) == b'data: {"error": {"message": "no"}}\n\n'
+    assert b"".join([each async for each in as_chat_stream(chunks())]) == b'data: {"error": {"message": "no"}}\n\n'
 
 
 # finding out
@@ -149,8 +160,8 @@ class Quirky(Backend):
     """A model server with a template of its own, which a function answers for: an object, or None for 404."""
 
     kind = "quirky"
-    stops_whole_answers = False
-    to_try = ()
+    aborts_on_disconnect = False
+    capabilities_to_probe = ()
 
     def __init__(self, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
         self._answer = answer
@@ -202,18 +213,18 @@ def server(*, closing: int = 0, needs_flags: bool = False, trims: bool = False, 
 @pytest.mark.parametrize(
     ("backend", "ways"),
     [
-        (server(), Ways(prefill=Prefill(needs_flags=True, trims=False))),
-        (server(needs_flags=True), Ways(prefill=Prefill(needs_flags=True, trims=False))),
-        (server(trims=True), Ways(prefill=Prefill(needs_flags=True, trims=True))),
-        (server(closing=1), NO_WAYS),
-        (server(echoes=True), NO_WAYS),
-        (Quirky(lambda path, _: told("", 10, 0) if path == CHAT else None), NO_WAYS),
-        (Quirky(lambda path, _: told("abc", 0, 0) if path == CHAT else None), NO_WAYS),
+        (server(), ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=False))),
+        (server(needs_flags=True), ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=False))),
+        (server(trims=True), ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=True))),
+        (server(closing=1), NO_CONTINUATION),
+        (server(echoes=True), NO_CONTINUATION),
+        (Quirky(lambda path, _: told("", 10, 0) if path == CHAT else None), NO_CONTINUATION),
+        (Quirky(lambda path, _: told("abc", 0, 0) if path == CHAT else None), NO_CONTINUATION),
     ],
     ids=["right", "by flags", "trims", "closes the turn", "repeats", "says nothing", "counts nothing"],
 )
-async def test_a_way_is_believed_by_the_tokens_that_were_read(backend: Quirky, ways: Ways) -> None:
-    assert await find_ways(backend, "m") == ways
+async def test_a_way_is_believed_by_the_tokens_that_were_read(backend: Quirky, ways: ContinuationSupport) -> None:
+    assert await probe_continuation(backend, "m") == ways
 
 
 async def test_a_template_that_is_not_the_chats_own_is_not_believed() -> None:
@@ -224,9 +235,9 @@ async def test_a_template_that_is_not_the_chats_own_is_not_believed() -> None:
             return told("x", 12 + len(body["prompt"]), 1)
         return told("abcdefgh", 10, 8) if path == CHAT and len(body["messages"]) == 1 else None
 
-    assert await find_ways(Quirky(answer), "m") == NO_WAYS
+    assert await probe_continuation(Quirky(answer), "m") == NO_CONTINUATION
 
 
 async def test_a_server_that_would_not_chat_is_asked_again_later() -> None:
-    with pytest.raises(BackendBroke):
-        await find_ways(Quirky(lambda _, __: None), "m")
+    with pytest.raises(BadBackendReply):
+        await probe_continuation(Quirky(lambda _, __: None), "m")

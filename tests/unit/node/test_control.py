@@ -15,16 +15,23 @@ import msgspec
 import pytest
 
 from sparewatt.core.rng import seeded
-from sparewatt.node.agent import Agent
-from sparewatt.node.control import DOOR, SOCKET, NodeNotRunning, ask, has_socket_files, listening
-from sparewatt.node.desk import Desk
-from sparewatt.node.hardware.model import Gpu, Reading
-from sparewatt.node.hardware.sensing import Sensing
-from sparewatt.node.kept_terms import read_terms
-from sparewatt.node.receipts import ReceiptBook
-from sparewatt.node.wishes import UNTIL_TOLD, Wishes, read_wishes
+from sparewatt.node.agent import NodeAgent
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.sensor_sampler import SensorSampler
+from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
+from sparewatt.node.owner.control_socket import (
+    PORT_FILE,
+    SOCKET_FILE,
+    NodeNotRunning,
+    ask,
+    has_socket_files,
+    serve_control,
+)
+from sparewatt.node.owner.owner_control import OwnerControl
+from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, OwnerRules, read_owner_rules
+from sparewatt.node.saved_settings import read_saved_settings
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, rigged
 from tests.waiting import turns, until
 
@@ -36,39 +43,39 @@ class Probe:
 
     celsius = 40.0
 
-    def gpus(self) -> list[Gpu]:
-        return [Gpu("nvidia", "card", 10**9)]
+    def gpus(self) -> list[DetectedGpu]:
+        return [DetectedGpu("nvidia", "card", 10**9)]
 
-    def read(self) -> list[Reading]:
-        return [Reading(temperature_c=self.celsius, power_watts=100.0)]
+    def read(self) -> list[SensorReading]:
+        return [SensorReading(temperature_c=self.celsius, power_watts=100.0)]
 
 
 class Office:
     def __init__(self, rig: Rig, tmp_path: Path) -> None:
         self.clock, self.probe, self.stop, self.said = ManualClock(), Probe(), asyncio.Event(), list[str]()
         self.rig = rig
-        self.sensing = Sensing(self.probe, None, clock=self.clock)
+        self.sensing = SensorSampler(self.probe, None, clock=self.clock)
         self.sensing.sample()
-        self.agent = Agent(
+        self.agent = NodeAgent(
             rig.inventory.settings,
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
-            receipts=ReceiptBook(tmp_path, KEY, clock=self.clock),
+            receipts=ReceiptIssuer(tmp_path, KEY, clock=self.clock),
             session=rig.session,
             clock=self.clock,
             rng=seeded(1),
             tell=self.said.append,
             sensing=self.sensing,
         )
-        self.desk = Desk(
+        self.desk = OwnerControl(
             address=KEY.address,
             server_url=rig.url,
             agent=self.agent,
             inventory=rig.inventory,
             jobs=rig.jobs,
             sensing=self.sensing,
-            wishes=Wishes(),
+            wishes=OwnerRules(),
             clock=self.clock,
             tell=self.said.append,
             stop=self.stop,
@@ -95,9 +102,9 @@ async def ask_beside(data_dir: Path, question: dict[str, Any]) -> dict[str, Any]
 
 @pytest.mark.parametrize("by_file", [True, False], ids=["socket file", "port and secret"])
 async def test_a_question_is_answered_and_nothing_is_left_behind(tmp_path: Path, by_file: bool) -> None:  # noqa: FBT001
-    (tmp_path / SOCKET).write_text("of a node that was killed")
-    (tmp_path / DOOR).write_text("of another")
-    async with listening(tmp_path, lambda body: {"heard": json.loads(body)}, rng=seeded(1), by_file=by_file):
+    (tmp_path / SOCKET_FILE).write_text("of a node that was killed")
+    (tmp_path / PORT_FILE).write_text("of another")
+    async with serve_control(tmp_path, lambda body: {"heard": json.loads(body)}, rng=seeded(1), by_file=by_file):
         assert await ask_beside(tmp_path, {"do": "status"}) == {"heard": {"do": "status"}}
         (left,) = contents(tmp_path)
         assert left.stat().st_mode & 0o077 == 0, "nobody else may open it"
@@ -113,8 +120,8 @@ async def test_by_port_whoever_does_not_know_the_secret_learns_nothing(tmp_path:
         heard.append(body)
         return {}
 
-    async with listening(tmp_path, answer, rng=seeded(1), by_file=False):
-        port = json.loads((tmp_path / DOOR).read_bytes())["port"]
+    async with serve_control(tmp_path, answer, rng=seeded(1), by_file=False):
+        port = json.loads((tmp_path / PORT_FILE).read_bytes())["port"]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"guess\n" + b'{"do":"drain"}\n')
         assert await reader.read() == b""
@@ -124,8 +131,8 @@ async def test_by_port_whoever_does_not_know_the_secret_learns_nothing(tmp_path:
 
 @pytest.mark.parametrize("sent", [b"", b"no end", b"\xff\xfe\n", b"x" * (2 << 20) + b"\n"])
 async def test_nonsense_on_the_socket_does_no_harm(tmp_path: Path, sent: bytes) -> None:
-    async with listening(tmp_path, lambda body: json.loads(body), rng=seeded(1)):  # noqa: PLW0108 (raises for nonsense)
-        reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+    async with serve_control(tmp_path, lambda body: json.loads(body), rng=seeded(1)):  # noqa: PLW0108 (raises for nonsense)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET_FILE)
         writer.write(sent)
         writer.write_eof()
         with contextlib.suppress(ConnectionError):  # it may hang up while the rest is still on its way
@@ -155,7 +162,7 @@ async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: 
         await rig.fault("stall_after_tokens", after_tokens=2)
         rig.send(1)
         await until(lambda: rig.data(1) != b"")
-        here.ask(do="wish", wishes={"paused_until_unix_s": UNTIL_TOLD})
+        here.ask(do="wish", wishes={"paused_until_unix_s": UNTIL_RESUMED_UNIX_S})
         rig.send(2)
         refused = await rig.failed(2)
         assert (refused.code, refused.load and refused.load.paused) == ("refused", "its owner paused it")
@@ -163,7 +170,7 @@ async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: 
         here.ask(do="wish", wishes={})
         rig.send(3)
         await rig.ended(3)
-        assert read_wishes(tmp_path) == Wishes()
+        assert read_owner_rules(tmp_path) == OwnerRules()
     assert [text for text in here.said if "paused" in text] == ["paused: its owner paused it; 1 running first"]
 
 
@@ -171,18 +178,18 @@ async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path)
     async with office(tmp_path) as here:
         here.ask(do="wish", wishes={"temperature_max_c": 80})
         await turns()
-        news = asyncio.create_task(here.rig.inventory.load_changed(here.rig.inventory.load_count))
+        news = asyncio.create_task(here.rig.inventory.wait_load_changed(here.rig.inventory.load_version))
         await turns()
         here.probe.celsius = 85.0
         here.sensing.sample()
-        here.desk.look()
+        here.desk.check_pauses()
         await until(news.done)
         load = here.rig.jobs.load()
         assert (load.draining, load.paused) == (True, "it is too hot (its owner's ceiling is 80 °C)")
         here.probe.celsius = 60.0
         here.clock.advance(61)
         here.sensing.sample()
-        here.desk.look()
+        here.desk.check_pauses()
         assert here.rig.jobs.load().paused is None
 
 
@@ -211,9 +218,9 @@ async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> N
         assert after.models[0].completion_price_nano == pytest.approx(4 * before, rel=1e-3)
         here.ask(do="price", prompt_usd_per_mtok="1", completion_usd_per_mtok="2")
         assert here.rig.inventory.specs.models[0].completion_price_nano == 2 * 10**9
-        assert read_terms(tmp_path).completion_usd_per_mtok == "2"
+        assert read_saved_settings(tmp_path).completion_usd_per_mtok == "2"
         here.ask(do="price", hourly_usd="0.50")
-        assert read_terms(tmp_path).completion_usd_per_mtok is None
+        assert read_saved_settings(tmp_path).completion_usd_per_mtok is None
 
 
 @pytest.mark.parametrize(

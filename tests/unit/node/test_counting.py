@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.node.counting import AnswerCount
+from sparewatt.node.jobs.token_counter import TokenCounter
 
 
 def event(**fields: Any) -> bytes:
@@ -49,7 +49,7 @@ STREAMS = {
 def test_a_stream_is_counted_however_it_is_cut(pieces: list[bytes], expected: tuple[int, int]) -> None:
     whole = b"".join(pieces)
     for size in (1, 7, 64, len(whole)):
-        count = AnswerCount()
+        count = TokenCounter()
         for at in range(0, len(whole), size):
             count.feed(whole[at : at + size])
         count.end()
@@ -60,7 +60,7 @@ def test_a_stream_is_counted_however_it_is_cut(pieces: list[bytes], expected: tu
 @pytest.mark.parametrize("name", [name for name in STREAMS if name != "comments and junk"])
 def test_the_node_counts_as_the_gateway_does(name: str) -> None:
     whole = b"".join(STREAMS[name][0])
-    count, reply = AnswerCount(), StreamReply(wants_usage=True)
+    count, reply = TokenCounter(), StreamReply(wants_usage=True)
     count.feed(whole)
     count.end()
     reply.feed(whole)
@@ -68,14 +68,14 @@ def test_the_node_counts_as_the_gateway_does(name: str) -> None:
 
 
 def test_lines_may_end_as_on_windows() -> None:
-    count = AnswerCount()
+    count = TokenCounter()
     count.feed(said().replace(b"\n", b"\r\n"))
     assert count.completion_tokens == 1
 
 
 def test_a_whole_answer_is_believed_once_it_is_complete() -> None:
     body = json.dumps({"choices": [{"message": {"content": "abc"}}], "usage": usage(7, 3)}).encode()
-    count = AnswerCount()
+    count = TokenCounter()
     count.expect_whole()
     count.feed(body[:20])
     assert count.completion_tokens == 0
@@ -86,7 +86,7 @@ def test_a_whole_answer_is_believed_once_it_is_complete() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"choices": []}', b'{"choices":[],"usage":{"prompt_tokens":-1}}'])
 def test_a_whole_answer_that_says_no_count_counts_nothing(body: bytes) -> None:
-    count = AnswerCount()
+    count = TokenCounter()
     count.expect_whole()
     count.feed(body)
     count.end()
@@ -94,7 +94,7 @@ def test_a_whole_answer_that_says_no_count_counts_nothing(body: bytes) -> None:
 
 
 def test_what_it_remembers_is_bounded() -> None:
-    streamed, whole = AnswerCount(), AnswerCount()
+    streamed, whole = TokenCounter(), TokenCounter()
     whole.expect_whole()
     piece = b"x" * (3 << 20)
     for _ in range(8):
@@ -108,7 +108,7 @@ def test_what_it_remembers_is_bounded() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_no_input_breaks_it(pieces: list[bytes]) -> None:
-    count = AnswerCount()
+    count = TokenCounter()
     for piece in pieces:
         count.feed(b"data: " + piece + b"\n")
     count.end()
@@ -116,7 +116,7 @@ def test_no_input_breaks_it(pieces: list[bytes]) -> None:
 
 
 def test_vectors_count_what_was_read() -> None:
-    count = AnswerCount()
+    count = TokenCounter()
     count.expect_whole()
     count.feed(b'{"object":"list","data":[],"usage":{"prompt_tokens":9,"total_tokens":9}}')
     count.end()

@@ -11,15 +11,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from sparewatt.core.errors import InvalidAmount, StartupError
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendModel, BackendSlow
+from sparewatt.node.backends.backend import BackendError, BackendModel, BackendTimeout, BadBackendReply
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.hardware.cpu import cpu_tflops
-from sparewatt.node.hardware.machine import detect_hardware
-from sparewatt.node.hardware.model import GB
-from sparewatt.node.reporting import Server
-from sparewatt.protocol.node import Speed, checked
-from sparewatt.testing import Settings
-from sparewatt.testing.clock import ManualClock
+from sparewatt.node.hardware.detection import detect_hardware
+from sparewatt.node.hardware.gpu import GB
+from sparewatt.node.specs.specs_builder import BackendSpecs
+from sparewatt.protocol.link.node_report import Speed, validated
+from sparewatt.testing import EngineSettings
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
 from tests.waiting import turns
 
@@ -31,15 +31,15 @@ def models_of(rig: Rig) -> list[str]:
 async def test_before_it_has_looked_a_node_has_no_models(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         assert models_of(rig) == []
-        assert checked(rig.inventory.specs) == rig.inventory.specs
+        assert validated(rig.inventory.specs) == rig.inventory.specs
 
 
 async def test_what_the_server_lists_is_reported_measured_and_priced(tmp_path: Path) -> None:
-    engine = Settings(models=("one", "two"), slots=3, n_ctx=4096, n_params=10**9)
+    engine = EngineSettings(models=("one", "two"), slots=3, n_ctx=4096, n_params=10**9)
     async with rigged(tmp_path, engine=engine, name="attic", region="eu-west") as rig:
         await rig.inventory.refresh()
         specs = rig.inventory.specs
-    assert checked(specs) == specs
+    assert validated(specs) == specs
     assert (specs.name, specs.region, specs.slots) == ("attic", "eu-west", 3)
     assert [model.id for model in specs.models] == ["one", "two"]
     assert all(model.measured and model.completion_price_nano > 0 for model in specs.models)
@@ -85,7 +85,7 @@ async def test_an_idle_node_measures_again_and_keeps_the_better_figure(tmp_path:
         await rig.inventory.refresh()
         crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
         key = rig.inventory._key(rig.inventory._models[0])
-        rig.inventory._measured.put(key, crowded)
+        rig.inventory._speeds.put(key, crowded)
         await rig.inventory.refresh()
         assert rig.inventory.specs.models[0].measured == crowded
         clock.advance(61)
@@ -94,10 +94,10 @@ async def test_an_idle_node_measures_again_and_keeps_the_better_figure(tmp_path:
         assert better is not None
         assert better.decode_tps > 1.0
         best = msgspec.structs.replace(better, prefill_tps=1e7, decode_tps=1e7, ttft_s=0.0, batch_decode_tps=1e7)
-        rig.inventory._measured.put(key, best)
+        rig.inventory._speeds.put(key, best)
         clock.advance(601)
         await rig.inventory.refresh()
-        assert rig.inventory._measured.get(key) == best
+        assert rig.inventory._speeds.get(key) == best
 
 
 @pytest.mark.parametrize("busy_with", ["mine", "strangers"])
@@ -106,13 +106,13 @@ async def test_a_busy_node_does_not_measure_again(tmp_path: Path, busy_with: str
     async with rigged(tmp_path, clock=clock) as rig:
         await rig.inventory.refresh()
         crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
-        rig.inventory._measured.put(rig.inventory._key(rig.inventory._models[0]), crowded)
+        rig.inventory._speeds.put(rig.inventory._key(rig.inventory._models[0]), crowded)
         await rig.inventory.refresh()
         clock.advance(61)
         await rig.fault("stall_after_tokens", after_tokens=1)
         async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
             if busy_with == "mine":
-                rig.inventory.count_mine = lambda: 1
+                rig.inventory.count_own_jobs = lambda: 1
             await rig.inventory.refresh()
         assert rig.inventory.specs.models[0].measured == crowded
 
@@ -130,11 +130,11 @@ async def test_checks_of_a_figure_come_to_an_end(tmp_path: Path) -> None:
 
 
 async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
-    engine = Settings(models=("two words", "good", "m" * 300))
+    engine = EngineSettings(models=("two words", "good", "m" * 300))
     async with rigged(tmp_path, engine=engine) as rig:
         await rig.inventory.refresh()
         assert models_of(rig) == ["good"]
-        assert checked(rig.inventory.specs) == rig.inventory.specs
+        assert validated(rig.inventory.specs) == rig.inventory.specs
         assert not any("two words" in text for text in rig.said)
 
 
@@ -152,7 +152,7 @@ async def test_a_server_that_leaves_takes_its_models_along_and_brings_them_back(
 async def test_a_change_is_told_and_no_change_is_not(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
-        waiting = asyncio.create_task(rig.inventory.changed())
+        waiting = asyncio.create_task(rig.inventory.wait_specs_changed())
         await turns()
         await rig.inventory.refresh()
         await turns()
@@ -167,11 +167,11 @@ async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_pat
     async with rigged(tmp_path) as rig:
         running = asyncio.create_task(rig.inventory.run())
         async with asyncio.timeout(20):
-            while rig.inventory._look.is_set() or not models_of(rig):  # noqa: ASYNC110 (it lies behind HTTP)
+            while rig.inventory._refresh_wanted.is_set() or not models_of(rig):  # noqa: ASYNC110 (it lies behind HTTP)
                 await asyncio.sleep(0.005)
             rig.backend._base = "http://127.0.0.1:1"
             while models_of(rig):
-                rig.inventory.look_again()
+                rig.inventory.refresh_soon()
                 await asyncio.sleep(0.005)
         running.cancel()
         await asyncio.wait([running])
@@ -180,9 +180,9 @@ async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_pat
 async def test_absurd_speeds_make_no_absurd_report(tmp_path: Path) -> None:
     huge = BackendModel(MODEL, "warm", 8192, None, 1 << 49, 1 << 20, parameters=10**15)
     async with rigged(tmp_path) as rig:
-        rig.inventory._server = Server("openai", 1, [huge])
+        rig.inventory._backend_specs = BackendSpecs("openai", 1, [huge])
         await rig.inventory._measure_if_due(huge)
-        assert checked(rig.inventory.specs) == rig.inventory.specs
+        assert validated(rig.inventory.specs) == rig.inventory.specs
 
 
 # what the owner set
@@ -235,14 +235,16 @@ def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_
     assert found.tflops == cpu_tflops() > 0
 
 
-@pytest.mark.parametrize(("jobs", "failure", "looks"), [(1, BackendSlow, 2), (0, BackendSlow, 1), (1, BackendBroke, 1)])
+@pytest.mark.parametrize(
+    ("jobs", "failure", "looks"), [(1, BackendTimeout, 2), (0, BackendTimeout, 1), (1, BadBackendReply, 1)]
+)
 async def test_a_server_with_jobs_may_be_slow_to_answer_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, failure: type[BackendError], looks: int
 ) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         lost: list[str] = []
-        rig.inventory.on_lost, rig.inventory.count_mine = lost.append, lambda: jobs
+        rig.inventory.on_backend_lost, rig.inventory.count_own_jobs = lost.append, lambda: jobs
 
         async def models(_: OpenAIBackend) -> list[BackendModel]:
             raise failure("no answer")

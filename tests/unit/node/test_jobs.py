@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
-from sparewatt.node.backends.model import Backend
-from sparewatt.protocol.link import Head, Op, decode_message, encode_frame
-from sparewatt.protocol.node import NodeLoad, Speed
-from sparewatt.testing import Settings, expected_text, render_chat
-from sparewatt.testing.clock import ManualClock
+from sparewatt.node.backends.backend import Backend
+from sparewatt.protocol.link.frames import JobReplyHead, Opcode, decode_message, encode_frame
+from sparewatt.protocol.link.node_report import NodeLoad, Speed
+from sparewatt.testing import EngineSettings, expected_text, render_chat
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, ScriptedBackend, chat_body, rigged
 from tests.waiting import until
 
@@ -43,8 +43,8 @@ def expected(content: str) -> str:
     return expected_text(render_chat([{"role": "user", "content": content}]))
 
 
-def head_of(rig: Rig, stream: int) -> Head:
-    return decode_message(rig.frames(stream)[0].payload, Head)
+def head_of(rig: Rig, stream: int) -> JobReplyHead:
+    return decode_message(rig.frames(stream)[0].payload, JobReplyHead)
 
 
 async def occupy(rig: Rig, *streams: int) -> None:
@@ -61,8 +61,8 @@ async def occupy(rig: Rig, *streams: int) -> None:
 async def test_a_streamed_answer_is_passed_on_byte_for_byte(rig: Rig) -> None:
     rig.send(1, body=chat_body("one two"))
     end = await rig.ended(1)
-    assert rig.ops(1) == [Op.HEAD, Op.DATA, Op.END]
-    assert head_of(rig, 1) == Head(status=200, content_type="text/event-stream")
+    assert rig.ops(1) == [Opcode.HEAD, Opcode.DATA, Opcode.END]
+    assert head_of(rig, 1) == JobReplyHead(status=200, content_type="text/event-stream")
     events = rig.data(1).decode().split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     chunks = [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
@@ -75,7 +75,7 @@ async def test_a_streamed_answer_is_passed_on_byte_for_byte(rig: Rig) -> None:
 async def test_a_whole_answer_comes_in_one_piece(rig: Rig) -> None:
     rig.send(1, body=chat_body("one two", stream=False), is_streamed=False)
     await rig.ended(1)
-    assert head_of(rig, 1) == Head(status=200, content_type="application/json")
+    assert head_of(rig, 1) == JobReplyHead(status=200, content_type="application/json")
     reply = json.loads(rig.data(1))
     assert reply["object"] == "chat.completion"
     assert reply["choices"][0]["message"]["content"] == expected("one two")
@@ -122,7 +122,7 @@ async def test_a_node_whose_model_server_left_refuses(tmp_path: Path) -> None:
 
 
 async def test_a_full_node_refuses_the_next_job_and_takes_it_when_there_is_room(tmp_path: Path) -> None:
-    async with looked(tmp_path, engine=Settings(models=(MODEL,), slots=1)) as rig:
+    async with looked(tmp_path, engine=EngineSettings(models=(MODEL,), slots=1)) as rig:
         await occupy(rig, 1)
         n_jobs = 1 + NODE_QUEUE_PER_SLOT
         for stream in range(2, n_jobs + 2):
@@ -130,7 +130,7 @@ async def test_a_full_node_refuses_the_next_job_and_takes_it_when_there_is_room(
         fail = await rig.failed(n_jobs + 1)
         assert (fail.code, fail.message) == ("refused", "the node is full")
         assert counts(fail.load) == counts(NodeLoad(running=1, queued=NODE_QUEUE_PER_SLOT))
-        rig.link.receive(encode_frame(Op.CANCEL, 1))
+        rig.link.receive(encode_frame(Opcode.CANCEL, 1))
         for stream in range(2, n_jobs + 1):
             await rig.ended(stream)
 
@@ -144,15 +144,15 @@ async def test_a_server_that_cannot_be_reached_fails_the_job_and_is_looked_at_ag
         await rig.fault("drop_before_head")
         rig.send(1)
         assert (await rig.failed(1)).code == "backend_unreachable"
-        assert rig.ops(1) == [Op.FAIL]
-        assert rig.inventory._look.is_set()
+        assert rig.ops(1) == [Opcode.FAIL]
+        assert rig.inventory._refresh_wanted.is_set()
 
 
 async def test_a_server_that_breaks_in_the_middle_fails_the_job_after_what_it_said(rig: Rig) -> None:
     await rig.fault("drop_after_tokens", after_tokens=3)
     rig.send(1)
     assert (await rig.failed(1)).code == "backend_broke"
-    assert rig.ops(1) == [Op.HEAD, Op.DATA, Op.FAIL]
+    assert rig.ops(1) == [Opcode.HEAD, Opcode.DATA, Opcode.FAIL]
 
 
 @pytest.mark.parametrize("kind", ["drop_after_tokens", "garbage", "error_event"])
@@ -180,7 +180,7 @@ async def test_a_head_that_a_gateway_would_not_take_fails_its_job_alone(rig: Rig
     rig.jobs._backend = backend
     rig.send(1)
     assert (await rig.failed(1)).code == "backend_broke"
-    assert rig.ops(1) == [Op.FAIL]
+    assert rig.ops(1) == [Opcode.FAIL]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ async def test_the_load_that_goes_with_an_end_does_not_count_the_job_that_ended(
     assert counts(rig.jobs.load()) == counts(NodeLoad(running=2))
     rig.send(3)
     assert counts((await rig.ended(3)).load) == counts(NodeLoad(running=2))
-    rig.link.receive(encode_frame(Op.CANCEL, 1))
+    rig.link.receive(encode_frame(Opcode.CANCEL, 1))
     await until(lambda: rig.jobs.count() == 1)
     rig.send(4)
     assert counts((await rig.ended(4)).load) == counts(NodeLoad(running=1))
@@ -237,7 +237,7 @@ async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -
     await occupy(rig, 1)
     await rig.inventory.refresh()
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
-    rig.link.receive(encode_frame(Op.CANCEL, 1))
+    rig.link.receive(encode_frame(Opcode.CANCEL, 1))
     await until(lambda: rig.jobs.count() == 0)
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 0)
 
@@ -250,13 +250,13 @@ async def test_work_that_did_not_come_from_here_is_strangers(rig: Rig) -> None:
 
 
 async def test_the_memory_for_contexts_is_told_where_the_server_tells_it(tmp_path: Path) -> None:
-    async with looked(tmp_path, engine=Settings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)) as rig:
+    async with looked(tmp_path, engine=EngineSettings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)) as rig:
         per_token = rig.inventory.specs.models[0].kv_bytes_per_token
         assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * per_token > 0
 
 
-@pytest.mark.parametrize("engine", [Settings(models=("a", "b")), Settings(models=("a",), n_params=0)])
-async def test_memory_that_cannot_be_told_apart_is_not_told(tmp_path: Path, engine: Settings) -> None:
+@pytest.mark.parametrize("engine", [EngineSettings(models=("a", "b")), EngineSettings(models=("a",), n_params=0)])
+async def test_memory_that_cannot_be_told_apart_is_not_told(tmp_path: Path, engine: EngineSettings) -> None:
     async with looked(tmp_path, engine=engine) as rig:
         await rig.inventory.refresh()
         assert rig.jobs.load().kv_capacity_bytes is None
@@ -269,7 +269,7 @@ async def test_the_share_of_time_spent_reading_is_measured(tmp_path: Path) -> No
         rig.send(1)
         clock.advance(15)
         assert rig.jobs.load().prefill_share == pytest.approx(0.63, abs=0.01)
-        rig.link.receive(encode_frame(Op.CANCEL, 1))
+        rig.link.receive(encode_frame(Opcode.CANCEL, 1))
         await until(lambda: rig.jobs.count() == 0)
         clock.advance(60)
         assert rig.jobs.load().prefill_share == pytest.approx(0.01, abs=0.01)
@@ -283,7 +283,7 @@ KNOWN = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.3)
 @asynccontextmanager
 async def known(data_dir: Path, *, slots: int = 8) -> AsyncIterator[Rig]:
     """A node of known speed, whose clock stands still."""
-    async with looked(data_dir, clock=ManualClock(), engine=Settings(models=(MODEL,), slots=slots)) as rig:
+    async with looked(data_dir, clock=ManualClock(), engine=EngineSettings(models=(MODEL,), slots=slots)) as rig:
         model = msgspec.structs.replace(rig.inventory.specs.models[0], measured=KNOWN)
         rig.inventory.specs = msgspec.structs.replace(rig.inventory.specs, models=(model,))
         yield rig
@@ -357,29 +357,29 @@ async def until_cancelled(rig: Rig, n_jobs: int) -> None:
 
 async def test_a_cancel_stops_the_request_at_the_model_server(rig: Rig) -> None:
     await occupy(rig, 1)
-    rig.link.receive(encode_frame(Op.CANCEL, 1))
+    rig.link.receive(encode_frame(Opcode.CANCEL, 1))
     await until_cancelled(rig, 1)
-    assert rig.ops(1) == [Op.HEAD, Op.DATA]
+    assert rig.ops(1) == [Opcode.HEAD, Opcode.DATA]
 
 
 async def test_a_whole_answer_is_stopped_too(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=1)
     rig.send(1, body=chat_body(stream=False), is_streamed=False)
-    await until(lambda: rig.ops(1) == [Op.HEAD])
-    rig.link.receive(encode_frame(Op.CANCEL, 1))
+    await until(lambda: rig.ops(1) == [Opcode.HEAD])
+    rig.link.receive(encode_frame(Opcode.CANCEL, 1))
     await until_cancelled(rig, 1)
 
 
 async def test_a_lost_link_stops_every_request(rig: Rig) -> None:
     await occupy(rig, 1, 2, 3)
-    rig.link.lost()
+    rig.link.on_lost()
     await until_cancelled(rig, 3)
     assert counts(rig.jobs.load()) == counts(NodeLoad())
 
 
 async def test_a_job_cancelled_before_it_began_is_gone(rig: Rig) -> None:
     rig.send(1)
-    rig.link.receive(encode_frame(Op.CANCEL, 1))
+    rig.link.receive(encode_frame(Opcode.CANCEL, 1))
     assert await rig.jobs.wait_until_idle(5.0)
     assert rig.frames(1) == []
     assert (await rig.stats())["running"] == 0
@@ -396,7 +396,7 @@ async def test_idle_is_when_the_last_job_ended(rig: Rig) -> None:
 async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=0)
     await occupy(rig, 1)
-    rig.jobs.give_up_waiting("the model server does not answer")
+    rig.jobs.fail_waiting("the model server does not answer")
     assert (await rig.failed(1)).code == "backend_timeout"
     assert rig.jobs.count() == 0
 
@@ -404,8 +404,8 @@ async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(ri
 async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=3)
     await occupy(rig, 1)
-    await until(lambda: all(turn.first_token_s is not None for turn in rig.jobs._outlook.turns.values()))
-    rig.jobs.give_up_waiting("the model server does not answer")
+    await until(lambda: all(turn.first_token_at_s is not None for turn in rig.jobs._ttft_estimator.slot_uses.values()))
+    rig.jobs.fail_waiting("the model server does not answer")
     assert rig.jobs.count() == 1
 
 

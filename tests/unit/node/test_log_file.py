@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.core.log import Log, log_to_nobody
+from sparewatt.core.log import Logger, log_without_stderr
 from sparewatt.node.log_file import FILE, log_to_file
 from sparewatt.node.process import also_logged
 
-_log = Log("sparewatt.node")
+_log = Logger("sparewatt.node")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def own_handlers() -> Iterator[None]:
 def test_what_is_told_stands_once_on_the_terminal_and_once_in_the_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    log_to_nobody()
+    log_without_stderr()
     _log.warning("before_the_file")
     log_to_file(tmp_path)
     also_logged(print)("joined")
@@ -44,7 +44,7 @@ def test_what_is_told_stands_once_on_the_terminal_and_once_in_the_file(
 def test_without_a_file_the_log_goes_to_stderr_and_still_tells_nothing_twice(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    log_to_nobody()
+    log_without_stderr()
     log_to_file(tmp_path / "absent")
     also_logged(print)("joined")
     _log.warning("measure_failed")

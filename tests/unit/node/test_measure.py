@@ -11,28 +11,28 @@ import pytest
 
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.node import measure as measure_module
-from sparewatt.node.backends.model import Backend, BackendBroke, BackendReply, BackendUnreachable
-from sparewatt.node.measure import (
+from sparewatt.node.backends.backend import Backend, BackendReply, BackendUnreachable, BadBackendReply
+from sparewatt.node.measurement import chat_speed as measure_module
+from sparewatt.node.measurement.chat_speed import (
+    BATCH_TOKENS,
     READ_WORDS,
-    TOGETHER_TOKENS,
     WRITE_TOKENS,
-    _Run,
+    _JobTiming,
     faster_of,
-    measure,
+    measure_chat_model,
     step_per_job_s,
 )
-from sparewatt.node.measured_file import MeasuredFile
-from sparewatt.protocol.node import Speed, checked
-from sparewatt.testing import InstantClock, Settings
-from sparewatt.testing.clock import ManualClock
+from sparewatt.node.measurement.speed_file import SpeedFile
+from sparewatt.protocol.link.node_report import Speed, validated
+from sparewatt.testing import EngineSettings, InstantClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, ScriptedBackend, rigged
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.2)
 
 
 async def measured(backend: Backend, *, clock: ManualClock | None = None) -> Speed:
-    return await measure(backend, MODEL, limit_tps=None, clock=clock or ManualClock(), rng=seeded(1))
+    return await measure_chat_model(backend, MODEL, limit_tps=None, clock=clock or ManualClock(), rng=seeded(1))
 
 
 def event(**fields: Any) -> bytes:
@@ -65,25 +65,25 @@ class Paced:
 
 async def test_an_engine_is_measured_within_the_bounds_of_a_report(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        speed = await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
-        assert checked(speed) == speed
+        speed = await measure_chat_model(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        assert validated(speed) == speed
         assert (await rig.stats())["finished"] == 4
 
 
 async def test_measuring_reads_much_and_writes_a_little(tmp_path: Path) -> None:
-    async with rigged(tmp_path, engine=Settings(models=(MODEL,), answer_tokens=1000)) as rig:
-        await measure(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
-        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * TOGETHER_TOKENS
+    async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), answer_tokens=1000)) as rig:
+        await measure_chat_model(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * BATCH_TOKENS
 
 
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
         ("drop_before_head", BackendUnreachable),
-        ("status", BackendBroke),
-        ("drop_after_tokens", BackendBroke),
-        ("garbage", BackendBroke),
-        ("error_event", BackendBroke),
+        ("status", BadBackendReply),
+        ("drop_after_tokens", BadBackendReply),
+        ("garbage", BadBackendReply),
+        ("error_event", BadBackendReply),
     ],
 )
 async def test_a_server_that_fails_is_not_measured(tmp_path: Path, kind: str, error: type[Exception]) -> None:
@@ -97,7 +97,7 @@ async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(measure_module, "MEASURE_S", 0.05)
     async with rigged(tmp_path) as rig:
         await rig.fault("stall_after_tokens", after_tokens=2, count=None)
-        with pytest.raises(BackendBroke, match="longer"):
+        with pytest.raises(BadBackendReply, match="longer"):
             await measured(rig.backend)
 
 
@@ -153,7 +153,7 @@ async def test_events_may_be_cut_anywhere_and_written_without_a_space() -> None:
 
 async def test_a_clock_that_shows_no_time_makes_no_absurd_figure() -> None:
     speed = await measured(ScriptedBackend([text("a"), text("b"), usage(1 << 24, 1 << 24)]))
-    assert checked(speed) == speed
+    assert validated(speed) == speed
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_a_clock_that_shows_no_time_makes_no_absurd_figure() -> None:
     ],
 )
 async def test_a_server_that_makes_no_sense_is_not_measured(chunks: list[bytes]) -> None:
-    with pytest.raises(BackendBroke):
+    with pytest.raises(BadBackendReply):
         await measured(ScriptedBackend(chunks))
 
 
@@ -178,7 +178,7 @@ async def test_no_two_measuring_prompts_are_alike() -> None:
     backend = ScriptedBackend([text("a"), usage(10, 1)])
     rng = seeded(1)
     for _ in range(3):
-        await measure(backend, MODEL, limit_tps=None, clock=ManualClock(), rng=rng)
+        await measure_chat_model(backend, MODEL, limit_tps=None, clock=ManualClock(), rng=rng)
     prompts = [json.loads(body)["messages"][0]["content"] for body in backend.bodies]
     assert len({prompt.split()[0] for prompt in prompts}) == len(prompts) == 12
     assert len(prompts[1].split()) == READ_WORDS + 1
@@ -187,8 +187,8 @@ async def test_no_two_measuring_prompts_are_alike() -> None:
 # two at once
 
 
-def a_run(*, began_s: float = 0.0, first_s: float = 0.1, step_s: float = 0.1, tokens: int = 11) -> _Run:
-    return _Run(began_s, first_s, first_s + step_s * (tokens - 1), tokens, 30, tokens)
+def a_run(*, began_s: float = 0.0, first_s: float = 0.1, step_s: float = 0.1, tokens: int = 11) -> _JobTiming:
+    return _JobTiming(began_s, first_s, first_s + step_s * (tokens - 1), tokens, 30, tokens)
 
 
 def test_a_further_answer_adds_the_difference_of_the_steps() -> None:
@@ -228,12 +228,12 @@ async def test_a_server_that_will_not_have_two_at_once_is_measured_without() -> 
 
 def test_what_was_measured_before_two_at_once_were_is_still_good(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_bytes(b'{"x":{"prefill_tps":1000.0,"decode_tps":50.0,"ttft_s":0.2}}')
-    assert MeasuredFile(tmp_path / "m.json").get("x") == SPEED
+    assert SpeedFile(tmp_path / "m.json").get("x") == SPEED
 
 
 def test_what_was_measured_is_there_after_a_restart(tmp_path: Path) -> None:
-    MeasuredFile(tmp_path / "m.json").put("llama|1", SPEED)
-    again = MeasuredFile(tmp_path / "m.json")
+    SpeedFile(tmp_path / "m.json").put("llama|1", SPEED)
+    again = SpeedFile(tmp_path / "m.json")
     assert (again.get("llama|1"), again.get("other")) == (SPEED, None)
 
 
@@ -243,14 +243,14 @@ def test_what_was_measured_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_a_broken_file_means_measuring_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.json"
     path.write_bytes(content)
-    kept = MeasuredFile(path)
+    kept = SpeedFile(path)
     assert kept.get("x") is None
     kept.put("x", SPEED)
-    assert MeasuredFile(path).get("x") == SPEED
+    assert SpeedFile(path).get("x") == SPEED
 
 
 def test_a_disk_that_cannot_be_written_costs_no_more_than_the_memory_of_it(tmp_path: Path) -> None:
-    kept = MeasuredFile(tmp_path / "absent" / "m.json")
+    kept = SpeedFile(tmp_path / "absent" / "m.json")
     kept.put("x", SPEED)
     assert kept.get("x") == SPEED
 

@@ -5,12 +5,20 @@ import pytest
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import reading
 from sparewatt.inference.matcher.match_query import MatchQuery
-from sparewatt.node.outlook import House, Outlook, ReadingShare, Turn, Writing, first_token_s, reading_s
-from sparewatt.protocol.node import Speed
+from sparewatt.node.jobs.ttft_estimator import (
+    BackendCapacity,
+    DecodeTimes,
+    PrefillShare,
+    SlotUse,
+    TtftEstimator,
+    expected_ttft_s,
+    idle_ttft_s,
+)
+from sparewatt.protocol.link.node_report import Speed
 from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
 
 NOW_S = 100.0
-ROOMY = House(4)
+ROOMY = BackendCapacity(4)
 SPEED = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.8)
 
 
@@ -21,14 +29,14 @@ def a_turn(
     ago_s: float = 0.0,
     spoke_s: float | None = None,
     kv_bytes: float = 0.0,
-) -> Turn:
+) -> SlotUse:
     """A job that came `ago_s` before now and, if so, said its first token `spoke_s` before now."""
     first_s = None if spoke_s is None else NOW_S - spoke_s
-    return Turn(prompt_s, writing_s, NOW_S - ago_s, first_s, kv_bytes)
+    return SlotUse(prompt_s, writing_s, NOW_S - ago_s, first_s, kv_bytes)
 
 
-def expected(*turns: Turn, slots: int = 4, foreign: int = 0, kv_bytes: int | None = None) -> float:
-    return first_token_s(1.0, a_turn(kv_bytes=10), turns, House(slots, foreign, kv_bytes))
+def expected(*turns: SlotUse, slots: int = 4, foreign: int = 0, kv_bytes: int | None = None) -> float:
+    return expected_ttft_s(1.0, a_turn(kv_bytes=10), turns, BackendCapacity(slots, foreign, kv_bytes))
 
 
 def test_an_idle_node_reads_the_prompt_and_speaks() -> None:
@@ -83,52 +91,54 @@ def test_alone_on_the_node_a_context_is_let_in_however_large() -> None:
 # the decision
 
 
-def decided(outlook: Outlook, *, promised_s: float = 1.0, house: House = ROOMY, now_s: float = NOW_S) -> float | None:
-    outlook.house = house
-    return outlook.too_late_s(a_model(measured=SPEED), 130, promised_s=promised_s, now_s=now_s)
+def decided(
+    outlook: TtftEstimator, *, promised_s: float = 1.0, house: BackendCapacity = ROOMY, now_s: float = NOW_S
+) -> float | None:
+    outlook.capacity = house
+    return outlook.late_ttft_s(a_model(measured=SPEED), 130, promised_s=promised_s, now_s=now_s)
 
 
 def test_a_job_that_would_come_much_later_than_promised_is_refused() -> None:
-    outlook = Outlook()
+    outlook = TtftEstimator()
     assert decided(outlook) is None
     outlook.begin("one", a_model(measured=SPEED), 300, now_s=NOW_S)
     assert decided(outlook) == pytest.approx(2 * (3.0 + 1.8))
     assert decided(outlook, promised_s=0.0) is None
     assert decided(outlook, promised_s=9.0) is None
-    outlook.over("one", now_s=NOW_S)
+    outlook.end("one", now_s=NOW_S)
     assert decided(outlook) is None
 
 
 def test_a_job_is_refused_where_its_context_would_wait_for_memory() -> None:
-    outlook = Outlook()
+    outlook = TtftEstimator()
     model = a_model(measured=SPEED)
     outlook.begin("one", model, 100, now_s=NOW_S)
-    outlook.first_token("one", now_s=NOW_S)
-    tight = House(4, kv_bytes=600 * model.kv_bytes_per_token)
+    outlook.note_first_token("one", now_s=NOW_S)
+    tight = BackendCapacity(4, kv_bytes=600 * model.kv_bytes_per_token)
     assert decided(outlook, promised_s=4.0) is None
     assert decided(outlook, promised_s=4.0, house=tight) == pytest.approx(25.6 + 2 * 1.8)
 
 
 def test_a_job_that_never_spoke_teaches_nothing_about_writing_and_reading_ends_with_it() -> None:
-    outlook = Outlook()
+    outlook = TtftEstimator()
     outlook.begin("one", a_model(measured=SPEED), 100, now_s=0.0)
-    assert outlook.reading_share(100.0) == 1.0
-    outlook.over("one", now_s=100.0)
-    outlook.over("one", now_s=100.0)  # once is enough
-    assert outlook.reading_share(200.0) == 0.0
+    assert outlook.prefill_share(100.0) == 1.0
+    outlook.end("one", now_s=100.0)
+    outlook.end("one", now_s=100.0)  # once is enough
+    assert outlook.prefill_share(200.0) == 0.0
     outlook.begin("two", a_model(measured=SPEED), 100, now_s=200.0)
-    assert outlook.turns["two"].writing_s == 25.6
+    assert outlook.slot_uses["two"].decode_s == 25.6
 
 
 def test_a_prompt_that_waits_for_its_place_is_not_being_read() -> None:
     model = a_model(measured=SPEED)
-    outlook = Outlook(House(4, kv_bytes=500 * model.kv_bytes_per_token))
+    outlook = TtftEstimator(BackendCapacity(4, kv_bytes=500 * model.kv_bytes_per_token))
     outlook.begin("one", model, 100, now_s=0.0)
-    outlook.first_token("one", now_s=0.0)
+    outlook.note_first_token("one", now_s=0.0)
     outlook.begin("waits for memory", model, 100, now_s=0.0)
-    assert outlook.reading_share(100.0) == 0.0
-    outlook.over("one", now_s=100.0)
-    assert outlook.reading_share(200.0) == 1.0
+    assert outlook.prefill_share(100.0) == 0.0
+    outlook.end("one", now_s=100.0)
+    assert outlook.prefill_share(200.0) == 1.0
 
 
 # the same figures at both ends
@@ -139,15 +149,15 @@ def test_node_and_gateway_expect_the_same_reading_time() -> None:
     assert entries is not None
     fixed_s, token_s = entries.data[ColumnField.READ_FIXED_S, 0], entries.data[ColumnField.READ_TOKEN_S, 0]
     for tokens in (0, 10, 500):
-        assert reading_s(SPEED, tokens) == pytest.approx(reading(MatchQuery(float(tokens), 1.0), fixed_s, token_s))
-    assert reading_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
+        assert idle_ttft_s(SPEED, tokens) == pytest.approx(reading(MatchQuery(float(tokens), 1.0), fixed_s, token_s))
+    assert idle_ttft_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
 
 
 # what was seen
 
 
 def test_usual_answers_are_learned_from_what_answers_took() -> None:
-    writing = Writing()
+    writing = DecodeTimes()
     assert writing.typical_s("m", SPEED) == 25.6
     writing.note("m", 5.0)
     assert writing.typical_s("m", SPEED) == 5.0
@@ -157,7 +167,7 @@ def test_usual_answers_are_learned_from_what_answers_took() -> None:
 
 
 def test_the_share_of_reading_rises_while_reading_and_fades_after() -> None:
-    share = ReadingShare()
+    share = PrefillShare()
     share.note(is_reading=True, now_s=0.0)
     assert share.value == 0.0
     share.note(is_reading=True, now_s=100.0)
@@ -171,13 +181,13 @@ def test_the_share_of_reading_rises_while_reading_and_fades_after() -> None:
 
 def test_what_the_server_holds_of_a_prompt_need_not_be_read() -> None:
     model = a_model(measured=SPEED, prefix_cache_tokens=10_000)
-    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S) is not None
-    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is None
-    busy = Outlook(ROOMY)
+    assert TtftEstimator(ROOMY).late_ttft_s(model, 4000, promised_s=10.0, now_s=NOW_S) is not None
+    assert TtftEstimator(ROOMY).late_ttft_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is None
+    busy = TtftEstimator(ROOMY)
     busy.begin("job", model, 4000, now_s=NOW_S, cached_tokens=3500)
-    assert busy.turns["job"].prompt_s == 5.0
+    assert busy.slot_uses["job"].prefill_s == 5.0
 
 
 def test_a_server_that_keeps_no_prompts_reads_all_whatever_the_gateway_believes() -> None:
     model = a_model(measured=SPEED)
-    assert Outlook(ROOMY).too_late_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is not None
+    assert TtftEstimator(ROOMY).late_ttft_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is not None

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from sparewatt.node.pacing import paced
+from sparewatt.node.backends.throttle import throttled
 from sparewatt.testing import InstantClock
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.waiting import turns
 
 EVENTS = [f'data: {{"n":{i}}}\n\n'.encode() for i in range(8)]
@@ -24,7 +24,7 @@ class Pacing:
     def __init__(self, chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: ManualClock) -> None:
         self.passed: list[bytes] = []
         self.clock = clock
-        self.task = asyncio.create_task(self._run(paced(chunks, limit_tps=limit_tps, clock=clock)))
+        self.task = asyncio.create_task(self._run(throttled(chunks, limit_tps=limit_tps, clock=clock)))
 
     async def _run(self, chunks: AsyncIterator[bytes]) -> None:
         async for chunk in chunks:
@@ -72,7 +72,7 @@ async def test_where_the_network_cuts_makes_no_difference(n_bytes: int) -> None:
     whole = b"".join(EVENTS)
     clock = InstantClock()
     chunks = [whole[at : at + n_bytes] for at in range(0, len(whole), n_bytes)]
-    passed = [chunk async for chunk in paced(stream(chunks), limit_tps=2.0, clock=clock)]
+    passed = [chunk async for chunk in throttled(stream(chunks), limit_tps=2.0, clock=clock)]
     assert passed == chunks
     assert clock.now_s() == pytest.approx(len(EVENTS) / 2.0)
 
@@ -83,4 +83,4 @@ async def test_a_source_that_breaks_is_heard_of() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        _ = [chunk async for chunk in paced(source(), limit_tps=5.0, clock=InstantClock())]
+        _ = [chunk async for chunk in throttled(source(), limit_tps=5.0, clock=InstantClock())]

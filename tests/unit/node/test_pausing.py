@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.node.hardware.model import Reading
-from sparewatt.node.hours import BadHours, Hours, read_hours
-from sparewatt.node.pausing import HOLD_S, Pauses, pause_ends
-from sparewatt.node.wishes import FILE, UNTIL_TOLD, Wishes, keep_wishes, read_wishes
+from sparewatt.node.hardware.gpu import SensorReading
+from sparewatt.node.owner.owner_rules import FILE, UNTIL_RESUMED_UNIX_S, OwnerRules, read_owner_rules, write_owner_rules
+from sparewatt.node.owner.pause_monitor import CEILING_HOLD_S, PauseMonitor, pause_end_unix_s
+from sparewatt.node.owner.working_hours import BadHours, WorkingHours, parse_hours
 
-NIGHT = read_hours(("22:00-07:00",), "Europe/Berlin")
+NIGHT = parse_hours(("22:00-07:00",), "Europe/Berlin")
 
 
 def at(text: str) -> float:
@@ -31,20 +31,20 @@ def at(text: str) -> float:
     ],
 )
 def test_hours_go_over_midnight_and_follow_the_clock_on_the_wall(moment: str, works: bool) -> None:  # noqa: FBT001 (a case)
-    assert NIGHT.hold(at(moment)) is works
+    assert NIGHT.contains(at(moment)) is works
 
 
 def test_several_spans_and_the_end_of_a_day() -> None:
-    hours = read_hours(("09:00-12:00", "20:00-24:00"), "UTC")
-    held = [hour for hour in range(24) if hours.hold(at(f"2026-11-15T{hour:02}:30:00+00:00"))]
+    hours = parse_hours(("09:00-12:00", "20:00-24:00"), "UTC")
+    held = [hour for hour in range(24) if hours.contains(at(f"2026-11-15T{hour:02}:30:00+00:00"))]
     assert held == [9, 10, 11, 20, 21, 22, 23]
     assert str(hours) == "09:00-12:00, 20:00-24:00 (UTC)"
 
 
 def test_without_a_zone_the_machines_own_counts() -> None:
     noon = dt.datetime(2026, 11, 15, 12, 30).astimezone()
-    assert read_hours(("12:00-13:00",), None).hold(noon.timestamp())
-    assert not read_hours(("13:00-14:00",), None).hold(noon.timestamp())
+    assert parse_hours(("12:00-13:00",), None).contains(noon.timestamp())
+    assert not parse_hours(("13:00-14:00",), None).contains(noon.timestamp())
 
 
 @pytest.mark.parametrize(
@@ -52,78 +52,78 @@ def test_without_a_zone_the_machines_own_counts() -> None:
 )
 def test_a_span_with_a_typo_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(BadHours):
-        read_hours((text,), None)
+        parse_hours((text,), None)
 
 
 def test_a_zone_that_does_not_exist_is_refused() -> None:
     with pytest.raises(BadHours, match="Europe/Berlin"):
-        read_hours(("22:00-07:00",), "Europe/Atlantis")
+        parse_hours(("22:00-07:00",), "Europe/Atlantis")
 
 
 def test_a_zone_that_is_gone_later_does_not_stop_the_node() -> None:
-    assert isinstance(Hours(NIGHT.spans, "Europe/Atlantis").hold(0.0), bool)
+    assert isinstance(WorkingHours(NIGHT.spans, "Europe/Atlantis").contains(0.0), bool)
 
 
 class Node:
     """One node's pauses, over time."""
 
-    def __init__(self, wishes: Wishes) -> None:
-        self._pauses, self._wishes, self._now_s = Pauses(), wishes, 0.0
+    def __init__(self, wishes: OwnerRules) -> None:
+        self._pauses, self._wishes, self._now_s = PauseMonitor(), wishes, 0.0
 
     def why(self, *, after_s: float = 0.0, celsius: float | None = None, watts: float | None = None) -> str | None:
         self._now_s += after_s
-        readings = [Reading(temperature_c=celsius)]
-        return self._pauses.why(
+        readings = [SensorReading(temperature_c=celsius)]
+        return self._pauses.reason(
             self._wishes, readings=readings, watts=watts, unix_s=1e9 + self._now_s, now_s=self._now_s
         )
 
 
 def test_nothing_wished_for_is_no_pause() -> None:
-    assert Node(Wishes()).why(celsius=120, watts=9000) is None
+    assert Node(OwnerRules()).why(celsius=120, watts=9000) is None
 
 
 def test_an_owners_pause_ends_by_itself_or_never() -> None:
-    node = Node(Wishes(paused_until_unix_s=1e9 + 60))
+    node = Node(OwnerRules(paused_until_unix_s=1e9 + 60))
     assert node.why() == "its owner paused it"
     assert node.why(after_s=61) is None
-    assert Node(Wishes(paused_until_unix_s=UNTIL_TOLD)).why(after_s=1e9) is not None
-    assert pause_ends(Wishes(paused_until_unix_s=UNTIL_TOLD)) is None
+    assert Node(OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S)).why(after_s=1e9) is not None
+    assert pause_end_unix_s(OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S)) is None
 
 
 def test_outside_its_hours_a_node_rests_and_says_when_it_works() -> None:
-    noon = Node(Wishes(hours=read_hours(("00:00-00:01",), "UTC")))
+    noon = Node(OwnerRules(hours=parse_hours(("00:00-00:01",), "UTC")))
     assert "00:00-00:01" in (noon.why() or "")
 
 
 def test_heat_pauses_until_the_card_is_well_below_the_ceiling() -> None:
-    node = Node(Wishes(temperature_max_c=80))
+    node = Node(OwnerRules(temperature_max_c=80))
     assert node.why(celsius=79) is None
     assert "too hot" in (node.why(celsius=80, after_s=1) or "")
-    assert node.why(celsius=75, after_s=HOLD_S - 1) is not None, "still near the ceiling"
-    assert node.why(celsius=71, after_s=HOLD_S - 1) is not None, "cool, but the hold is not over"
+    assert node.why(celsius=75, after_s=CEILING_HOLD_S - 1) is not None, "still near the ceiling"
+    assert node.why(celsius=71, after_s=CEILING_HOLD_S - 1) is not None, "cool, but the hold is not over"
     assert node.why(celsius=71, after_s=2) is None
 
 
 def test_power_pauses_and_comes_back() -> None:
-    node = Node(Wishes(watts_max=300))
+    node = Node(OwnerRules(watts_max=300))
     assert node.why(watts=299) is None
     assert "300 W" in (node.why(watts=301, after_s=1) or "")
-    assert node.why(watts=50, after_s=HOLD_S + 1) is None
+    assert node.why(watts=50, after_s=CEILING_HOLD_S + 1) is None
 
 
 def test_a_reading_that_nobody_has_stops_nobody() -> None:
-    node = Node(Wishes(watts_max=300, temperature_max_c=80))
+    node = Node(OwnerRules(watts_max=300, temperature_max_c=80))
     assert node.why() is None
     assert node.why(celsius=90, watts=50) is not None
-    assert node.why(after_s=HOLD_S + 1) is None
+    assert node.why(after_s=CEILING_HOLD_S + 1) is None
 
 
 def test_wishes_outlive_a_restart_and_a_damaged_file_is_told(tmp_path: Path) -> None:
-    assert read_wishes(tmp_path) == Wishes()
-    wishes = Wishes(paused_until_unix_s=5.0, hours=NIGHT, watts_max=300, temperature_max_c=80)
-    keep_wishes(tmp_path, wishes)
-    assert read_wishes(tmp_path) == wishes
+    assert read_owner_rules(tmp_path) == OwnerRules()
+    wishes = OwnerRules(paused_until_unix_s=5.0, hours=NIGHT, watts_max=300, temperature_max_c=80)
+    write_owner_rules(tmp_path, wishes)
+    assert read_owner_rules(tmp_path) == wishes
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
     (tmp_path / FILE).write_text('{"watts_max": -1}')
     with pytest.raises(StartupError, match="Remove it"):
-        read_wishes(tmp_path)
+        read_owner_rules(tmp_path)

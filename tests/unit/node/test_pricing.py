@@ -6,8 +6,8 @@ import pytest
 
 from sparewatt.core.errors import InvalidAmount
 from sparewatt.core.money import Nano, parse_usd
-from sparewatt.node.pricing import TokenPrice, per_mtok, price_of
-from sparewatt.protocol.node import PRICE_NANO_MAX, Speed
+from sparewatt.node.specs.token_price import NodeTokenPrice, per_mtok, price_of
+from sparewatt.protocol.link.node_report import PRICE_NANO_MAX, Speed
 from tests.unit.node.rig import node_settings
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=100.0)
@@ -28,21 +28,21 @@ def test_a_price_stays_within_what_a_gateway_takes() -> None:
 
 def test_without_prices_they_follow_from_the_hour_and_the_measured_speed(tmp_path: Path) -> None:
     price = price_of(node_settings(tmp_path, hourly_usd="0.36"), SPEED)
-    assert price == TokenPrice(prompt=parse_usd("0.1"), completion=parse_usd("1"))
+    assert price == NodeTokenPrice(prompt=parse_usd("0.1"), completion=parse_usd("1"))
 
 
 def test_what_the_owner_set_wins_even_if_it_is_nothing(tmp_path: Path) -> None:
     settings = node_settings(tmp_path, prompt_usd_per_mtok="0", completion_usd_per_mtok="2.5")
-    assert price_of(settings, SPEED) == TokenPrice(prompt=Nano(0), completion=parse_usd("2.5"))
+    assert price_of(settings, SPEED) == NodeTokenPrice(prompt=Nano(0), completion=parse_usd("2.5"))
 
 
 def test_one_price_may_be_set_and_the_other_follow(tmp_path: Path) -> None:
     price = price_of(node_settings(tmp_path, hourly_usd="0.36", prompt_usd_per_mtok="7"), SPEED)
-    assert price == TokenPrice(prompt=parse_usd("7"), completion=parse_usd("1"))
+    assert price == NodeTokenPrice(prompt=parse_usd("7"), completion=parse_usd("1"))
 
 
 def test_what_is_not_measured_has_no_price_yet(tmp_path: Path) -> None:
-    assert price_of(node_settings(tmp_path), None) == TokenPrice(Nano(0), Nano(0))
+    assert price_of(node_settings(tmp_path), None) == NodeTokenPrice(Nano(0), Nano(0))
 
 
 @pytest.mark.parametrize("field", ["hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok"])

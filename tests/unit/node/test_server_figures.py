@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.node.backends.exposition import TOTAL_MAX, Exposition, totals_of
-from sparewatt.node.backends.model import BackendLoad, ServerTotals
-from sparewatt.node.reporting import figures_of
-from sparewatt.protocol.node import COUNT_MAX, NodeLoad, checked
+from sparewatt.node.backends.backend import BackendLoad, BackendTotals
+from sparewatt.node.backends.prometheus_page import TOTAL_MAX, PrometheusPage, totals_of
+from sparewatt.node.specs.specs_builder import figures_of
+from sparewatt.protocol.link.node_report import COUNT_MAX, NodeLoad, validated
 
 PAGE = b"""# TYPE vllm:prompt_tokens counter
 vllm:prompt_tokens_total{engine="0",model_name="a"} 1000.0
@@ -22,18 +22,18 @@ vllm:e2e_request_latency_seconds_count{model_name="a"} 5
 
 
 def test_the_engines_of_a_server_are_added_up() -> None:
-    assert totals_of(Exposition(PAGE), "vllm") == ServerTotals(1500.0, 70.0, 1.25, 5.0, 12.5, 5.0)
+    assert totals_of(PrometheusPage(PAGE), "vllm") == BackendTotals(1500.0, 70.0, 1.25, 5.0, 12.5, 5.0)
 
 
 def test_what_a_server_does_not_tell_is_not_told() -> None:
-    assert totals_of(Exposition(PAGE), "sglang") == ServerTotals()
+    assert totals_of(PrometheusPage(PAGE), "sglang") == BackendTotals()
 
 
 @pytest.mark.parametrize(("value", "told"), [(b"-5", 0.0), (b"1e300", TOTAL_MAX), (b"NaN", None), (b"+Inf", None)])
 def test_an_absurd_count_does_not_cost_the_node_its_link(value: bytes, told: float | None) -> None:
-    found = totals_of(Exposition(b"vllm:prompt_tokens_total " + value), "vllm").prompt_tokens
+    found = totals_of(PrometheusPage(b"vllm:prompt_tokens_total " + value), "vllm").prompt_tokens
     assert found == told
-    load = BackendLoad(10**9, 1, queued=10**9, totals=ServerTotals(prompt_tokens=found))
-    report = checked(NodeLoad(server=figures_of(load)))
+    load = BackendLoad(10**9, 1, queued=10**9, totals=BackendTotals(prompt_tokens=found))
+    report = validated(NodeLoad(server=figures_of(load)))
     assert report.server is not None
     assert (report.server.running, report.server.waiting) == (COUNT_MAX, COUNT_MAX)

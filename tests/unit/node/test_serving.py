@@ -11,15 +11,15 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
-from sparewatt.node import serving
-from sparewatt.node.serving import check_backend_url, how_to_serve, model_server
+from sparewatt.node.backends import backend_source
+from sparewatt.node.backends.backend_source import check_backend_url, how_to_serve, model_server
 from tests.unit.node.rig import node_settings
 
 
 async def test_without_llama_cpp_the_owner_is_told_what_to_run_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "has_llama", lambda: False)
+    monkeypatch.setattr(backend_source, "has_llama", lambda: False)
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     settings = node_settings(tmp_path, serve=file)
@@ -34,7 +34,7 @@ async def test_without_llama_cpp_the_owner_is_told_what_to_run_before_anything_s
 def test_advice_to_serve_a_file_names_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, *, has_llama: bool, is_told: bool
 ) -> None:
-    monkeypatch.setattr(serving, "has_llama", lambda: has_llama)
+    monkeypatch.setattr(backend_source, "has_llama", lambda: has_llama)
     assert ("pip install xllamacpp" in how_to_serve()) is is_told
     assert "--serve" in how_to_serve()
 

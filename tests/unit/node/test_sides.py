@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from sparewatt.link.node_end import GatewayLink
-from sparewatt.link.outbox import Outbox
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
 from sparewatt.node import agent as agent_module
-from sparewatt.node.agent import at_port
-from sparewatt.protocol.link import Op, Reject, decode_message, encode_message
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.node.agent import with_port
+from sparewatt.protocol.link.frames import Opcode, Reject, decode_message, encode_message
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.node import test_agent
 from tests.unit.node.rig import rigged
 from tests.unit.node.test_agent import Gateway, dialling, running_gateway, send_job
@@ -46,7 +46,7 @@ async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, 
 
 
 def last_load(process: Gateway) -> NodeLoad:
-    return decode_message(process.heard(Op.LOAD)[-1].payload, NodeLoad)
+    return decode_message(process.heard(Opcode.LOAD)[-1].payload, NodeLoad)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def last_load(process: Gateway) -> NodeLoad:
     ],
 )
 def test_another_port_is_on_the_same_host(url: str, same: str) -> None:
-    assert at_port(url, 9001) == same
+    assert with_port(url, 9001) == same
 
 
 async def test_a_node_keeps_a_link_to_each_process(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
     async with dialling(pair[0], tmp_path):
-        await until(lambda: all(process.heard(Op.LOAD) and process.heard(Op.SPECS) for process in pair))
+        await until(lambda: all(process.heard(Opcode.LOAD) and process.heard(Opcode.SPECS) for process in pair))
         assert [process.visits for process in pair] == [1, 1]
 
 
@@ -120,7 +120,7 @@ async def test_without_any_link_the_public_address_is_dialled(pair: tuple[Gatewa
 
 
 async def refuse(socket: Socket) -> None:
-    socket.send(encode_message(Op.REJECT, Reject(reason="wrong_host", message="not here")))
+    socket.send(encode_message(Opcode.REJECT, Reject(reason="wrong_host", message="not here")))
 
 
 async def test_a_side_that_refuses_does_not_end_the_node(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_process_that_is_no_longer_listed_is_left(pair: tuple[Gateway, G
         await until(lambda: second.sockets)
         list_ports(first)
         first.sockets[0].close()
-        await until(lambda: len(first.sockets) == 2 and not node.agent._sides)
+        await until(lambda: len(first.sockets) == 2 and not node.agent._side_links)
         assert not node.rig.jobs.is_shared
 
 
@@ -148,7 +148,7 @@ async def test_every_process_hears_the_goodbye(pair: tuple[Gateway, Gateway], tm
         await node.agent.drain()
         await node.over()
         assert node.task.exception() is None
-        await until(lambda: all(process.heard(Op.GOODBYE) for process in pair))
+        await until(lambda: all(process.heard(Opcode.GOODBYE) for process in pair))
         assert all(last_load(process).draining for process in pair)
 
 
@@ -156,7 +156,7 @@ async def test_an_owner_s_own_view_counts_no_job_as_foreign(tmp_path: Path) -> N
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         rig.jobs.is_shared = True
-        rig.link = GatewayLink(outbox=Outbox(), runner=rig.jobs, clock=rig.jobs._clock, name="8501")
+        rig.link = GatewayLink(outbox=SendQueue(), runner=rig.jobs, clock=rig.jobs._clock, name="8501")
         await rig.fault("stall_after_tokens", after_tokens=1)
         rig.send(1)
         await asyncio.sleep(0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparewatt.node.backends.model import BackendBroke
-from sparewatt.node.whole import Assembler, can_be_streamed
-from sparewatt.protocol.link import JobPath
+from sparewatt.node.backends.backend import BadBackendReply
+from sparewatt.node.jobs.stream_accumulator import StreamAccumulator, can_be_streamed
+from sparewatt.protocol.link.frames import JobPath
 
 
 def chunk(index: int = 0, **delta: Any) -> bytes:
@@ -22,7 +22,7 @@ def usage(prompt: int, written: int) -> bytes:
 
 
 def assembled(*pieces: bytes) -> dict[str, Any]:
-    assembler = Assembler()
+    assembler = StreamAccumulator()
     for byte in b"".join(pieces):  # however the network cuts it
         assembler.feed(bytes([byte]))
     found: dict[str, Any] = json.loads(assembler.body())
@@ -59,7 +59,7 @@ def test_a_tool_call_is_put_together_from_its_pieces() -> None:
 
 @pytest.mark.parametrize("pieces", [(chunk(content="a"),), (b"data: nonsense\n\n",), (b'data: {"error": {}}\n\n',)])
 def test_what_is_no_whole_answer_is_not_made_one(pieces: tuple[bytes, ...]) -> None:
-    with pytest.raises(BackendBroke):
+    with pytest.raises(BadBackendReply):
         assembled(*pieces)
 
 
@@ -110,7 +110,7 @@ def test_texts_that_are_counted_one_by_one_are_counted_together(prompts: int, re
     ends = [
         json.dumps({"choices": [{"index": i, "text": "", "finish_reason": "stop"}], "usage": counts}) for i in (0, 1)
     ]
-    assembler = Assembler(prompts=prompts)
+    assembler = StreamAccumulator(prompts=prompts)
     assembler.feed(b"data: null\n\n" + text_chunk("a") + text_chunk("b", index=1))
     assembler.feed(b"".join(f"data: {end}\n\n".encode() for end in ends) + DONE)
     usage = json.loads(assembler.body())["usage"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sparewatt.policy.check import NodeFacts
 from sparewatt.policy.fields import COMPLIANCES, SORTS, TIERS, WEIGHTS
 from sparewatt.policy.gpus import GPU_CLASSES
-from sparewatt.policy.model import Names, Policy, Prices, Range
+from sparewatt.policy.model import MaxPrice, NameFilter, Policy, Range
 from sparewatt.policy.quantization import QUANTIZATIONS
 from sparewatt.policy.regions import COVERS, PLACES, outside
 
@@ -72,10 +72,10 @@ def ranges(most: float, *, whole: bool = False) -> st.SearchStrategy[Range]:
     return made.filter(lambda found: found != Range() and found.low < found.high)
 
 
-gpu_names = subsets(*GPUS).map(lambda chosen: Names(allowed=chosen)) | subsets(*GPUS).map(
-    lambda chosen: Names(denied=chosen)
+gpu_names = subsets(*GPUS).map(lambda chosen: NameFilter(allowed=chosen)) | subsets(*GPUS).map(
+    lambda chosen: NameFilter(denied=chosen)
 )
-prices = st.builds(Prices, st.none() | nanos, st.none() | nanos).filter(lambda cap: cap != Prices())
+prices = st.builds(MaxPrice, st.none() | nanos, st.none() | nanos).filter(lambda cap: cap != MaxPrice())
 weights = st.dictionaries(st.sampled_from(WEIGHTS), st.floats(0.0, 1000.0).map(lambda n: n + 0.0), min_size=1).map(
     lambda found: tuple(sorted(found.items()))
 )

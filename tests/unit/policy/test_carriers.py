@@ -8,20 +8,20 @@ import pytest
 
 from sparewatt.core.errors import BadRequest, InvalidField, UnknownField, UnsupportedParameter
 from sparewatt.core.limits import POLICY_CONDITIONS_MAX, POLICY_LIST_MAX, POLICY_TEXT_CHARS_MAX
-from sparewatt.policy.carriers import read_line, read_object, read_query, read_request, split_model
 from sparewatt.policy.fields import FIELDS
-from sparewatt.policy.model import ANY, Names, Policy, Prices, Range
+from sparewatt.policy.formatter import to_line, to_object
+from sparewatt.policy.model import ANY, MaxPrice, NameFilter, Policy, Range
 from sparewatt.policy.openrouter import TRANSLATIONS
+from sparewatt.policy.parser import read_line, read_object, read_query, read_request, split_model
+from sparewatt.policy.policy_file import read_policy_file
 from sparewatt.policy.regions import COVERS, PLACES
-from sparewatt.policy.words import to_line, to_object
-from sparewatt.policy.yaml_file import read_policy_file
 
 SENTENCE = Policy(
     region=COVERS["EU"],
     gpu_class=frozenset({"a100", "h100", "h200", "b200", "b300"}),
     compliance=frozenset({"gdpr"}),
     uptime=Range(low=0.99),
-    max_price=Prices(300_000_000, 300_000_000),
+    max_price=MaxPrice(300_000_000, 300_000_000),
     sort="price",
 )
 """Cheapest in EU, A100 class, GDPR, uptime over 99 %, at most $0.30 per million tokens."""
@@ -60,16 +60,16 @@ def test_all_carriers_say_the_same() -> None:
         ("  region = EU  ", Policy(region=COVERS["EU"])),
         ("region in [DE, fr]", Policy(region=frozenset({"DE", "FR"}))),
         ("region=DE,FR region notin FR", Policy(region=frozenset({"DE"}))),
-        ('gpu="RTX 4090",l4', Policy(gpu=Names(allowed=frozenset({"rtx-4090", "l4"})))),
-        ("gpu!=RTX_4090", Policy(gpu=Names(denied=frozenset({"rtx-4090"})))),
-        ("gpu=l4,t4 gpu!=t4", Policy(gpu=Names(allowed=frozenset({"l4"})))),
+        ('gpu="RTX 4090",l4', Policy(gpu=NameFilter(allowed=frozenset({"rtx-4090", "l4"})))),
+        ("gpu!=RTX_4090", Policy(gpu=NameFilter(denied=frozenset({"rtx-4090"})))),
+        ("gpu=l4,t4 gpu!=t4", Policy(gpu=NameFilter(allowed=frozenset({"l4"})))),
         ("gpu_class>h100", Policy(gpu_class=frozenset({"h200", "b200", "b300"}))),
         ("gpu_class<rtx16", Policy(gpu_class=frozenset({"rtx8", "rtx12"}))),
         ("vram_gb>=24 vram_gb<80", Policy(vram_gb=Range(low=24.0, high=80.0, high_open=True))),
         ("uptime==0.9", Policy(uptime=Range(low=0.9))),
         ("gpu_count=2", Policy(gpu_count=Range(low=2.0, high=2.0))),
-        ("max_price.prompt=0.1 max_price.completion<=$0.3", Policy(max_price=Prices(100_000_000, 300_000_000))),
-        ("max_price=0.3 max_price.prompt=0.1", Policy(max_price=Prices(100_000_000, 300_000_000))),
+        ("max_price.prompt=0.1 max_price.completion<=$0.3", Policy(max_price=MaxPrice(100_000_000, 300_000_000))),
+        ("max_price=0.3 max_price.prompt=0.1", Policy(max_price=MaxPrice(100_000_000, 300_000_000))),
         ("weights.price=2 weights.ttft=0.5", Policy(weights=(("price", 2.0), ("ttft", 0.5)))),
         ("allow_fallbacks=false", Policy(allow_fallbacks=False)),
         ("order=b,a,b", Policy(order=("b", "a"))),
@@ -151,11 +151,11 @@ def test_an_unknown_word_is_refused_with_the_nearest(line: str, nearest: str | N
         ({"region": None}, ANY),
         ({"region": "EU"}, Policy(region=COVERS["EU"])),
         ({"region": "!=EU"}, Policy(region=frozenset(p for p in PLACES if not COVERS[p] & COVERS["EU"]))),
-        ({"gpu": "RTX 4090"}, Policy(gpu=Names(allowed=frozenset({"rtx-4090"})))),
+        ({"gpu": "RTX 4090"}, Policy(gpu=NameFilter(allowed=frozenset({"rtx-4090"})))),
         ({"vram_gb": ">=24 <80"}, Policy(vram_gb=Range(low=24.0, high=80.0, high_open=True))),
         ({"vram_gb": 24}, Policy(vram_gb=Range(low=24.0))),
-        ({"max_price": {"prompt": 0.1, "completion": None}}, Policy(max_price=Prices(prompt=100_000_000))),
-        ({"max_price": "0.000000001"}, Policy(max_price=Prices(1, 1))),
+        ({"max_price": {"prompt": 0.1, "completion": None}}, Policy(max_price=MaxPrice(prompt=100_000_000))),
+        ({"max_price": "0.000000001"}, Policy(max_price=MaxPrice(1, 1))),
         ({"ignore": [], "order": [], "max_price": {}}, ANY),
         ({"weights": {"price": 2, "load": 0}}, Policy(weights=(("load", 0.0), ("price", 2.0)))),
     ],
@@ -212,7 +212,7 @@ def test_an_unknown_field_of_an_object_is_refused_with_the_nearest_even_of_openr
         ({"sort": "exacto"}, ANY, ("sort",)),
         ({"sort": {"by": "throughput", "partition": "model"}}, Policy(sort="throughput"), ()),
         ({"sort": {"by": "price", "partition": "none"}}, Policy(sort="price"), ("sort.partition",)),
-        ({"max_price": {"prompt": 1, "request": 2, "image": 3}}, Policy(max_price=Prices(prompt=10**9)), ()),
+        ({"max_price": {"prompt": 1, "request": 2, "image": 3}}, Policy(max_price=MaxPrice(prompt=10**9)), ()),
         ({"max_price": {"request": 2}}, ANY, ()),
         ({"preferred_min_throughput": 50}, Policy(preferred_min_throughput=50.0), ()),
         ({"preferred_max_latency": 1.5}, Policy(preferred_max_ttft_ms=1500.0), ()),
@@ -265,9 +265,9 @@ def test_a_restriction_that_cannot_be_kept_is_refused() -> None:
         ([("uptime>", "0.9"), ("uptime<0.95", "")], Policy(uptime=Range(low=0.9, high=0.95, high_open=True))),
         ([("uptime", ">=0.9")], Policy(uptime=Range(low=0.9))),
         ([("region!", "US")], read_line("region!=US")),
-        ([("gpu", "RTX 4090")], Policy(gpu=Names(allowed=frozenset({"rtx-4090"})))),
+        ([("gpu", "RTX 4090")], Policy(gpu=NameFilter(allowed=frozenset({"rtx-4090"})))),
         ([("region", "DE,FR")], Policy(region=frozenset({"DE", "FR"}))),
-        ([("max_price.prompt", "0.1"), ("sort", "price")], Policy(max_price=Prices(prompt=10**8), sort="price")),
+        ([("max_price.prompt", "0.1"), ("sort", "price")], Policy(max_price=MaxPrice(prompt=10**8), sort="price")),
         ([("q", "region=DE"), ("sort", "price")], Policy(region=frozenset({"DE"}), sort="price")),
     ],
 )

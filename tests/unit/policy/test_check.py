@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from sparewatt.policy.carriers import read_line
-from sparewatt.policy.check import FACT_OF, LIVE_FIELDS, Refused, compile_policy, verdict
+from sparewatt.policy.check import FACT_OF, LIVE_FIELDS, PolicyMismatch, compile_policy, first_mismatch
+from sparewatt.policy.formatter import explain_mismatch, explain_relaxation, to_line, to_object, to_sentence
+from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import ANY
-from sparewatt.policy.rank import sort_key
-from sparewatt.policy.relax import funnel, judge, relaxations
-from sparewatt.policy.words import explain_refusal, explain_relaxation, to_line, to_object, to_sentence
+from sparewatt.policy.parser import read_line
+from sparewatt.policy.relaxation import check_node, funnel, relaxations
 from tests.unit.policy.examples import GOOD, UNKNOWN, a_node
 
 ALLOWED_AND_NOT = [
@@ -38,8 +38,8 @@ ALLOWED_AND_NOT = [
 
 @pytest.mark.parametrize(("field", "allowed", "refused"), ALLOWED_AND_NOT)
 def test_a_field_lets_in_who_has_it_and_names_itself_to_who_has_not(field: str, allowed: str, refused: str) -> None:
-    assert verdict(read_line(allowed), GOOD) is None
-    found = verdict(read_line(refused), GOOD)
+    assert first_mismatch(read_line(allowed), GOOD) is None
+    found = first_mismatch(read_line(refused), GOOD)
     assert found is not None
     assert found.field == field
 
@@ -49,10 +49,10 @@ def test_a_field_lets_in_who_has_it_and_names_itself_to_who_has_not(field: str, 
     [("data_policy=no_log", {"data_policy": "may_log"}), ("warm=require", {"warm": False})],
 )
 def test_a_demand_is_kept_and_its_weaker_words_ask_nothing(line: str, change: dict[str, Any]) -> None:
-    assert verdict(read_line(line), GOOD) is None
-    assert verdict(read_line(line), a_node(**change)) is not None
+    assert first_mismatch(read_line(line), GOOD) is None
+    assert first_mismatch(read_line(line), a_node(**change)) is not None
     weaker = {"data_policy=no_log": "data_policy=may_log", "warm=require": "warm=prefer"}[line]
-    assert verdict(read_line(weaker), a_node(**change)) is None
+    assert first_mismatch(read_line(weaker), a_node(**change)) is None
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ def test_a_demand_is_kept_and_its_weaker_words_ask_nothing(line: str, change: di
     + ["uptime<=0.5", "vram_gb<=1000", "data_policy=no_log", "warm=require"],
 )
 def test_what_is_unknown_satisfies_no_bound(line: str) -> None:
-    assert verdict(read_line(line), UNKNOWN) is not None
+    assert first_mismatch(read_line(line), UNKNOWN) is not None
 
 
 def test_saying_nothing_allows_everybody() -> None:
-    assert verdict(ANY, UNKNOWN) is None
+    assert first_mismatch(ANY, UNKNOWN) is None
 
 
 def test_an_unknown_price_is_not_a_low_one() -> None:
-    assert verdict(read_line("max_price.prompt=1"), a_node(prompt_nano=None)) is not None
-    assert verdict(read_line("max_price.prompt=1"), a_node(completion_nano=None)) is None
+    assert first_mismatch(read_line("max_price.prompt=1"), a_node(prompt_nano=None)) is not None
+    assert first_mismatch(read_line("max_price.prompt=1"), a_node(completion_nano=None)) is None
 
 
 def test_what_changes_with_load_can_be_left_out() -> None:
@@ -92,8 +92,8 @@ NODES = [[a_node()], [a_node(place="US", completion_nano=340_000_000)], [a_node(
 
 def test_a_node_may_serve_with_any_of_its_models_and_else_the_best_speaks() -> None:
     policy = read_line("uptime>=0.99 warm=require")
-    assert judge(policy, [a_node(uptime=None), a_node()]) is None
-    assert judge(policy, [a_node(uptime=None), a_node(warm=False)]) == Refused("warm", "require", False)
+    assert check_node(policy, [a_node(uptime=None), a_node()]) is None
+    assert check_node(policy, [a_node(uptime=None), a_node(warm=False)]) == PolicyMismatch("warm", "require", False)
 
 
 def test_the_funnel_counts_in_the_order_of_the_vocabulary() -> None:
@@ -155,15 +155,15 @@ def test_the_nearest_relaxation_is_said(line: str, nodes: Any, said: list[str]) 
     ],
 )
 def test_a_refusal_says_what_is_needed_and_what_there_is(line: str, said: str) -> None:
-    refused = verdict(read_line(line), GOOD)
+    refused = first_mismatch(read_line(line), GOOD)
     assert refused is not None
-    assert explain_refusal(refused) == said
+    assert explain_mismatch(refused) == said
 
 
 def test_a_refusal_of_the_unknown_says_so() -> None:
-    refused = verdict(read_line("max_price=1"), UNKNOWN)
+    refused = first_mismatch(read_line("max_price=1"), UNKNOWN)
     assert refused is not None
-    assert explain_refusal(refused).endswith("has unknown")
+    assert explain_mismatch(refused).endswith("has unknown")
 
 
 # order

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.errors import KeyPolicyViolation
-from sparewatt.policy.carriers import read_line
-from sparewatt.policy.compose import Level, contradictions, intersect, narrow
+from sparewatt.policy.composition import PolicyLevel, contradictions, intersect, narrow
 from sparewatt.policy.model import ANY
+from sparewatt.policy.parser import read_line
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_levels_compose(general: str, specific: str, both: str) -> None:
     ],
 )
 def test_a_request_may_narrow_and_never_widen(key: str, narrower: str, wider: str) -> None:
-    levels = [Level("network", ANY), Level("key", read_line(key))]
+    levels = [PolicyLevel("network", ANY), PolicyLevel("key", read_line(key))]
     assert narrow(levels, read_line(narrower)) == intersect(read_line(key), read_line(narrower))
     with pytest.raises(KeyPolicyViolation, match="The key policy says") as caught:
         narrow(levels, read_line(wider))
@@ -73,11 +73,11 @@ def test_a_request_may_narrow_and_never_widen(key: str, narrower: str, wider: st
 @pytest.mark.parametrize("request_line", ["ignore=b", "compliance=soc2", "sort=price", "explain=true", "order=b", ""])
 def test_what_only_adds_or_prefers_widens_nothing(request_line: str) -> None:
     key = read_line("ignore=a compliance=gdpr sort=latency explain=false order=a region=EU")
-    assert narrow([Level("key", key)], read_line(request_line)).region == key.region
+    assert narrow([PolicyLevel("key", key)], read_line(request_line)).region == key.region
 
 
 def test_standing_levels_tighten_silently() -> None:
-    levels = [Level("account", read_line("region=EU")), Level("key", read_line("region=DE,US"))]
+    levels = [PolicyLevel("account", read_line("region=EU")), PolicyLevel("key", read_line("region=DE,US"))]
     assert narrow(levels, ANY) == read_line("region=DE")
 
 
@@ -90,6 +90,6 @@ def test_levels_that_leave_nothing_are_told() -> None:
 
 
 def test_no_fallbacks_on_one_level_make_the_order_of_another_all_there_is() -> None:
-    effective = narrow([Level("key", read_line("order=a,b"))], read_line("allow_fallbacks=false"))
+    effective = narrow([PolicyLevel("key", read_line("order=a,b"))], read_line("allow_fallbacks=false"))
     assert effective.only == frozenset({"a", "b"})
-    assert narrow([Level("key", read_line("order=a,b"))], ANY).only is None
+    assert narrow([PolicyLevel("key", read_line("order=a,b"))], ANY).only is None

@@ -7,7 +7,7 @@ import pytest
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError, UnknownField
 from sparewatt.core.limits import POLICY_FILE_CHARS_MAX
 from sparewatt.policy.model import Policy, Range
-from sparewatt.policy.yaml_file import read_policy_file
+from sparewatt.policy.policy_file import read_policy_file
 
 NORWAY = Policy(region=frozenset({"NO"}))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.postgres.binaries import Binaries, candidate_dirs, find_binaries
+from sparewatt.postgres.binaries import PostgresBinaries, candidate_dirs, find_binaries
 
 
 def make_bin_dir(path: Path, *programs: str) -> Path:
@@ -59,7 +59,7 @@ def test_a_link_on_path_leads_to_the_directory_that_also_has_initdb(site: Path, 
     linked = make_bin_dir(tmp_path / "linked")
     (linked / "postgres").symlink_to(real / "postgres")
     found = find_binaries(candidate_dirs(search_path=str(linked), debian_root=tmp_path / "none"))
-    assert found == Binaries(real)
+    assert found == PostgresBinaries(real)
     assert (found.postgres, found.initdb) == (str(real / "postgres"), str(real / "initdb"))
 
 

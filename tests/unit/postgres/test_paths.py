@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.postgres.paths import (
-    PidFile,
-    choose_socket_dir,
-    drop_misleading_pid_file,
-    make_socket_dir,
-    read_pid_file,
-)
+from sparewatt.postgres.paths import PidFile, choose_socket_dir, make_socket_dir, read_pid_file, remove_stale_pid_file
 
 NO_SUCH_PID = 2**22 + 1  # above Linux's highest
 
@@ -107,7 +101,7 @@ def test_a_half_written_pid_file_is_not_ready(tmp_path: Path) -> None:
 
 def test_the_pid_file_is_dropped_when_its_pid_is_a_stranger(tmp_path: Path) -> None:
     path = write_pid_file(tmp_path, os.getpid())
-    drop_misleading_pid_file(tmp_path)
+    remove_stale_pid_file(tmp_path)
     assert not path.exists()
 
 
@@ -115,22 +109,22 @@ def test_the_pid_file_is_dropped_when_its_pid_is_a_corpse(tmp_path: Path) -> Non
     with subprocess.Popen(["true"], cwd=tmp_path) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not buried
         path = write_pid_file(tmp_path, process.pid)
-        drop_misleading_pid_file(tmp_path)
+        remove_stale_pid_file(tmp_path)
     assert not path.exists()
 
 
 def test_the_pid_file_is_kept_when_a_process_lives_in_the_data_directory(tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], cwd=tmp_path, stdin=subprocess.PIPE) as process:
         path = write_pid_file(tmp_path, process.pid)
-        drop_misleading_pid_file(tmp_path)
+        remove_stale_pid_file(tmp_path)
         assert path.exists()
 
 
 def test_the_pid_file_of_a_process_that_is_gone_is_left_to_postgres(tmp_path: Path) -> None:
     path = write_pid_file(tmp_path, NO_SUCH_PID)
-    drop_misleading_pid_file(tmp_path)
+    remove_stale_pid_file(tmp_path)
     assert path.exists()
 
 
 def test_no_pid_file_is_no_problem(tmp_path: Path) -> None:
-    drop_misleading_pid_file(tmp_path)
+    remove_stale_pid_file(tmp_path)

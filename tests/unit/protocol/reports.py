@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.2)
 MODEL = ModelReport(

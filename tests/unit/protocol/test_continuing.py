@@ -5,18 +5,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparewatt.protocol.continuing import PREFILL, RAW, Terms, terms_of, with_less_to_write
+from sparewatt.protocol.openai.continuation import (
+    PREFILL,
+    RAW,
+    ContinuationTerms,
+    continuation_terms,
+    with_reduced_limits,
+)
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 
-def terms(**fields: Any) -> Terms:
-    return terms_of("/v1/chat/completions", msgspec.json.encode({"model": "m", "messages": [USER]} | fields))
+def terms(**fields: Any) -> ContinuationTerms:
+    return continuation_terms("/v1/chat/completions", msgspec.json.encode({"model": "m", "messages": [USER]} | fields))
 
 
 def test_plain_text_goes_on_by_any_way() -> None:
-    assert terms() == Terms(frozenset({PREFILL, RAW}), choices=1)
+    assert terms() == ContinuationTerms(frozenset({PREFILL, RAW}), choices=1)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ def test_plain_text_goes_on_by_any_way() -> None:
     ],
 )
 def test_so_does_what_only_looks_like_more(fields: dict[str, Any]) -> None:
-    assert terms(**fields).ways == {PREFILL, RAW}
+    assert terms(**fields).methods == {PREFILL, RAW}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,7 @@ def test_so_does_what_only_looks_like_more(fields: dict[str, Any]) -> None:
     ],
 )
 def test_some_answers_need_a_chat_endpoint(fields: dict[str, Any]) -> None:
-    assert terms(**fields).ways == {PREFILL}
+    assert terms(**fields).methods == {PREFILL}
 
 
 @pytest.mark.parametrize(
@@ -67,28 +73,28 @@ def test_some_answers_need_a_chat_endpoint(fields: dict[str, Any]) -> None:
 )
 def test_some_answers_cannot_go_on(fields: dict[str, Any]) -> None:
     found = terms(**fields)
-    assert not found.ways
+    assert not found.methods
     assert found.why_not
 
 
 def test_a_plain_completion_goes_on_by_its_prompt() -> None:
-    assert terms_of("/v1/completions", b'{"model":"m","prompt":"x"}').ways == {RAW}
+    assert continuation_terms("/v1/completions", b'{"model":"m","prompt":"x"}').methods == {RAW}
 
 
 @pytest.mark.parametrize(
     "more", [{"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"suffix": "."}, {"logprobs": 2}, {"echo": True}]
 )
 def test_other_completions_cannot_go_on(more: dict[str, Any]) -> None:
-    assert not terms_of("/v1/completions", msgspec.json.encode({"model": "m", "prompt": "x"} | more)).ways
+    assert not continuation_terms("/v1/completions", msgspec.json.encode({"model": "m", "prompt": "x"} | more)).methods
 
 
 def test_embeddings_cannot_go_on() -> None:
-    assert not terms_of("/v1/embeddings", b'{"model":"m","input":"x"}').ways
+    assert not continuation_terms("/v1/embeddings", b'{"model":"m","input":"x"}').methods
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b"\xff"])
 def test_what_is_no_request_cannot_go_on(body: bytes) -> None:
-    assert not terms_of("/v1/chat/completions", body).ways
+    assert not continuation_terms("/v1/chat/completions", body).methods
 
 
 @pytest.mark.parametrize(("stop", "found"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ([""], ()), (3, ())])
@@ -111,9 +117,9 @@ def test_the_limit_is_the_one_that_counts(fields: dict[str, Any], limit: int | N
 
 def test_less_is_left_to_write_after_some_was_written() -> None:
     body = b'{"max_tokens":10,"max_completion_tokens":8,"min_tokens":3,"messages":[{"x":1.0}],"seed":7}'
-    less = msgspec.json.decode(with_less_to_write(body, 5))
+    less = msgspec.json.decode(with_reduced_limits(body, 5))
     assert less == {"max_tokens": 5, "max_completion_tokens": 3, "min_tokens": 0, "messages": [{"x": 1.0}], "seed": 7}
 
 
 def test_what_has_no_limit_gets_none() -> None:
-    assert with_less_to_write(b'{"max_tokens":null,"seed":7}', 5) == b'{"max_tokens":null,"seed":7}'
+    assert with_reduced_limits(b'{"max_tokens":null,"seed":7}', 5) == b'{"max_tokens":null,"seed":7}'

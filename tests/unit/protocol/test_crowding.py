@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import BodyTooLarge
 from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
-from sparewatt.protocol.crowding import Crowd, refuse_crowded
-from sparewatt.protocol.openai import fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.chat import fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck, refuse_complex
 
 
 def fields(count: int) -> bytes:
@@ -26,9 +26,9 @@ def values(count: int) -> bytes:
 
 @pytest.mark.parametrize(("make", "most"), [(fields, BODY_FIELDS_MAX), (values, BODY_VALUES_MAX)])
 def test_the_limit_is_allowed_and_one_more_is_not(make: Callable[[int], bytes], most: int) -> None:
-    refuse_crowded(make(most))
+    refuse_complex(make(most))
     with pytest.raises(BodyTooLarge, match=f"more than {most:,}"):
-        refuse_crowded(make(most + 1))
+        refuse_complex(make(most + 1))
 
 
 @pytest.mark.parametrize(
@@ -37,24 +37,24 @@ def test_the_limit_is_allowed_and_one_more_is_not(make: Callable[[int], bytes], 
     ids=["marks", "quotes", "escapes", "backslashes"],
 )
 def test_what_stands_in_a_text_does_not_count(text: str) -> None:
-    refuse_crowded(json.dumps({"content": text}).encode())
+    refuse_complex(json.dumps({"content": text}).encode())
 
 
 @pytest.mark.parametrize("text", ['"', '"\\', '"' * 100_000, '"' + ",:" * BODY_VALUES_MAX])
 def test_a_text_without_an_end_is_for_the_decoder_to_refuse(text: str) -> None:
-    refuse_crowded(b" " * BODY_FIELDS_MAX + text.encode())
+    refuse_complex(b" " * BODY_FIELDS_MAX + text.encode())
 
 
 def test_fields_are_counted_however_deep_and_however_spaced() -> None:
     deep = b"[%b]" % b" , ".join([b'{"a" : {"b"\n:\t1}}'] * (BODY_FIELDS_MAX // 2 + 1))
     with pytest.raises(BodyTooLarge):
-        refuse_crowded(deep)
+        refuse_complex(deep)
 
 
 def test_the_shortest_fields_are_counted_too() -> None:
     shortest = b"{%b}" % b",".join([b'"":0'] * (BODY_FIELDS_MAX + 1))
     with pytest.raises(BodyTooLarge):
-        refuse_crowded(shortest)
+        refuse_complex(shortest)
     with pytest.raises(BodyTooLarge):
         parse_plain(b'{"model": "m", "messages": [%b]}' % shortest)
 
@@ -62,7 +62,7 @@ def test_the_shortest_fields_are_counted_too() -> None:
 def test_pieces_that_came_before_it_was_asked_count_too() -> None:
     body = fields(BODY_FIELDS_MAX + 1)
     with pytest.raises(BodyTooLarge):
-        Crowd().refuse(body)
+        JsonComplexityCheck().feed(body)
 
 
 def test_a_chat_is_refused_by_it() -> None:
@@ -77,12 +77,12 @@ def test_fewer_may_stand_at_the_top() -> None:
 
 
 def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
-    crowd, seen, body = Crowd(), [], fields(4 * BODY_FIELDS_MAX)
+    crowd, seen, body = JsonComplexityCheck(), [], fields(4 * BODY_FIELDS_MAX)
 
     def receive() -> None:
         for at in range(0, len(body), 1000):
             seen.append(body[at : at + 1000])
-            crowd.refuse(seen[-1])
+            crowd.feed(seen[-1])
 
     with pytest.raises(BodyTooLarge):
         receive()
@@ -96,7 +96,7 @@ def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> Non
 def test_wherever_a_body_is_cut_the_same_marks_count(texts: list[str], cuts: list[int]) -> None:
     body = json.dumps({text: [text, 1] for text in texts}, separators=(",", ":"), ensure_ascii=False).encode()
     fields_in = len(json.loads(body))
-    crowd, outside = Crowd(), b""
+    crowd, outside = JsonComplexityCheck(), b""
     for cut in itertools.cycle(cuts):
         outside += crowd._outside_texts(body[:cut])
         body = body[cut:]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sparewatt.market.rule import awards_of, book_of, leaf_of, status_of
-from sparewatt.protocol.match import Bid, Policy, Profile
+from sparewatt.protocol.contracts.match import Bid, OrderTerms, Profile
 from sparewatt.protocol.signing import BadSignature, keccak256, recover_address
-from sparewatt.protocol.typed import contract_domain, message_digest, struct_hash
+from sparewatt.protocol.typed_message import contract_domain, message_digest, struct_hash
 from tests.vectors import make
 from tests.vectors.encoding import KINDS, from_json, to_json
 
 VECTORS: dict[str, Any] = json.loads(make.FILE.read_text())
-KIND_OF = {kind.__name__: kind for kind in KINDS}
+KIND_OF = {kind.struct_name or kind.__name__: kind for kind in KINDS}
 
 
 def unhex(text: str) -> bytes:
@@ -43,13 +43,13 @@ def test_every_status_code_occurs() -> None:
 
 def test_the_first_thing_that_is_wrong_counts() -> None:
     for case in VECTORS["statuses"]:
-        policy, profile = from_json(Policy, case["policy"]), from_json(Profile, case["profile"])
+        policy, profile = from_json(OrderTerms, case["policy"]), from_json(Profile, case["profile"])
         assert status_of(policy, profile, price_uusd=case["price_uusd"]) == case["status"]
 
 
 @pytest.mark.parametrize("case", VECTORS["books"], ids=lambda case: case["name"])
 def test_bids_make_their_book(case: dict[str, Any]) -> None:
-    policy = from_json(Policy, case["policy"])
+    policy = from_json(OrderTerms, case["policy"])
     profiles = [from_json(Profile, profile) for profile in case["profiles"]]
     bids = [from_json(Bid, bid) for bid in case["bids"]]
     leaves = [leaf_of(policy, bid, profile) for bid, profile in zip(bids, profiles, strict=True)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.protocol.merkle import EMPTY_ROOT, PADDING, depth_of, node, proves, tree_of
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts.merkle import EMPTY_ROOT, PADDING, depth_of, merkle_tree, parent_hash, verify_proof
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.protocol.signing import keccak256
 
 COUNTS = [1, 2, 3, 5, 64, 128, 129, 255]
@@ -16,40 +16,40 @@ def leaves_of(count: int) -> list[bytes]:
 
 
 def test_no_leaf_has_the_empty_root_and_one_is_its_own() -> None:
-    assert tree_of([]).root == EMPTY_ROOT
-    assert tree_of([b"\1" * 32]).root == b"\1" * 32
-    assert tree_of([]).path(0) == ()
+    assert merkle_tree([]).root == EMPTY_ROOT
+    assert merkle_tree([b"\1" * 32]).root == b"\1" * 32
+    assert merkle_tree([]).path(0) == ()
 
 
 def test_three_leaves_are_padded_to_four() -> None:
     a, b, c = leaves_of(3)
-    assert tree_of([a, b, c]).root == node(node(a, b), node(c, PADDING))
+    assert merkle_tree([a, b, c]).root == parent_hash(parent_hash(a, b), parent_hash(c, PADDING))
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_every_leaf_is_proven_at_its_place_only(count: int) -> None:
-    leaves, tree = leaves_of(count), tree_of(leaves_of(count))
+    leaves, tree = leaves_of(count), merkle_tree(leaves_of(count))
     for index, leaf in enumerate(leaves):
         path = tree.path(index)
-        assert proves(root=tree.root, count=count, leaf=leaf, index=index, path=path)
-        assert not proves(root=tree.root, count=count, leaf=leaf, index=index ^ 1, path=path)
-        assert not proves(root=tree.root, count=count, leaf=keccak256(leaf), index=index, path=path)
+        assert verify_proof(root=tree.root, count=count, leaf=leaf, index=index, path=path)
+        assert not verify_proof(root=tree.root, count=count, leaf=leaf, index=index ^ 1, path=path)
+        assert not verify_proof(root=tree.root, count=count, leaf=keccak256(leaf), index=index, path=path)
 
 
 @pytest.mark.parametrize("count", [3, 5, 129, 255])
 def test_beyond_the_last_leaf_there_is_padding_and_nothing_else(count: int) -> None:
-    tree = tree_of(leaves_of(count))
+    tree = merkle_tree(leaves_of(count))
     path = tree.path(count)
-    assert proves(root=tree.root, count=count, leaf=PADDING, index=count, path=path)
-    assert not proves(root=tree.root, count=count, leaf=b"\1" * 32, index=count, path=path)
+    assert verify_proof(root=tree.root, count=count, leaf=PADDING, index=count, path=path)
+    assert not verify_proof(root=tree.root, count=count, leaf=b"\1" * 32, index=count, path=path)
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_path_of_another_length_proves_nothing(count: int) -> None:
-    leaves, tree = leaves_of(count), tree_of(leaves_of(count))
+    leaves, tree = leaves_of(count), merkle_tree(leaves_of(count))
     path = tree.path(0)
-    assert not proves(root=tree.root, count=count, leaf=leaves[0], index=0, path=(*path, PADDING))
-    assert not proves(root=tree.root, count=0, leaf=leaves[0], index=0, path=path)
+    assert not verify_proof(root=tree.root, count=count, leaf=leaves[0], index=0, path=(*path, PADDING))
+    assert not verify_proof(root=tree.root, count=0, leaf=leaves[0], index=0, path=path)
     with pytest.raises(IndexError):
         tree.path(len(tree.levels[0]))
 
@@ -60,7 +60,7 @@ def test_the_depth_is_the_logarithm_rounded_up(count: int, depth: int) -> None:
 
 
 def test_accounts_stand_in_order_and_once() -> None:
-    one, two = Entry("0x" + "01" * 20, 1, 0), Entry("0x" + "02" * 20, 2, 0)
+    one, two = PayoutEntry("0x" + "01" * 20, 1, 0), PayoutEntry("0x" + "02" * 20, 2, 0)
     assert settlement_tree([one, two]).count == 2
     for wrong in ([two, one], [one, one]):
         with pytest.raises(ValueError, match="ascend"):

@@ -15,48 +15,48 @@ from sparewatt.core.limits import (
     NAME_CHARS_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
-from sparewatt.protocol.link import (
+from sparewatt.protocol.link.frames import (
     Challenge,
     Credit,
-    End,
-    Fail,
     Goodbye,
-    Head,
     Hello,
-    Op,
-    Open,
-    Proof,
+    JobEnd,
+    JobFailure,
+    JobReplyHead,
+    JobRequest,
+    LinkProof,
+    Opcode,
     Reject,
     Welcome,
     decode_frames,
     decode_message,
     encode_message,
 )
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed, checked
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.protocol.reports import MODEL, SPECS, SPEED, model_json, specs_json
 
 NONCE = "0f" * 32
 HELLO = Hello(node_id="0x" + "ab" * 20, nonce=NONCE, host="gateway.example:443", token="join-sw-1")
-OPEN = Open(path="/v1/chat/completions", model="llama", body_bytes=2, stream=True, window_bytes=1024)
+OPEN = JobRequest(path="/v1/chat/completions", model="llama", body_bytes=2, stream=True, window_bytes=1024)
 MESSAGES = [
-    (Op.HELLO, HELLO),
-    (Op.CHALLENGE, Challenge(nonce=NONCE, gateway_version="0.1.0")),
-    (Op.PROOF, Proof(signature="1f" * 65, specs=SPECS)),
-    (Op.WELCOME, Welcome(heartbeat_s=5.0, gateway_version="0.1.0")),
-    (Op.REJECT, Reject(reason="no_token", message="Bring one.", final=False)),
-    (Op.SPECS, SPECS),
-    (Op.LOAD, NodeLoad(running=1, queued=2, foreign=3, draining=True)),
-    (Op.GOODBYE, Goodbye(reason="")),
-    (Op.OPEN, OPEN),
-    (Op.CREDIT, Credit(n_bytes=1)),
-    (Op.HEAD, Head(status=200, content_type="text/event-stream")),
-    (Op.END, End(load=NodeLoad(), first_byte_s=0.1, duration_s=2.0)),
-    (Op.FAIL, Fail(code="refused", message="full", load=NodeLoad())),
+    (Opcode.HELLO, HELLO),
+    (Opcode.CHALLENGE, Challenge(nonce=NONCE, gateway_version="0.1.0")),
+    (Opcode.PROOF, LinkProof(signature="1f" * 65, specs=SPECS)),
+    (Opcode.WELCOME, Welcome(heartbeat_s=5.0, gateway_version="0.1.0")),
+    (Opcode.REJECT, Reject(reason="no_token", message="Bring one.", final=False)),
+    (Opcode.SPECS, SPECS),
+    (Opcode.LOAD, NodeLoad(running=1, queued=2, foreign=3, draining=True)),
+    (Opcode.GOODBYE, Goodbye(reason="")),
+    (Opcode.OPEN, OPEN),
+    (Opcode.CREDIT, Credit(n_bytes=1)),
+    (Opcode.HEAD, JobReplyHead(status=200, content_type="text/event-stream")),
+    (Opcode.END, JobEnd(load=NodeLoad(), first_byte_s=0.1, duration_s=2.0)),
+    (Opcode.FAIL, JobFailure(code="refused", message="full", load=NodeLoad())),
 ]
 
 
 @pytest.mark.parametrize(("op", "message"), MESSAGES, ids=lambda value: getattr(value, "name", type(value).__name__))
-def test_a_message_comes_out_as_it_went_in(op: Op, message: msgspec.Struct) -> None:
+def test_a_message_comes_out_as_it_went_in(op: Opcode, message: msgspec.Struct) -> None:
     (frame,) = decode_frames(encode_message(op, message, stream=3))
     assert (frame.op, frame.stream) == (op, 3)
     assert decode_message(frame.payload, type(message)) == message
@@ -120,7 +120,7 @@ TEN_TB = 10 * 10**12
 )
 def test_unusual_specs_are_taken(change: dict[str, Any]) -> None:
     specs = decode_message(specs_json(**change), NodeSpecs)
-    assert checked(specs) == specs
+    assert validated(specs) == specs
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_a_number_that_is_none_is_refused(number: bytes) -> None:
 
 
 def test_what_the_other_end_would_refuse_is_known_beforehand() -> None:
-    assert checked(SPECS) == SPECS
+    assert validated(SPECS) == SPECS
     with pytest.raises(msgspec.ValidationError):
-        checked(msgspec.structs.replace(SPECS, region=""))
+        validated(msgspec.structs.replace(SPECS, region=""))
 
 
 def test_a_node_with_as_many_models_as_it_may_have_can_say_so() -> None:
@@ -225,9 +225,9 @@ def test_a_node_with_as_many_models_as_it_may_have_can_say_so() -> None:
         measured=speed,
     )
     specs = msgspec.structs.replace(SPECS, models=(largest,) * MODELS_PER_NODE_MAX)
-    proof = Proof(signature="1f" * 65, specs=specs)
-    (frame,) = decode_frames(encode_message(Op.PROOF, proof))
-    assert decode_message(frame.payload, Proof) == proof
+    proof = LinkProof(signature="1f" * 65, specs=specs)
+    (frame,) = decode_frames(encode_message(Opcode.PROOF, proof))
+    assert decode_message(frame.payload, LinkProof) == proof
 
 
 # the handshake and jobs
@@ -264,7 +264,7 @@ def test_a_malformed_hello_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("signature", ["", "1f" * 64, "1f" * 66, "1F" * 65, "1f" * 65 + "\n", "zz" * 65])
 def test_a_proof_without_a_signatures_shape_is_refused(signature: str) -> None:
     with pytest.raises(ProtocolViolation):
-        decode_message(changed(Proof(signature="1f" * 65, specs=SPECS), {"signature": signature}), Proof)
+        decode_message(changed(LinkProof(signature="1f" * 65, specs=SPECS), {"signature": signature}), LinkProof)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +282,9 @@ def test_a_proof_without_a_signatures_shape_is_refused(signature: str) -> None:
     ],
 )
 def test_a_job_for_anything_else_than_the_model_server_is_refused(change: dict[str, Any]) -> None:
-    assert decode_message(changed(OPEN, {}), Open) == OPEN
+    assert decode_message(changed(OPEN, {}), JobRequest) == OPEN
     with pytest.raises(ProtocolViolation):
-        decode_message(changed(OPEN, change), Open)
+        decode_message(changed(OPEN, change), JobRequest)
 
 
 @pytest.mark.parametrize(
@@ -293,13 +293,13 @@ def test_a_job_for_anything_else_than_the_model_server_is_refused(change: dict[s
         (Credit, b'{"n_bytes":0}'),
         (Credit, b'{"n_bytes":-5}'),
         (Credit, b'{"n_bytes":1073741825}'),
-        (Head, b'{"status":99}'),
-        (Head, b'{"status":600}'),
-        (Fail, b'{"code":"tired","message":""}'),
-        (Fail, b'{"code":"refused","message":"' + b"x" * 501 + b'"}'),
-        (End, b"{}"),
-        (End, b'{"load":{},"duration_s":-1}'),
-        (End, b'{"load":{},"first_byte_s":1e999}'),
+        (JobReplyHead, b'{"status":99}'),
+        (JobReplyHead, b'{"status":600}'),
+        (JobFailure, b'{"code":"tired","message":""}'),
+        (JobFailure, b'{"code":"refused","message":"' + b"x" * 501 + b'"}'),
+        (JobEnd, b"{}"),
+        (JobEnd, b'{"load":{},"duration_s":-1}'),
+        (JobEnd, b'{"load":{},"first_byte_s":1e999}'),
         (Welcome, b'{"heartbeat_s":0,"gateway_version":"1"}'),
         (Welcome, b'{"heartbeat_s":601,"gateway_version":"1"}'),
         (Challenge, b'{"nonce":"00","gateway_version":"1"}'),
@@ -311,5 +311,5 @@ def test_a_message_out_of_bounds_is_refused(shape: type[msgspec.Struct], payload
 
 
 def test_the_reports_of_this_file_are_good() -> None:
-    assert checked(SPEED) == SPEED
-    assert checked(MODEL) == MODEL
+    assert validated(SPEED) == SPEED
+    assert validated(MODEL) == MODEL

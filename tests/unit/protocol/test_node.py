@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 
 
 @pytest.mark.parametrize("news", [NodeLoad(foreign=1), NodeLoad(draining=True), NodeLoad(foreign_models=("m",))])

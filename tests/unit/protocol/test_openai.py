@@ -7,7 +7,7 @@ import pytest
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
 from sparewatt.core.limits import MESSAGES_MAX
-from sparewatt.protocol.openai import (
+from sparewatt.protocol.openai.chat import (
     as_stream,
     error_body,
     for_node,

@@ -5,8 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.parameters import NOTED, PASSED, for_header, foreign_fields, ignored_fields
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.parameters import (
+    FORWARDED_FIELDS,
+    INERT_FIELDS,
+    header_names,
+    ignored_fields,
+    unknown_fields,
+)
 
 CHAT: JobPath = "/v1/chat/completions"
 
@@ -17,16 +23,16 @@ def fields(**values: object) -> dict[str, msgspec.Raw]:
 
 @pytest.mark.parametrize("name", ["n_predict", "chat_template", "priority", "id_slot", "logits_processors", "lora"])
 def test_what_steers_a_server_beyond_one_answer_is_not_passed_on(name: str) -> None:
-    assert all(name not in passed for passed in PASSED.values())
+    assert all(name not in passed for passed in FORWARDED_FIELDS.values())
 
 
 def test_what_is_harmless_is_passed_on_nowhere() -> None:
-    assert all(NOTED.isdisjoint(passed) for passed in PASSED.values())
+    assert all(INERT_FIELDS.isdisjoint(passed) for passed in FORWARDED_FIELDS.values())
 
 
 def test_a_field_that_asks_for_nothing_is_left_out_in_silence() -> None:
     given = fields(model="m", messages=[], audio=None, store=False, service_tier="auto", provider={}, top_k=1)
-    assert foreign_fields(given, CHAT) == ("audio", "store", "service_tier")
+    assert unknown_fields(given, CHAT) == ("audio", "store", "service_tier")
     assert ignored_fields(given, CHAT) == ()
     assert ignored_fields(fields(store=True, service_tier="flex", x=0), CHAT) == ("store", "service_tier", "x")
 
@@ -37,7 +43,7 @@ def test_each_endpoint_has_fields_of_its_own() -> None:
 
 
 def test_names_that_clients_make_up_fit_into_a_header() -> None:
-    names = for_header(("fine", "a b\r\nc", "ü" * 100, *(str(number) for number in range(100))))
+    names = header_names(("fine", "a b\r\nc", "ü" * 100, *(str(number) for number in range(100))))
     assert names[:2] == ("fine", "a_b__c")
     assert all(name.isascii() and len(name) <= 64 for name in names)
     assert len(names) == 32

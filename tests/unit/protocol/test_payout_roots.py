@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.protocol.payouts import Entry, settlement_tree
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 
 ROOTS = {
     1: "7e9bd0666d247483309f190e3163a13244e0d5a2bf0dda35a7b40264c96811f0",
@@ -16,8 +16,8 @@ ROOTS = {
 }
 
 
-def entries(count: int) -> list[Entry]:
-    return [Entry(f"0x{(i + 1) * 7919:040x}", 10**6 * i + i, 3 * i) for i in range(count)]
+def entries(count: int) -> list[PayoutEntry]:
+    return [PayoutEntry(f"0x{(i + 1) * 7919:040x}", 10**6 * i + i, 3 * i) for i in range(count)]
 
 
 @pytest.mark.parametrize(("count", "root"), ROOTS.items())

@@ -10,13 +10,13 @@ import pytest
 
 from sparewatt.core.limits import LINK_FRAME_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.protocol.receipts import (
+from sparewatt.protocol.link.receipts import (
     BATCH_MAX,
     SHEET_MAX,
-    Countersigned,
+    Countersignature,
     Receipt,
     ReceiptProof,
-    Seal,
+    SheetSignature,
     SignedReceipt,
     SignedSheet,
     countersign_digest,
@@ -142,14 +142,14 @@ def test_a_countersignature_covers_the_node_and_the_digests_in_their_order() -> 
 def test_a_countersignature_of_another_shape_is_not_read(digests: list[str]) -> None:
     body = {"node": KEY.address, "digests": digests, "gateway": KEY.address, "signature": SIGNATURE.hex()}
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(body, Countersigned)
+        msgspec.convert(body, Countersignature)
 
 
 # sheets
 
 OTHERS = [msgspec.structs.replace(RECEIPT, job=f"match_{n}", completion_tokens=n) for n in range(3)]
 SHEET_DIGESTS = [receipt.digest() for receipt in (RECEIPT, *OTHERS)]
-SEAL = Seal.of(SHEET_DIGESTS, KEY.sign(sheet_digest(KEY.address, SHEET_DIGESTS)).hex())
+SEAL = SheetSignature.of(SHEET_DIGESTS, KEY.sign(sheet_digest(KEY.address, SHEET_DIGESTS)).hex())
 
 
 def test_a_line_of_a_sheet_is_the_hash_of_its_json() -> None:
@@ -170,28 +170,28 @@ def test_what_is_signed_of_a_sheet_is_eip_712() -> None:
 
 def test_each_receipt_of_a_sheet_can_be_shown_without_the_others() -> None:
     for receipt in (RECEIPT, *OTHERS):
-        assert ReceiptProof(receipt, SEAL).holds
+        assert ReceiptProof(receipt, SEAL).is_valid
 
 
 @pytest.mark.parametrize("field", Receipt.__struct_fields__)
 def test_a_single_bit_of_any_field_of_a_line_is_noticed(field: str) -> None:
     for other in neighbours(getattr(RECEIPT, field)):
-        assert not ReceiptProof(msgspec.structs.replace(RECEIPT, **{field: other}), SEAL).holds
+        assert not ReceiptProof(msgspec.structs.replace(RECEIPT, **{field: other}), SEAL).is_valid
 
 
 @pytest.mark.parametrize(
     "seal",
     [
-        Seal(SEAL.digests[::-1], SEAL.signature),
-        Seal(SEAL.digests[:2], SEAL.signature),
-        Seal(SEAL.digests, SIGNATURE.hex()),
-        Seal(SEAL.digests, KEY.sign(countersign_digest(KEY.address, SHEET_DIGESTS)).hex()),
-        Seal(SEAL.digests, "00" * 65),
+        SheetSignature(SEAL.digests[::-1], SEAL.signature),
+        SheetSignature(SEAL.digests[:2], SEAL.signature),
+        SheetSignature(SEAL.digests, SIGNATURE.hex()),
+        SheetSignature(SEAL.digests, KEY.sign(countersign_digest(KEY.address, SHEET_DIGESTS)).hex()),
+        SheetSignature(SEAL.digests, "00" * 65),
     ],
     ids=["another order", "fewer", "of one receipt", "a gateway's word", "none"],
 )
-def test_another_seal_proves_nothing(seal: Seal) -> None:
-    assert not ReceiptProof(RECEIPT, seal).holds
+def test_another_seal_proves_nothing(seal: SheetSignature) -> None:
+    assert not ReceiptProof(RECEIPT, seal).is_valid
 
 
 def test_a_sheet_is_read_and_one_without_end_is_not() -> None:

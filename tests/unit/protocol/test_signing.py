@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from sparewatt.core.rng import seeded
-from sparewatt.protocol.link import challenge_digest
+from sparewatt.protocol.link.frames import challenge_digest
 from sparewatt.protocol.signing import (
     BadSignature,
     Domain,
-    Field,
     SigningKey,
+    StructMember,
     keccak256,
     recover_address,
     typed_digest,
@@ -104,9 +104,9 @@ def test_a_domain_with_chain_and_contract_and_all_types_is_eip_712() -> None:
         {"who": KEY.address, "price": 2**256 - 1, "note": b"\x00\xff"},
     )
     fields = [
-        Field("address", "who", KEY.address),
-        Field("uint256", "price", 2**256 - 1),
-        Field("bytes", "note", b"\x00\xff"),
+        StructMember("address", "who", KEY.address),
+        StructMember("uint256", "price", 2**256 - 1),
+        StructMember("bytes", "note", b"\x00\xff"),
     ]
     domain = Domain("Market", "2", chain_id=31337, verifying_contract=contract)
     assert typed_digest(domain, "Bid", fields) == digest_of(message)
@@ -220,17 +220,17 @@ def test_a_keys_text_does_not_show_its_secret() -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        Field("uint256", "x", -1),
-        Field("uint256", "x", 1 << 256),
-        Field("uint256", "x", "1"),
-        Field("bytes32", "x", bytes(31)),
-        Field("address", "x", "0x" + "a" * 39),
-        Field("address", "x", "0x" + " " * 40),
-        Field("address", "x", "zz" + "a" * 40),
-        Field("string", "x", b"bytes"),
-        Field("int8", "x", 1),
+        StructMember("uint256", "x", -1),
+        StructMember("uint256", "x", 1 << 256),
+        StructMember("uint256", "x", "1"),
+        StructMember("bytes32", "x", bytes(31)),
+        StructMember("address", "x", "0x" + "a" * 39),
+        StructMember("address", "x", "0x" + " " * 40),
+        StructMember("address", "x", "zz" + "a" * 40),
+        StructMember("string", "x", b"bytes"),
+        StructMember("int8", "x", 1),
     ],
 )
-def test_a_value_that_does_not_fit_its_type_is_not_signed(field: Field) -> None:
+def test_a_value_that_does_not_fit_its_type_is_not_signed(field: StructMember) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         typed_digest(Domain("d", "1"), "T", [field])

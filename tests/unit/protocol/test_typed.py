@@ -9,23 +9,23 @@ from typing import Any, get_type_hints
 import pytest
 
 from sparewatt.core.rng import seeded
-from sparewatt.protocol import match, payouts, twins
+from sparewatt.protocol.contracts import match, meta_transactions, payouts
 from sparewatt.protocol.signing import SigningKey, keccak256, recover_address
-from sparewatt.protocol.typed import Message, contract_domain, message_digest, struct_hash
+from sparewatt.protocol.typed_message import TypedMessage, contract_domain, message_digest, struct_hash
 from tests.unit.protocol.oracle import encode_typed_data
 
 CONTRACT = "0x" + "ab" * 20
 DOMAIN = contract_domain(chain_id=31337, contract=CONTRACT)
-MESSAGES: list[type[Message]] = [
+MESSAGES: list[type[TypedMessage]] = [
     kind
-    for module in (match, payouts, twins)
+    for module in (match, payouts, meta_transactions)
     for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, Message) and kind is not Message
+    if issubclass(kind, TypedMessage) and kind is not TypedMessage
 ]
 KEY = SigningKey.generate(rng=seeded(1))
 
 
-def types_of(kind: type[Message]) -> dict[str, str]:
+def types_of(kind: type[TypedMessage]) -> dict[str, str]:
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name].__metadata__[0] for field in dataclasses.fields(kind)}
 
@@ -41,7 +41,7 @@ def value_of(solidity: str, which: str) -> Any:
     return {"min": 0, "max": 2 ** int(solidity[4:]) - 1, "typical": 90}[which]
 
 
-def message_of(kind: type[Message], which: str) -> Message:
+def message_of(kind: type[TypedMessage], which: str) -> TypedMessage:
     return kind(**{name: value_of(solidity, which) for name, solidity in types_of(kind).items()})
 
 
@@ -52,13 +52,13 @@ def camel(name: str) -> str:
 
 @pytest.mark.parametrize("which", ["min", "max", "typical"])
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_a_messages_digest_is_the_one_ethereum_makes(kind: type[Message], which: str) -> None:
+def test_a_messages_digest_is_the_one_ethereum_makes(kind: type[TypedMessage], which: str) -> None:
     message = message_of(kind, which)
     fields = [{"name": camel(name), "type": solidity} for name, solidity in types_of(kind).items()]
     values = {camel(name): list(v) if isinstance(v := getattr(message, name), tuple) else v for name in types_of(kind)}
     signable = encode_typed_data(
         domain_data={"name": "Sparewatt", "version": "1", "chainId": 31337, "verifyingContract": CONTRACT},
-        message_types={kind.__name__: fields},
+        message_types={kind.struct_name or kind.__name__: fields},
         message_data=values,
     )
     oracle = keccak256(b"\x19" + signable.version + signable.header + signable.body)
@@ -66,7 +66,7 @@ def test_a_messages_digest_is_the_one_ethereum_makes(kind: type[Message], which:
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_a_value_one_too_large_is_not_signed(kind: type[Message]) -> None:
+def test_a_value_one_too_large_is_not_signed(kind: type[TypedMessage]) -> None:
     largest = message_of(kind, "max")
     for name, solidity in types_of(kind).items():
         if solidity.startswith("uint"):
@@ -76,7 +76,7 @@ def test_a_value_one_too_large_is_not_signed(kind: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_one_changed_bit_is_another_message(kind: type[Message]) -> None:
+def test_one_changed_bit_is_another_message(kind: type[TypedMessage]) -> None:
     message = message_of(kind, "typical")
     signature = KEY.sign(message_digest(DOMAIN, message))
     for name, solidity in types_of(kind).items():

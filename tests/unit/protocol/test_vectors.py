@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.protocol.vectors import read_vectors, written_as
+from sparewatt.protocol.openai.embeddings import read_embeddings, with_encoding
 
 
 def reply(*vectors: object) -> bytes:
@@ -20,10 +20,10 @@ def reply(*vectors: object) -> bytes:
 
 @given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)), min_size=1, max_size=3))
 def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
-    coded = written_as(reply(*vectors), "base64")
+    coded = with_encoding(reply(*vectors), "base64")
     found = [item["embedding"] for item in json.loads(coded)["data"]]
     assert found == [base64.b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors]
-    back = json.loads(written_as(coded, "float"))
+    back = json.loads(with_encoding(coded, "float"))
     assert [item["embedding"] for item in back["data"]] == vectors
     assert (back["model"], back["extra"]) == ("m", [1])
 
@@ -34,11 +34,11 @@ def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
 )
 def test_what_is_no_vector_is_a_value_error(vector: object, encoding: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (whatever it says)
-        written_as(reply(vector), "float" if encoding == "float" else "base64")
+        with_encoding(reply(vector), "float" if encoding == "float" else "base64")
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"data":[]}', b'{"data":[{}]}', b'{"data":[{"embedding":1,"index":-1}]}']
 )
 def test_a_reply_without_vectors_is_none(body: bytes) -> None:
-    assert read_vectors(body) is None
+    assert read_embeddings(body) is None

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.sim.physics import Callbacks, Machine, SimJob
-from sparewatt.sim.scenario import GB, Gpu, Model, Site
+from sparewatt.sim.fleet.machine import MachineCallbacks, SimJob, SimMachine
+from sparewatt.sim.scenario import GB, SimGpu, SimModel, Site
 
-SMALL = Model(0, "small", 8 * GB, 4e9, 1e5, 0.5)
-LARGE = Model(1, "large", 10 * GB, 5e9, 1e5, 0.3)
-THIRD = Model(2, "third", 9 * GB, 4e9, 1e5, 0.2)
-GPU = Gpu("test", 24.0, 100.0, 1000.0, 0.3, 1.0, at_home=True)
+SMALL = SimModel(0, "small", 8 * GB, 4e9, 1e5, 0.5)
+LARGE = SimModel(1, "large", 10 * GB, 5e9, 1e5, 0.3)
+THIRD = SimModel(2, "third", 9 * GB, 4e9, 1e5, 0.2)
+GPU = SimGpu("test", 24.0, 100.0, 1000.0, 0.3, 1.0, at_home=True)
 
 
 class Heard:
@@ -21,18 +21,18 @@ class Heard:
         self.finished: list[tuple[int, float]] = []
         self.changes = 0
 
-    def callbacks(self) -> Callbacks:
+    def callbacks(self) -> MachineCallbacks:
         def changed(_site: int) -> None:
             self.changes += 1
 
-        return Callbacks(
+        return MachineCallbacks(
             lambda job, now_s: self.first.append((job.number, now_s)),
             lambda job, now_s: self.finished.append((job.number, now_s)),
             changed,
         )
 
 
-def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, slots: int = 256) -> Site:
+def make_site(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, slots: int = 256) -> Site:
     return Site(
         number=0,
         gpu=gpu,
@@ -47,11 +47,13 @@ def make_site(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, slots: int = 256)
     )
 
 
-def make_job(number: int, *, model: Model = SMALL, prompt: int = 1000, output: int = 100, at_s: float = 0.0) -> SimJob:
+def make_job(
+    number: int, *, model: SimModel = SMALL, prompt: int = 1000, output: int = 100, at_s: float = 0.0
+) -> SimJob:
     return SimJob(number, model, at_s, prompt, output, region=0)
 
 
-def run_out(machine: Machine, *, events: int = 1000) -> None:
+def run_out(machine: SimMachine, *, events: int = 1000) -> None:
     """Let the machine finish all it has."""
     for _ in range(events):
         due_s = machine.next_event_s()
@@ -67,9 +69,9 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def make_machine(heard: Heard) -> Callable[..., Machine]:
-    def make(*, warm: tuple[int, ...] = (0,), gpu: Gpu = GPU, gateways: int = 1, slots: int = 256) -> Machine:
+def make_machine(heard: Heard) -> Callable[..., SimMachine]:
+    def make(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, gateways: int = 1, slots: int = 256) -> SimMachine:
         site = make_site(warm=warm, gpu=gpu, slots=slots)
-        return Machine(site, (SMALL, LARGE, THIRD), heard.callbacks(), gateways=gateways)
+        return SimMachine(site, (SMALL, LARGE, THIRD), heard.callbacks(), gateways=gateways)
 
     return make

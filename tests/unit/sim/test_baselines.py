@@ -3,29 +3,29 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.limits import LINK_JOBS_MAX
-from sparewatt.sim.baselines import COSTS, Baseline
-from sparewatt.sim.physics import SimJob
-from sparewatt.sim.study import Case, Question, make_case
+from sparewatt.sim.fleet.machine import SimJob
+from sparewatt.sim.schedulers.baselines import COSTS, Baseline
+from sparewatt.sim.study import StudyCase, StudyConfig, make_case
 
 LARGEST, MIDDLE = "70b-fp8", "70b-int4"
 
 
-def make() -> Case:
+def make() -> StudyCase:
     """Of two hundred cards two could hold the largest model, and neither does; two hold the one below."""
-    return make_case(Question(nodes=200, rate=3.0, duration_s=5.0), None, seed=1)
+    return make_case(StudyConfig(nodes=200, rate=3.0, duration_s=5.0), None, seed=1)
 
 
-def job_for(case: Case, model: str, number: int = 0) -> SimJob:
+def job_for(case: StudyCase, model: str, number: int = 0) -> SimJob:
     found = next(m for m in case.scenario.models if m.name == model)
     return SimJob(number, found, arrived_s=0.0, prompt_tokens=800, output_tokens=100, region=0)
 
 
-def holders(case: Case, model: str) -> set[int]:
+def holders(case: StudyCase, model: str) -> set[int]:
     number = next(m.number for m in case.scenario.models if m.name == model)
     return {site.number for site in case.scenario.sites if number in site.warm}
 
 
-def baseline(case: Case, name: str) -> Baseline:
+def baseline(case: StudyCase, name: str) -> Baseline:
     return Baseline(case.world(), name, heartbeat_s=5.0, seed=1)
 
 

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.limits import LINK_JOBS_MAX, NEWS_APART_S, WAITING_S_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.sim.gateways import Gateways
-from sparewatt.sim.physics import SimJob
-from sparewatt.sim.scenario import Faults
-from sparewatt.sim.study import Case, Question, make_case, make_chooser, nearest_gateways
+from sparewatt.sim.fleet.machine import SimJob
+from sparewatt.sim.scenario import FaultRates
+from sparewatt.sim.schedulers.gateways import SimGateways
+from sparewatt.sim.study import StudyCase, StudyConfig, make_case, make_scheduler, nearest_gateways
 from sparewatt.sim.world import World
 
 
 def ring_all(world: World, *, until_s: float) -> None:
     """Let the world's time pass, without jobs of its own."""
     world.open_jobs = 1
-    world.go_on(until_s=until_s)
+    world.run_until(until_s=until_s)
 
 
 class Forbidden:
@@ -28,8 +28,8 @@ class Forbidden:
         raise AssertionError("a gateway looked at the truth")
 
 
-def make(*, gateways: int = 1, faults: Faults | None = None) -> Case:
-    question = Question(nodes=20, rate=3.0, duration_s=5.0, gateways=gateways, faults=faults or Faults())
+def make(*, gateways: int = 1, faults: FaultRates | None = None) -> StudyCase:
+    question = StudyConfig(nodes=20, rate=3.0, duration_s=5.0, gateways=gateways, faults=faults or FaultRates())
     return make_case(question, None, seed=3)
 
 
@@ -37,8 +37,8 @@ def make(*, gateways: int = 1, faults: Faults | None = None) -> Case:
 def test_truth_is_out_of_reach_when_a_gateway_chooses(name: str) -> None:
     case = make()
     world = case.world()
-    chooser = make_chooser(name, world, heartbeat_s=5.0, seed=1)
-    assert isinstance(chooser, Gateways)
+    chooser = make_scheduler(name, world, heartbeat_s=5.0, seed=1)
+    assert isinstance(chooser, SimGateways)
     chooser._world = Forbidden()  # type: ignore[assignment]
     chooser._reporter = Forbidden()  # type: ignore[assignment]
     assert chooser.choose(case.jobs()[0], 1.0) is not None
@@ -49,7 +49,7 @@ def test_the_choice_does_not_depend_on_the_answers_true_length() -> None:
         case = make()
         job = case.jobs()[0]
         asked = SimJob(0, job.model, 0.0, job.prompt_tokens, output_tokens, region=0)
-        return Gateways(case.world(), BALANCED, heartbeat_s=5.0, seed=1).choose(asked, 1.0)
+        return SimGateways(case.world(), BALANCED, heartbeat_s=5.0, seed=1).choose(asked, 1.0)
 
     assert chosen(5) == chosen(5000)
 
@@ -57,8 +57,8 @@ def test_the_choice_does_not_depend_on_the_answers_true_length() -> None:
 def test_reports_arrive_later_than_they_were_made() -> None:
     case = make()
     world = case.world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=1.0, seed=1)
-    world.chooser = gateways
+    gateways = SimGateways(world, BALANCED, heartbeat_s=1.0, seed=1)
+    world.scheduler = gateways
     job = case.jobs()[0]
     job.gateway = 0
     site = gateways.choose(job, 0.0)
@@ -73,7 +73,7 @@ def test_reports_arrive_later_than_they_were_made() -> None:
 def test_own_jobs_are_not_counted_twice() -> None:
     case = make(gateways=8)
     world = case.world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
     job = case.jobs()[0]
     site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
     job.gateway = 2
@@ -89,16 +89,16 @@ def test_own_jobs_are_not_counted_twice() -> None:
 
 def test_a_dead_machine_reports_nothing() -> None:
     world = make().world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
     world.machines[0].die(0.0)
     assert gateways.report(0, 0, 0.0) is None
 
 
 def test_liars_claim_five_times_their_card() -> None:
-    honest, lying = make(), make(faults=Faults(liars=1.0))
+    honest, lying = make(), make(faults=FaultRates(liars=1.0))
 
     def claimed(world: World) -> float:
-        report = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1).report(0, 0, 0.0)
+        report = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1).report(0, 0, 0.0)
         assert report is not None
         speed = report.specs.models[0].measured
         assert speed is not None
@@ -125,8 +125,8 @@ def test_a_node_refuses_beyond_one_and_a_half_times_the_promise_and_slack(
 def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
     case = make()
     world = case.world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
-    world.chooser = gateways
+    gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.scheduler = gateways
     job, started, refused = case.jobs()[0], list[int](), list[float]()
     room = gateways.tables[0].capacity
     for row in gateways.tables[0]:
@@ -145,8 +145,8 @@ def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
 def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None:
     case = make()
     world = case.world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=5.0, seed=1)
-    world.chooser = gateways
+    gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.scheduler = gateways
     for row in gateways.tables[0]:
         row.own_jobs += LINK_JOBS_MAX
         gateways.tables[0].capacity.note(row)
@@ -162,13 +162,13 @@ def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None
 def test_a_gateway_hears_of_other_gateways_jobs_before_the_next_heartbeat_and_not_of_its_own(sender: int) -> None:
     case = make(gateways=2)
     world = case.world()
-    gateways = Gateways(world, BALANCED, heartbeat_s=500.0, seed=1)
-    world.chooser = gateways
+    gateways = SimGateways(world, BALANCED, heartbeat_s=500.0, seed=1)
+    world.scheduler = gateways
     job = case.jobs()[0]
     job.gateway = sender
     site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
     world.machines[site].accept(job, 0.0)
-    gateways.touched(site, 0.0)
-    ring_all(world, until_s=2 * NEWS_APART_S)
+    gateways.on_machine_change(site, 0.0)
+    ring_all(world, until_s=2 * LOAD_REPORT_INTERVAL_S)
     rows = [table.get(gateways._ids[site]) for table in gateways.tables]
     assert [row.load.foreign for row in rows if row is not None] == [int(sender != 0), int(sender != 1)]

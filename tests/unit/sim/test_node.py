@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.sim.node import SimNode, own_speed
-from sparewatt.sim.physics import Machine, SimJob
+from sparewatt.sim.fleet.machine import SimJob, SimMachine
+from sparewatt.sim.fleet.node import SimNode, own_speed
 from tests.unit.sim.conftest import LARGE, SMALL, make_job, make_site
 
-Make = Callable[..., Machine]
+Make = Callable[..., SimMachine]
 
 
-def busy(machine: Machine, *jobs: SimJob) -> SimNode:
+def busy(machine: SimMachine, *jobs: SimJob) -> SimNode:
     node = SimNode(machine)
     for job in jobs:
         node.begin(job, 0.0)
@@ -46,7 +46,7 @@ def test_a_node_whose_memory_is_taken_refuses_until_the_job_is_over(make_machine
     node = busy(machine, large)
     node.first_token(large, 0.0)
     assert node.refuses(asked(), 0.0)
-    node.over(large, 0.0)
+    node.end(large, 0.0)
     assert not node.refuses(asked(), 0.0)
 
 

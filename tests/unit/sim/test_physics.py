@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.sim.physics import Machine, ModelState
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Gpu
+from sparewatt.sim.fleet.machine import SimMachine, SimModelState
+from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, SimGpu
 from tests.unit.sim.conftest import GPU, LARGE, SMALL, THIRD, Heard, make_job, run_out
 
-Make = Callable[..., Machine]
+Make = Callable[..., SimMachine]
 
 
 def test_a_job_alone_takes_its_reading_and_its_steps(make_machine: Make, heard: Heard) -> None:
@@ -61,7 +61,7 @@ def test_a_job_too_large_for_the_memory_runs_alone(make_machine: Make, heard: He
 def test_a_cold_model_is_loaded_before_the_prompt_is_read(make_machine: Make, heard: Heard) -> None:
     machine, job = make_machine(), make_job(1, model=LARGE)
     machine.accept(job, 0.0)
-    assert machine.states[LARGE.number] is ModelState.LOADING
+    assert machine.states[LARGE.number] is SimModelState.LOADING
     run_out(machine)
     assert not job.was_warm
     assert heard.first[0][1] >= machine.site.cold_load_s(LARGE)
@@ -72,30 +72,30 @@ def test_the_least_recently_used_idle_model_makes_room(make_machine: Make) -> No
     machine.accept(make_job(1, model=SMALL), 1.0)
     run_out(machine)
     machine.accept(make_job(2, model=THIRD), 50.0)
-    assert machine.states[LARGE.number] is ModelState.ON_DISK
-    assert machine.states[SMALL.number] is ModelState.WARM
+    assert machine.states[LARGE.number] is SimModelState.ON_DISK
+    assert machine.states[SMALL.number] is SimModelState.WARM
 
 
 def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> None:
     machine = make_machine(warm=(0, 1))  # with SMALL still there, THIRD would leave 3.6 GB
     machine.accept(make_job(1, model=THIRD), 0.0)
-    assert [machine.states[model.number] for model in (SMALL, LARGE)] == [ModelState.ON_DISK] * 2
+    assert [machine.states[model.number] for model in (SMALL, LARGE)] == [SimModelState.ON_DISK] * 2
     busy = make_machine(warm=(0, 1))
     busy.accept(make_job(1, model=SMALL, output=5000), 0.0)
     busy.accept(make_job(2, model=THIRD), 0.1)
-    assert busy.states[THIRD.number] is ModelState.ON_DISK
+    assert busy.states[THIRD.number] is SimModelState.ON_DISK
     run_out(busy)
-    assert busy.states[THIRD.number] is ModelState.WARM
+    assert busy.states[THIRD.number] is SimModelState.WARM
 
 
 def test_a_model_in_use_is_never_thrown_out(make_machine: Make) -> None:
-    machine = make_machine(warm=(0,), gpu=Gpu("small", 17.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
+    machine = make_machine(warm=(0,), gpu=SimGpu("small", 17.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
     machine.accept(make_job(1, model=SMALL, output=5000), 0.0)
     machine.accept(make_job(2, model=LARGE), 0.1)
-    assert machine.states[SMALL.number] is ModelState.WARM
-    assert machine.states[LARGE.number] is ModelState.ON_DISK
+    assert machine.states[SMALL.number] is SimModelState.WARM
+    assert machine.states[LARGE.number] is SimModelState.ON_DISK
     run_out(machine)
-    assert machine.states[LARGE.number] is ModelState.WARM
+    assert machine.states[LARGE.number] is SimModelState.WARM
 
 
 def test_a_dead_machine_loses_all_jobs_and_comes_back_as_it_started(make_machine: Make) -> None:
@@ -107,8 +107,8 @@ def test_a_dead_machine_loses_all_jobs_and_comes_back_as_it_started(make_machine
     machine.revive(10.0)
     assert machine.jobs == 0
     assert machine.kv_used == machine.active_weights == 0.0
-    assert machine.states[SMALL.number] is ModelState.WARM
-    assert machine.states[LARGE.number] is ModelState.ON_DISK
+    assert machine.states[SMALL.number] is SimModelState.WARM
+    assert machine.states[LARGE.number] is SimModelState.ON_DISK
 
 
 def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> None:
@@ -124,7 +124,7 @@ def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> N
         machine.accept(job, now_s)
         if rng.random() < 0.1:
             machine.remove(rng.choice(machine.all_jobs()), now_s)
-        for gateway, share in enumerate(machine.shares):
+        for gateway, share in enumerate(machine.gateway_totals):
             own = [job for job in machine.all_jobs() if job.gateway == gateway]
             assert share.jobs == len(own)
             assert share.kv_read_bytes == pytest.approx(sum(job.kv_read_bytes for job in own), abs=1.0)
@@ -132,7 +132,7 @@ def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> N
                 sum(machine.prefill_s(job) for job in own if not job.is_read), abs=1e-6
             )
             assert set(share.models) == {job.model.number for job in own}
-        assert machine.jobs == sum(share.jobs for share in machine.shares)
+        assert machine.jobs == sum(share.jobs for share in machine.gateway_totals)
     run_out(machine, events=10_000)
     assert machine.jobs == 0
     assert machine.kv_used == machine.kv_read == machine.active_weights == 0.0

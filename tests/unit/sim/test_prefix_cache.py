@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
-from sparewatt.sim.physics import Machine, SimJob
-from sparewatt.sim.prefix_cache import PrefixCache
-from sparewatt.sim.request import Request
+from sparewatt.sim.fleet.machine import SimJob, SimMachine
+from sparewatt.sim.fleet.prefix_cache import PrefixCache
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.study import Question, make_case, run_oracle, run_policy
-from sparewatt.sim.workload import make_jobs
+from sparewatt.sim.study import StudyConfig, make_case, run_oracle, run_policy
+from sparewatt.sim.traffic.trace import TraceRequest
+from sparewatt.sim.traffic.workload import make_jobs
 from tests.unit.sim.conftest import LARGE, SMALL, Heard, make_job, run_out
 
-Make = Callable[..., Machine]
+Make = Callable[..., SimMachine]
 BLOCK_BYTES = BLOCK_TOKENS * SMALL.kv_bytes_per_token
 
 
@@ -37,7 +37,7 @@ def test_what_was_read_once_is_read_no_more_while_there_is_room(make_machine: Ma
     assert again.cached_tokens == 4 * BLOCK_TOKENS
     run_out(machine)
     assert heard.first[-1][1] - began_s == pytest.approx(full_s * (2 * BLOCK_TOKENS + 100) / again.prompt_tokens)
-    assert machine.backlog_s() == machine.all.unread_s == 0.0
+    assert machine.backlog_s() == machine.totals.unread_s == 0.0
 
 
 def test_a_machine_that_died_has_forgotten(make_machine: Make) -> None:
@@ -81,10 +81,10 @@ def test_the_last_token_is_always_read() -> None:
 # conversations
 
 
-def talks(n_talks: int = 30, turns: int = 6) -> list[Request]:
+def talks(n_talks: int = 30, turns: int = 6) -> list[TraceRequest]:
     """Turns ten seconds apart, each two blocks longer than the one before."""
     return [
-        Request(turn * 10.0 + talk / n_talks, (2 * turn + 8) * BLOCK_TOKENS + 50, 20,
+        TraceRequest(turn * 10.0 + talk / n_talks, (2 * turn + 8) * BLOCK_TOKENS + 50, 20,
                 (0, *(1000 * (talk + 1) + block for block in range(2 * turn + 7))))
         for turn in range(turns)
         for talk in range(n_talks)
@@ -113,7 +113,7 @@ def hit_share(jobs: list[SimJob]) -> float:
 
 
 def test_affinity_finds_what_is_kept_and_shortens_the_wait() -> None:
-    question = Question(nodes=40, rate=3.0, duration_s=40.0, seeds=1, prefix_ram_gb=64.0)
+    question = StudyConfig(nodes=40, rate=3.0, duration_s=40.0, seeds=1, prefix_ram_gb=64.0)
     trace = talks(turns=12)
     with_it, without = (
         run_policy(make_case(replace(question, affinity=affinity), trace, seed=2), "balanced")
@@ -126,5 +126,5 @@ def test_affinity_finds_what_is_kept_and_shortens_the_wait() -> None:
 
 
 def test_the_oracle_sees_what_is_kept() -> None:
-    case = make_case(Question(nodes=40, rate=3.0, duration_s=20.0, seeds=1), talks(turns=9), seed=2)
+    case = make_case(StudyConfig(nodes=40, rate=3.0, duration_s=20.0, seeds=1), talks(turns=9), seed=2)
     assert hit_share(run_oracle(case).jobs) > 0

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from sparewatt.sim.prices import price_table
+from sparewatt.sim.price_table import price_table
+from sparewatt.sim.results.summary import measure
 from sparewatt.sim.scenario import CONTEXT_GB, GB, make_scenario, read_fleet
-from sparewatt.sim.study import Question, make_case
-from sparewatt.sim.summary import outcome_of
+from sparewatt.sim.study import StudyConfig, make_case
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(500, 1), (500, 2), (37, 1)])
@@ -42,11 +42,11 @@ def test_a_token_read_costs_what_reading_it_takes() -> None:
 
 
 def test_the_way_from_the_user_counts() -> None:
-    case = make_case(Question(nodes=20, rate=3.0, duration_s=5.0), None, seed=1)
+    case = make_case(StudyConfig(nodes=20, rate=3.0, duration_s=5.0), None, seed=1)
     jobs = case.jobs()
     assert {job.user_rtt_s for job in jobs} <= set(case.scenario.rtt_s[case.regions[0]])
     job = max(jobs, key=lambda job: job.user_rtt_s)
     job.first_token_s, job.finished_s, job.site = job.arrived_s + 1.0, job.arrived_s + 2.0, 0
-    outcome = outcome_of([job])
+    outcome = measure([job])
     assert outcome.ttft_s[0] == pytest.approx(1.0 + job.user_rtt_s)
     assert outcome.e2e_s[0] == pytest.approx(2.0 + job.user_rtt_s)

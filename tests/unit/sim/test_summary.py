@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sparewatt.sim.plot import draw
-from sparewatt.sim.spot import all_models, network_row, spot_rows
-from sparewatt.sim.study import Answer, Question, make_case, run_policy, study
-from sparewatt.sim.summary import gini, mean_of, outcome_of, summarise
+from sparewatt.sim.results.plot import draw
+from sparewatt.sim.results.spot_comparison import all_models, network_row, spot_rows
+from sparewatt.sim.results.summary import gini, mean_of, measure, summarise
+from sparewatt.sim.study import StudyConfig, StudyResult, make_case, run_policy, study
 from tests.unit.sim.conftest import make_job
 
-QUESTION = Question(nodes=20, rate=2.0, duration_s=10.0, seeds=2, rankings=("balanced", "least-loaded"))
+QUESTION = StudyConfig(nodes=20, rate=2.0, duration_s=10.0, seeds=2, rankings=("balanced", "least-loaded"))
 KEYS = [
     "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit", "gini",
     "gap_to_oracle",
@@ -20,7 +20,7 @@ KEYS = [
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> StudyResult:
     return study(QUESTION)
 
 
@@ -28,7 +28,7 @@ def test_a_job_without_an_end_counts_as_a_time_out() -> None:
     case = make_case(QUESTION, None, seed=1)
     done, never = make_job(1, model=case.scenario.models[0]), make_job(2, model=case.scenario.models[0])
     done.site, done.first_token_s, done.finished_s = 0, 1.0, 2.0
-    numbers = summarise(outcome_of([done, never]), [done, never], case.scenario)
+    numbers = summarise(measure([done, never]), [done, never], case.scenario)
     assert numbers.e2e_mean == (2.0 + 300.0) / 2
     assert numbers.failed == 0.5
     assert numbers.slo == 0.5
@@ -40,7 +40,7 @@ def test_gini_is_zero_for_equals_and_near_one_for_a_winner() -> None:
     assert gini(np.zeros(5)) == 0.0
 
 
-def test_the_answer_has_the_documented_shape(answer: Answer) -> None:
+def test_the_answer_has_the_documented_shape(answer: StudyResult) -> None:
     found = answer.as_dict()
     assert list(found) == ["policies", "oracle", "bound"]
     policies, oracle, bound = found["policies"], found["oracle"], found["bound"]
@@ -51,13 +51,13 @@ def test_the_answer_has_the_documented_shape(answer: Answer) -> None:
     assert oracle["gap_to_oracle"] == 0.0  # type: ignore[index]
 
 
-def test_numbers_are_means_over_seeds(answer: Answer) -> None:
+def test_numbers_are_means_over_seeds(answer: StudyResult) -> None:
     runs = answer.rankings["balanced"]
     assert len(runs) == 2
     assert mean_of(runs).e2e_mean == pytest.approx((runs[0].e2e_mean + runs[1].e2e_mean) / 2)
 
 
-def test_the_picture_shows_every_policy_and_both_yardsticks(answer: Answer) -> None:
+def test_the_picture_shows_every_policy_and_both_yardsticks(answer: StudyResult) -> None:
     picture = draw(answer)
     ET.fromstring(picture)  # noqa: S314 (our own picture)
     for words in ("balanced", "least-loaded", "oracle", "bound"):

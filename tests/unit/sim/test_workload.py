@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.sim.request import Request
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.workload import generate, make_jobs, read_trace
+from sparewatt.sim.traffic.trace import TraceRequest
+from sparewatt.sim.traffic.workload import generate_trace, make_jobs, read_trace
 
 BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
 
@@ -20,8 +20,8 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_both_kinds_of_trace_are_read(tmp_path: Path) -> None:
-    wanted = [Request(0.0, 10, 5), Request(1.5, 20, 0)]
-    with_blocks = [Request(0.0, 10, 5, (1, 2)), Request(1.5, 20, 0)]
+    wanted = [TraceRequest(0.0, 10, 5), TraceRequest(1.5, 20, 0)]
+    with_blocks = [TraceRequest(0.0, 10, 5, (1, 2)), TraceRequest(1.5, 20, 0)]
     table = write(tmp_path / "a.csv.gz", "t_ms,input_tokens,output_tokens\n1500,20,0\n0,10,5\n")
     lines = write(
         tmp_path / "a.jsonl.gz",
@@ -66,7 +66,7 @@ def test_a_file_that_is_not_packed_or_not_there_is_refused(tmp_path: Path) -> No
 
 
 def test_the_generator_has_the_published_sizes() -> None:
-    requests = generate(4000.0, seed=1)
+    requests = generate_trace(4000.0, seed=1)
     assert len(requests) / 4000 == pytest.approx(5.5, rel=0.1)
     assert statistics.median(r.input_tokens for r in requests) == pytest.approx(1020, rel=0.1)
     assert statistics.mean(r.input_tokens for r in requests) == pytest.approx(1155, rel=0.1)
@@ -75,7 +75,7 @@ def test_the_generator_has_the_published_sizes() -> None:
 
 
 def test_jobs_come_at_the_asked_rate_in_order_of_time() -> None:
-    jobs = make_jobs(generate(120.0, seed=1), make_scenario(5, seed=1), rate=50.0, duration_s=100.0, seed=1)
+    jobs = make_jobs(generate_trace(120.0, seed=1), make_scenario(5, seed=1), rate=50.0, duration_s=100.0, seed=1)
     assert len(jobs) / 100 == pytest.approx(50.0, rel=0.05)
     times = [job.arrived_s for job in jobs]
     assert times == sorted(times)

@@ -6,24 +6,24 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.core.limits import REFUSALS_MAX
-from sparewatt.sim.scenario import Faults
-from sparewatt.sim.study import NAMES, Case, Question, Run, make_case, run_oracle, run_policy, study
+from sparewatt.sim.scenario import FaultRates
+from sparewatt.sim.study import NAMES, StudyCase, StudyConfig, StudyRun, make_case, run_oracle, run_policy, study
 
-SMALL = Question(nodes=24, rate=2.0, duration_s=10.0, seeds=1)
+SMALL = StudyConfig(nodes=24, rate=2.0, duration_s=10.0, seeds=1)
 
 
-def make(question: Question = SMALL, **changes: object) -> Case:
+def make(question: StudyConfig = SMALL, **changes: object) -> StudyCase:
     return make_case(replace(question, **changes), None, seed=1)  # type: ignore[arg-type]
 
 
-def digest(run: Run) -> str:
+def digest(run: StudyRun) -> str:
     rows = [(job.number, job.site, job.attempts, job.refusals, job.first_token_s, job.finished_s) for job in run.jobs]
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_accepted_job_leaves_its_machine_exactly_once(name: str) -> None:
-    case = make(rate=5.0, faults=Faults(flaky=0.3, mtbf_s=120.0))
+    case = make(rate=5.0, faults=FaultRates(flaky=0.3, mtbf_s=120.0))
     run = run_policy(case, name)
     seen = run.world.outcomes
     there = sum(machine.jobs for machine in run.world.machines)
@@ -72,21 +72,21 @@ def test_nobody_beats_the_bound() -> None:
 
 
 def test_the_oracle_avoids_garbage_and_others_do_not_know() -> None:
-    faults = Faults(garbage=0.3)
+    faults = FaultRates(garbage=0.3)
     assert run_oracle(make(faults=faults)).numbers.garbage == 0.0
     assert run_policy(make(faults=faults), "balanced").numbers.garbage > 0.0
 
 
 def test_answers_that_are_none_fail_the_attempt_and_their_nodes_are_avoided() -> None:
-    run = run_policy(make(faults=Faults(garbage=0.5), duration_s=30.0), "balanced")
-    babbling = {site.number for site in run.world.scenario.sites if site.is_babbling}
+    run = run_policy(make(faults=FaultRates(garbage=0.5), duration_s=30.0), "balanced")
+    babbling = {site.number for site in run.world.scenario.sites if site.is_malformed}
     assert babbling
     assert run.world.outcomes["failed"] >= len(babbling) / 2
     assert not any(job.site in babbling for job in run.jobs if job.finished_s is not None)
 
 
 def test_nonsense_passes_and_counts_as_no_answer() -> None:
-    case = make(faults=Faults(garbage=0.5))
+    case = make(faults=FaultRates(garbage=0.5))
     numbers, honest = run_policy(case, "balanced").numbers, run_policy(make(), "balanced").numbers
     assert numbers.garbage > 0.0
     assert numbers.failed >= numbers.garbage
@@ -95,6 +95,6 @@ def test_nonsense_passes_and_counts_as_no_answer() -> None:
 
 
 def test_faults_change_nothing_else_about_the_fleet() -> None:
-    honest, spoilt = make().scenario.sites, make(faults=Faults(liars=0.5)).scenario.sites
+    honest, spoilt = make().scenario.sites, make(faults=FaultRates(liars=0.5)).scenario.sites
     assert sum(site.claims > 1 for site in spoilt) == 12
     assert [replace(site, claims=1.0) for site in spoilt] == list(honest)

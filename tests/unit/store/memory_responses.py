@@ -64,7 +64,7 @@ class MemoryResponses(ResponseStore):
             return None
         return row.response
 
-    async def chain(self, response_id: str, *, key_id: KeyId) -> list[SealedResponse]:
+    async def find_with_ancestors(self, response_id: str, *, key_id: KeyId) -> list[SealedResponse]:
         found: list[SealedResponse] = []
         wanted: str | None = response_id
         while wanted is not None and len(found) < RESPONSE_CHAIN_MAX:
@@ -82,12 +82,12 @@ class MemoryResponses(ResponseStore):
         del self.rows[response_id]
         return True
 
-    async def ask_to_cancel(self, response_id: str, *, key_id: KeyId) -> None:
+    async def request_cancel(self, response_id: str, *, key_id: KeyId) -> None:
         row = self.rows.get(response_id)
         if row is not None and row.key_id == key_id and row.response.status == "in_progress":
             row.cancel_asked = True
 
-    async def tend(self, response_ids: Sequence[str]) -> list[str]:
+    async def heartbeat(self, response_ids: Sequence[str]) -> list[str]:
         return [one for one in response_ids if one in self.rows and self.rows[one].cancel_asked]
 
     async def forget_old(self) -> None:

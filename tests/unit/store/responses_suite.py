@@ -49,10 +49,14 @@ class ResponseSuite:
         for name, previous in (("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_2")):
             await put(store, name, previous=previous)
             await finish(store, name)
-        assert [row.id for row in await store.chain("resp_3", key_id=KEY)] == ["resp_3", "resp_2", "resp_1"]
-        assert await store.chain("resp_3", key_id=OTHER) == []
+        assert [row.id for row in await store.find_with_ancestors("resp_3", key_id=KEY)] == [
+            "resp_3",
+            "resp_2",
+            "resp_1",
+        ]
+        assert await store.find_with_ancestors("resp_3", key_id=OTHER) == []
         await store.delete("resp_2", key_id=KEY)
-        assert [row.id for row in await store.chain("resp_3", key_id=KEY)] == ["resp_3"]
+        assert [row.id for row in await store.find_with_ancestors("resp_3", key_id=KEY)] == ["resp_3"]
 
     async def test_a_key_keeps_only_so_many_and_so_much(self, store: ResponseStore) -> None:
         async def insert(name: str, *, key: KeyId = KEY, count: int = 9, size: int = 1_000) -> bool:
@@ -68,7 +72,7 @@ class ResponseSuite:
     async def test_one_that_is_too_old_is_gone_and_makes_room(self, store: ResponseStore) -> None:
         await store.insert("resp_1", key_id=KEY, previous_id=None, sealed=b"x", life_s=-1, count_max=1)
         assert await store.find("resp_1", key_id=KEY) is None
-        assert await store.chain("resp_1", key_id=KEY) == []
+        assert await store.find_with_ancestors("resp_1", key_id=KEY) == []
         assert await store.insert("resp_2", key_id=KEY, previous_id=None, sealed=b"x", count_max=1) is not None
         await store.forget_old()
         assert await store.find("resp_2", key_id=KEY) is not None
@@ -77,7 +81,7 @@ class ResponseSuite:
     async def test_who_writes_one_hears_that_it_is_not_wanted(self, store: ResponseStore) -> None:
         await put(store, "resp_1")
         await put(store, "resp_2")
-        await store.ask_to_cancel("resp_1", key_id=OTHER)
-        assert await store.tend(["resp_1", "resp_2", "resp_3"]) == []
-        await store.ask_to_cancel("resp_1", key_id=KEY)
-        assert await store.tend(["resp_1", "resp_2"]) == ["resp_1"]
+        await store.request_cancel("resp_1", key_id=OTHER)
+        assert await store.heartbeat(["resp_1", "resp_2", "resp_3"]) == []
+        await store.request_cancel("resp_1", key_id=KEY)
+        assert await store.heartbeat(["resp_1", "resp_2"]) == ["resp_1"]

@@ -10,7 +10,7 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.store import queries
-from sparewatt.store.migrate import _check_history, shipped_migrations
+from sparewatt.store.migrations import _check_history, shipped_migrations
 from sparewatt.store.queries import sql
 
 
@@ -43,7 +43,7 @@ def test_no_name_is_used_twice() -> None:
 def test_every_query_is_asked_and_every_question_has_one() -> None:
     files = [file for file in resources.files("sparewatt.store").iterdir() if file.name.endswith(".py")]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
-    assert set(re.findall(r'(?:sql|_pool\.(?:rows?|value|do))\("(\w+)"', source)) == set(queries._all())
+    assert set(re.findall(r'(?:sql|_pool\.(?:rows?|value|execute))\("(\w+)"', source)) == set(queries._all())
 
 
 def test_an_unknown_name_is_an_error() -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.store.snapshot import Table, _bound, _known_migrations, _quoted, in_order
+from sparewatt.store.snapshot import SnapshotTable, _bound, _known_migrations, _quoted, in_dependency_order
 
-TABLES = [Table(name, []) for name in ("attempts", "keys", "accounts", "tokens")]
+TABLES = [SnapshotTable(name, []) for name in ("attempts", "keys", "accounts", "tokens")]
 
 
 def test_a_table_comes_after_those_that_it_refers_to() -> None:
     needs = [("attempts", "keys"), ("keys", "accounts"), ("tokens", "keys"), ("tokens", "elsewhere")]
-    found = [table.name for table in in_order(TABLES, needs)]
+    found = [table.name for table in in_dependency_order(TABLES, needs)]
     assert all(found.index(name) > found.index(need) for name, need in needs if need in found)
     assert sorted(found) == sorted(table.name for table in TABLES)
 
 
 def test_a_ring_is_refused() -> None:
     with pytest.raises(StartupError, match="ring"):
-        in_order(TABLES, [("keys", "tokens"), ("tokens", "keys")])
+        in_dependency_order(TABLES, [("keys", "tokens"), ("tokens", "keys")])
 
 
 def test_a_backup_of_another_schema_is_refused() -> None:

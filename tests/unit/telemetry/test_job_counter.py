@@ -13,18 +13,18 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Mat
 from sparewatt.inference.matcher.model import Decision, MatchJob
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.job_totals import OTHER, JobTotals
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import node_id
 
 
 def an_attempt(at: int = 1, **changes: Any) -> AttemptRecord:
     attempt = AttemptRecord(node_id(at), 0.0, Outcome.DONE, first_token_ms=200.0, ended_ms=1200.0, tokens=51)
-    attempt.seen = DeliveryCount(chunks=51, prompt_tokens=12, completion_tokens=51)
+    attempt.delivered = DeliveryCount(chunks=51, prompt_tokens=12, completion_tokens=51)
     return replace(attempt, **changes)
 
 
 def a_failure(at: int = 2, outcome: Outcome = Outcome.FAILED, reason: str = "link_lost: gone") -> AttemptRecord:
-    return an_attempt(at, outcome=outcome, reason=reason, first_token_ms=None, tokens=0, seen=None)
+    return an_attempt(at, outcome=outcome, reason=reason, first_token_ms=None, tokens=0, delivered=None)
 
 
 def a_record(

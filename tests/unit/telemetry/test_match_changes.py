@@ -12,7 +12,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.match_changes import CHANGES_KEPT, MatchChanges
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import make_services
 from tests.unit.telemetry.feed.test_live_feed import fail_job
 from tests.unit.telemetry.test_job_counter import a_record, an_attempt

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from sparewatt.core.clock import Clock, Timer
-from sparewatt.testing import InstantClock, Settings, running_engine
+from sparewatt.testing import EngineSettings, InstantClock, running_engine
 
 MODEL = "stub"
 CEILING_S = 20.0
@@ -77,9 +77,9 @@ class Client:
 
 
 @asynccontextmanager
-async def engine_client(settings: Settings | None = None, *, clock: Clock | None = None) -> AsyncIterator[Client]:
+async def engine_client(settings: EngineSettings | None = None, *, clock: Clock | None = None) -> AsyncIterator[Client]:
     """A running engine for which all waits are over at once, unless another clock is given."""
-    chosen = settings or Settings(models=(MODEL,))
+    chosen = settings or EngineSettings(models=(MODEL,))
     timeout = aiohttp.ClientTimeout(total=CEILING_S)
     async with (
         running_engine(chosen, clock=clock or InstantClock()) as base_url,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.testing import Settings, count_tokens, expected_text, render_chat
+from sparewatt.testing import EngineSettings, count_tokens, expected_text, render_chat
 from tests.unit.testing.client import MODEL, Client, chat, engine_client, joined
 
 PATH = "/v1/chat/completions"
@@ -59,7 +59,7 @@ async def test_a_limit_that_is_not_reached_changes_nothing(engine: Client) -> No
 
 
 async def test_a_fixed_answer_length_holds_for_every_prompt() -> None:
-    async with engine_client(Settings(models=(MODEL,), answer_tokens=3)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), answer_tokens=3)) as engine:
         for content in ("a", "b"):
             reply = await engine.post(PATH, messages=chat(content))
             assert reply["usage"]["completion_tokens"] == 3

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 
 
 def test_time_passes_only_when_told() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.testing import Settings, count_tokens, expected_text, render_chat
+from sparewatt.testing import EngineSettings, count_tokens, expected_text, render_chat
 from tests.unit.testing.client import MODEL, Client, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/completions"
@@ -89,12 +89,12 @@ async def test_models_carry_what_llama_cpp_says_of_them(engine: Client) -> None:
 
 
 async def test_a_model_with_slashes_in_its_name_is_found() -> None:
-    async with engine_client(Settings(models=("org/name",))) as engine:
+    async with engine_client(EngineSettings(models=("org/name",))) as engine:
         assert (await engine.get("/v1/models/org/name"))["id"] == "org/name"
 
 
 async def test_props_and_slots_tell_the_capacity() -> None:
-    async with engine_client(Settings(models=(MODEL,), slots=3, n_ctx=512)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), slots=3, n_ctx=512)) as engine:
         props = await engine.get("/props")
         assert props["total_slots"] == 3
         assert props["default_generation_settings"]["n_ctx"] == 512
@@ -142,14 +142,14 @@ async def test_a_body_that_is_not_json_is_refused(engine: Client, body: bytes) -
 
 
 async def test_an_answer_ends_where_the_context_ends() -> None:
-    async with engine_client(Settings(models=(MODEL,), n_ctx=10)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), n_ctx=10)) as engine:
         reply = await engine.post("/v1/chat/completions", messages=chat("Hello"))
         assert reply["usage"]["total_tokens"] == 10
         assert reply["choices"][0]["finish_reason"] == "length"
 
 
 async def test_an_engine_that_loads_at_start_refuses_until_it_has() -> None:
-    async with engine_client(Settings(models=(MODEL,), load_s=5), clock=StillClock()) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), load_s=5), clock=StillClock()) as engine:
         status, reply = await engine.try_post("/v1/chat/completions", messages=chat("x"))
         assert (status, reply["error"]["code"]) == (503, "model_loading")
         assert (await engine.get("/health"))["error"]["code"] == "model_loading"
@@ -157,7 +157,7 @@ async def test_an_engine_that_loads_at_start_refuses_until_it_has() -> None:
 
 
 async def test_a_cold_engine_is_well_and_loads_on_first_use() -> None:
-    async with engine_client(Settings(models=(MODEL,), load_s=5, cold=True)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), load_s=5, cold=True)) as engine:
         assert await engine.get("/health") == {"status": "ok"}
         assert (await engine.get("/v1/models"))["data"][0]["status"]["value"] == "unloaded"
         await engine.post("/v1/chat/completions", messages=chat("x"))
@@ -165,7 +165,7 @@ async def test_a_cold_engine_is_well_and_loads_on_first_use() -> None:
 
 
 async def test_a_cold_engine_is_well_while_it_loads_and_lets_requests_wait() -> None:
-    async with engine_client(Settings(models=(MODEL,), load_s=5, cold=True), clock=StillClock()) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), load_s=5, cold=True), clock=StillClock()) as engine:
         waiting = asyncio.create_task(engine.try_post("/v1/chat/completions", messages=chat("x")))
         await eventually(lambda: _is_loading(engine))
         assert await engine.get("/health") == {"status": "ok"}

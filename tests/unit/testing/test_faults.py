@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sparewatt.testing import Fault, Settings, answer_tokens, render_chat
-from sparewatt.testing.model import FAULTS_MAX, Faults
+from sparewatt.testing import EngineSettings, Fault, answer_tokens, render_chat
+from sparewatt.testing.engine.settings import FAULTS_MAX, FaultQueue
 from tests.unit.testing.client import MODEL, Client, chat, engine_client, eventually, joined
 
 PATH = "/v1/chat/completions"
@@ -162,7 +162,7 @@ async def test_an_unknown_fault_is_refused(engine: Client, fault: dict[str, Any]
 
 def test_faults_by_chance_repeat_with_their_seed_and_keep_to_their_rate() -> None:
     def drawn(seed: int) -> list[Fault | None]:
-        faults = Faults(fail_rate=0.25, seed=seed)
+        faults = FaultQueue(fail_rate=0.25, seed=seed)
         return [faults.take() for _ in range(2000)]
 
     n_failed = sum(fault is not None for fault in drawn(1))
@@ -171,7 +171,7 @@ def test_faults_by_chance_repeat_with_their_seed_and_keep_to_their_rate() -> Non
 
 
 async def test_every_request_fails_at_a_rate_of_one() -> None:
-    async with engine_client(Settings(models=(MODEL,), fail_rate=1)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), fail_rate=1)) as engine:
         for _ in range(20):
             with pytest.raises((aiohttp.ClientError, AssertionError)):
                 await engine.post(PATH, messages=chat("Hello"))

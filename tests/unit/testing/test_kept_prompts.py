@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sparewatt.testing import Settings
-from sparewatt.testing.kept_prompts import BLOCK_TOKENS, KeptPrompts
+from sparewatt.testing import EngineSettings
+from sparewatt.testing.engine.prefix_cache import BLOCK_TOKENS, EnginePrefixCache
 from tests.unit.testing.client import MODEL, chat, engine_client
 
 LONG = "one two three four " * 40
 
 
-async def cached(settings: Settings) -> list[int]:
+async def cached(settings: EngineSettings) -> list[int]:
     async with engine_client(settings) as client:
         replies = [await client.post("/v1/chat/completions", messages=chat(LONG)) for _ in range(2)]
         (model,) = (await client.get("/v1/models"))["data"]
@@ -18,17 +18,17 @@ async def cached(settings: Settings) -> list[int]:
 
 
 async def test_the_second_time_the_prompt_is_there() -> None:
-    first, second = await cached(Settings(models=(MODEL,), prefix_cache_tokens=10_000))
+    first, second = await cached(EngineSettings(models=(MODEL,), prefix_cache_tokens=10_000))
     assert first == 0
     assert second > 100
 
 
 async def test_an_engine_that_keeps_nothing_reads_all_again() -> None:
-    assert await cached(Settings(models=(MODEL,))) == [0, 0]
+    assert await cached(EngineSettings(models=(MODEL,))) == [0, 0]
 
 
 def test_only_whole_blocks_from_the_start_count_and_one_token_is_always_read() -> None:
-    kept, tokens = KeptPrompts(10 * BLOCK_TOKENS), [str(n) for n in range(2 * BLOCK_TOKENS)]
+    kept, tokens = EnginePrefixCache(10 * BLOCK_TOKENS), [str(n) for n in range(2 * BLOCK_TOKENS)]
     assert kept.read(tokens) == 0
     assert kept.read(tokens) == 2 * BLOCK_TOKENS - 1
     assert kept.read([*tokens, "more"]) == 2 * BLOCK_TOKENS
@@ -36,7 +36,7 @@ def test_only_whole_blocks_from_the_start_count_and_one_token_is_always_read() -
 
 
 def test_the_latest_are_kept() -> None:
-    kept = KeptPrompts(BLOCK_TOKENS)
+    kept = EnginePrefixCache(BLOCK_TOKENS)
     first, second = (["a"] * BLOCK_TOKENS, ["b"] * BLOCK_TOKENS)
     kept.read(first)
     kept.read(second)

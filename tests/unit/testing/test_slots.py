@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from sparewatt.core.clock import Timer, sleep_until
-from sparewatt.testing import InstantClock, Settings
-from sparewatt.testing.model import QueueFull, Stats
-from sparewatt.testing.pace import FREE_RUN_STEPS, Pace
-from sparewatt.testing.slots import Slots
+from sparewatt.testing import EngineSettings, InstantClock
+from sparewatt.testing.engine.pacer import FREE_RUN_STEPS, TokenPacer
+from sparewatt.testing.engine.settings import EngineQueueFull, EngineStats
+from sparewatt.testing.engine.slots import EngineSlots
 from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/chat/completions"
-ONE_SLOT = Settings(models=(MODEL,), slots=1, decode_tps=1)
+ONE_SLOT = EngineSettings(models=(MODEL,), slots=1, decode_tps=1)
 
 
 async def _queued(engine: Client, count: int) -> bool:
@@ -69,14 +69,14 @@ async def test_stats_count_what_was_generated(engine: Client) -> None:
 
 
 async def test_more_requests_than_slots_all_get_their_answer() -> None:
-    async with engine_client(Settings(models=(MODEL,), slots=2, decode_tps=50, prefill_tps=100)) as engine:
+    async with engine_client(EngineSettings(models=(MODEL,), slots=2, decode_tps=50, prefill_tps=100)) as engine:
         replies = await asyncio.gather(*(engine.stream(PATH, messages=chat(f"{i}")) for i in range(30)))
         assert all(chunks[-1]["choices"][0]["finish_reason"] == "stop" for chunks in replies)
         assert (await engine.stats())["finished"] == 30
 
 
 async def test_slots_are_given_first_come_first_served() -> None:
-    slots = Slots(1, Stats())
+    slots = EngineSlots(1, EngineStats())
     order: list[int] = []
 
     async def take(number: int) -> None:
@@ -89,9 +89,9 @@ async def test_slots_are_given_first_come_first_served() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparewatt.testing.slots.QUEUE_MAX", 0)
-    with pytest.raises(QueueFull):
-        async with Slots(1, Stats()).occupy():
+    monkeypatch.setattr("sparewatt.testing.engine.slots.QUEUE_MAX", 0)
+    with pytest.raises(EngineQueueFull):
+        async with EngineSlots(1, EngineStats()).occupy():
             pass
 
 
@@ -117,7 +117,7 @@ class SteppingClock:
 
 
 async def _paced(clock: SteppingClock, *, tps: float, n_tokens: int) -> float:
-    pace, done = Pace(clock, tps=tps), 0
+    pace, done = TokenPacer(clock, tps=tps), 0
     while done < n_tokens:
         done = await pace.next_due(done)
     return clock.at_s
@@ -135,12 +135,12 @@ async def test_fast_tokens_share_wake_ups_and_keep_their_rate() -> None:
 
 
 async def test_slow_tokens_come_one_at_a_time() -> None:
-    pace = Pace(SteppingClock(late_s=0.0), tps=10)
+    pace = TokenPacer(SteppingClock(late_s=0.0), tps=10)
     assert [await pace.next_due(done) for done in range(5)] == [1, 2, 3, 4, 5]
 
 
 async def test_without_a_rate_tokens_come_in_batches() -> None:
-    assert await Pace(StillClock(), tps=0).next_due(0) == FREE_RUN_STEPS
+    assert await TokenPacer(StillClock(), tps=0).next_due(0) == FREE_RUN_STEPS
 
 
 async def test_the_instant_clock_moves_to_where_it_was_awaited() -> None:

@@ -14,7 +14,7 @@ from sparewatt.testing import (
     split_continuation,
     tokenize,
 )
-from sparewatt.testing.text import NATURAL_TOKENS_MAX, NATURAL_TOKENS_MIN, VOCABULARY, natural_length
+from sparewatt.testing.engine.text import NATURAL_TOKENS_MAX, NATURAL_TOKENS_MIN, VOCABULARY, natural_length
 
 untimed = settings(deadline=None)
 prompts = st.text(max_size=60)

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Meta, Struct
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.testing.schema import minimal_value
-from sparewatt.testing.text import words
+from sparewatt.testing.engine.json_schema import minimal_value
+from sparewatt.testing.engine.text import words
 from tests.unit.testing.client import Client, chat, joined
 
 PATH = "/v1/chat/completions"

@@ -7,8 +7,8 @@ from typing import cast
 from sparewatt.api.accounts.policies import shown_policy
 from sparewatt.core.money import format_usd
 from sparewatt.protocol.api.accounts import AccountInfo, ApiKey, BudgetInfo, ScopeName
+from sparewatt.store.accounts import AccountRow
 from sparewatt.store.database import KeyRow
-from sparewatt.store.people import AccountRow
 
 
 def describe_account(row: AccountRow) -> AccountInfo:

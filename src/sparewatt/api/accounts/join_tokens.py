@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyService
 from sparewatt.accounts.sessions import Sessions
-from sparewatt.accounts.tokens import JoinTokens
 from sparewatt.api.accounts.refresh import refresh_account
 from sparewatt.api.endpoint import post
 from sparewatt.edge.auth import Authenticator

@@ -36,7 +36,7 @@ class KeyEndpoints:
     async def list_keys(self, request: web.Request) -> ApiKeyList:
         """List the API keys, revoked ones included."""
         principal = await self._auth.authenticate(context_of(request), "admin")
-        return ApiKeyList(data=[describe_key(row) for row in await self._keys.list(principal.reach)])
+        return ApiKeyList(data=[describe_key(row) for row in await self._keys.list(principal.account_filter)])
 
     @patch("/v1/keys/{key_id}", body=KeyChange)
     async def change_key(self, request: web.Request) -> ApiKey:
@@ -48,12 +48,14 @@ class KeyEndpoints:
         def change(row: KeyRow) -> KeyTerms:
             return changed_terms(terms_of(row), body, unix_s=unix_s)
 
-        row = await self._keys.limit(request.match_info["key_id"], account_id=principal.reach, change=change)
+        row = await self._keys.change_terms(
+            request.match_info["key_id"], account_id=principal.account_filter, change=change
+        )
         return describe_key(row)
 
     @delete("/v1/keys/{key_id}")
     async def revoke_key(self, request: web.Request) -> RevokedKey:
         """Revoke a key for good."""
         principal = await self._auth.authenticate(context_of(request), "admin")
-        row = await self._keys.revoke(request.match_info["key_id"], account_id=principal.reach)
+        row = await self._keys.revoke(request.match_info["key_id"], account_id=principal.account_filter)
         return RevokedKey(**msgspec.structs.asdict(describe_key(row)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import UNSET, UnsetType
 
-from sparewatt.accounts.doors import Door
+from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.keys import KeyService
-from sparewatt.accounts.people import People
+from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.accounts.sessions import Sessions, csrf_token
 from sparewatt.api.accounts.descriptions import describe_account, describe_key, scope_names
 from sparewatt.api.accounts.policies import policy_text
@@ -22,7 +22,13 @@ from sparewatt.protocol.api.accounts import AccountChange, AccountClosureBody, A
 
 class OwnAccountEndpoints:
     def __init__(
-        self, *, auth: Authenticator, people: People, keys: KeyService, sessions: Sessions, login_door: Door
+        self,
+        *,
+        auth: Authenticator,
+        people: AccountService,
+        keys: KeyService,
+        sessions: Sessions,
+        login_door: PublicRateLimiter,
     ) -> None:
         """`login_door`: limits how often a password can be tried."""
         self._auth = auth
@@ -36,7 +42,7 @@ class OwnAccountEndpoints:
         """Show the caller's account, and what its key or session may do."""
         context = context_of(request)
         principal = await self._auth.identify(context)
-        row = await self._people.show(principal.account_id)
+        row = await self._people.get(principal.account_id)
         token = request.cookies.get(cookie_name(context.settings)) if principal.session is not None else None
         return PrincipalInfo(
             account=describe_account(row),
@@ -51,11 +57,11 @@ class OwnAccountEndpoints:
         """Change the name or the policy of the caller's account."""
         principal = await self._auth.authenticate(context_of(request), "admin")
         body = await read_json(request, AccountChange)
-        row = await self._people.show(principal.account_id)
+        row = await self._people.get(principal.account_id)
         policy = row.policy if isinstance(body.policy, UnsetType) else policy_text(body.policy)
         self._keys.check_policy(policy)
         name = row.name if isinstance(body.name, UnsetType) else body.name
-        row = await self._people.describe(principal.account_id, name=name, policy=policy)
+        row = await self._people.update(principal.account_id, name=name, policy=policy)
         await refresh_account(row.id, sessions=self._sessions, keys=self._keys)
         return OwnAccount(account=describe_account(row))
 
@@ -68,8 +74,8 @@ class OwnAccountEndpoints:
         context = context_of(request)
         principal = await self._auth.authenticate(context, "admin")
         body = await read_json(request, AccountClosureBody)
-        self._login_door.knock(address=context.address, email=principal.account_id)
-        row = await self._people.show(principal.account_id)
+        self._login_door.admit(address=context.address, email=principal.account_id)
+        row = await self._people.get(principal.account_id)
         row = await self._people.close_own(row, password=body.password)
         await refresh_account(row.id, sessions=self._sessions, keys=self._keys)
         return describe_account(row)

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from aiohttp import web
 
+from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.keys import KeyService
-from sparewatt.accounts.people import People
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.api.accounts.descriptions import describe_account
 from sparewatt.api.accounts.refresh import refresh_account
@@ -17,7 +17,7 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import AccountInfo, AccountList, OneTimeToken, RoleChange
-from sparewatt.store.people import AccountRow
+from sparewatt.store.accounts import AccountRow
 
 
 class AccountPages(Protocol):
@@ -28,7 +28,7 @@ class AccountPages(Protocol):
 
 class OperatorEndpoints:
     def __init__(
-        self, *, auth: Authenticator, people: People, pages: AccountPages, keys: KeyService, sessions: Sessions
+        self, *, auth: Authenticator, people: AccountService, pages: AccountPages, keys: KeyService, sessions: Sessions
     ) -> None:
         self._auth = auth
         self._people = people
@@ -41,7 +41,7 @@ class OperatorEndpoints:
         """List a page of the accounts, oldest first; `after` continues behind an account."""
         await self._auth.authenticate_operator(context_of(request))
         after = request.query.get("after")
-        after_id = (await self._people.show(after)).id if after else None
+        after_id = (await self._people.get(after)).id if after else None
         return AccountList(data=[describe_account(row) for row in await self._pages.list_accounts(after=after_id)])
 
     @get("/v1/accounts/{account}")
@@ -73,7 +73,7 @@ class OperatorEndpoints:
         """Make a token that sets an account's password once; the operator hands it over."""
         await self._auth.authenticate_operator(context_of(request))
         row = await self._account_in_path(request)
-        token, expires_at = await self._people.make_reset(row.id)
+        token, expires_at = await self._people.make_reset_token(row.id)
         return OneTimeToken(token=token, expires_at=expires_at.timestamp())
 
     @post("/v1/invites", status=201)
@@ -85,4 +85,4 @@ class OperatorEndpoints:
 
     async def _account_in_path(self, request: web.Request) -> AccountRow:
         """By id or e-mail. Raises AccountNotFound."""
-        return await self._people.show(request.match_info["account"])
+        return await self._people.get(request.match_info["account"])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from sparewatt.accounts.doors import Doors
-from sparewatt.accounts.mail import Mailer, reset_mail
-from sparewatt.accounts.people import People, normal_email
-from sparewatt.accounts.sessions import Sessions, refuse_foreign_origin
+from sparewatt.accounts.account_service import AccountService, normalize_email
+from sparewatt.accounts.mail import Mailer, reset_message
+from sparewatt.accounts.public_rate_limits import PublicRateLimiters
+from sparewatt.accounts.sessions import Sessions, check_origin
 from sparewatt.api.endpoint import post
 from sparewatt.core.errors import NotFound
 from sparewatt.edge.auth import Authenticator
@@ -30,9 +30,9 @@ class PasswordEndpoints:
         self,
         *,
         auth: Authenticator,
-        people: People,
+        people: AccountService,
         sessions: Sessions,
-        doors: Doors,
+        doors: PublicRateLimiters,
         mailer: Mailer | None,
         root_url: str,
         origins: frozenset[str],
@@ -55,14 +55,14 @@ class PasswordEndpoints:
         context = context_of(request)
         principal = await self._auth.authenticate(context, "admin")
         body = await read_json(request, PasswordChangeBody)
-        self._doors.login.knock(address=context.address, email=principal.account_id)
+        self._doors.login.admit(address=context.address, email=principal.account_id)
         await self._people.change_password(
             principal.account_id,
             current=body.current_password,
             new=body.password,
             keep_session=principal.session.hash if principal.session is not None else b"",
         )
-        self._sessions.forget(principal.account_id)
+        self._sessions.invalidate(principal.account_id)
         return PasswordChangeResult()
 
     @post("/v1/password/reset-request", body=PasswordResetRequestBody, status=202, is_public=True)
@@ -71,23 +71,23 @@ class PasswordEndpoints:
 
         The reply is the same, and as fast, whether or not an account has this address.
         """
-        refuse_foreign_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self._origins)
         body = await read_json(request, PasswordResetRequestBody)
         if self._mailer is None:
             raise NotFound("This network sends no mail. Ask its operator for a reset token.")
-        email = normal_email(body.email)
-        self._doors.reset.knock(address=context_of(request).address, email=email)
-        token = await self._people.find_reset(email)
+        email = normalize_email(body.email)
+        self._doors.reset.admit(address=context_of(request).address, email=email)
+        token = await self._people.make_reset_token_for_email(email)
         if token is not None:
-            self._mailer.post(reset_mail(email, token, root_url=self._root_url))
+            self._mailer.enqueue(reset_message(email, token, root_url=self._root_url))
         return PasswordResetRequestResult()
 
     @post("/v1/password/reset", body=PasswordResetBody, is_public=True)
     async def reset_password(self, request: web.Request) -> PasswordChangeResult:
         """Set a new password with a reset token. All sessions of the account end."""
-        refuse_foreign_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self._origins)
         body = await read_json(request, PasswordResetBody)
-        self._doors.reset.knock(address=context_of(request).address)
+        self._doors.reset.admit(address=context_of(request).address)
         account_id = await self._people.reset_password(body.token, body.password)
-        self._sessions.forget(account_id)
+        self._sessions.invalidate(account_id)
         return PasswordChangeResult()

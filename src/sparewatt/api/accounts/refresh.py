@@ -9,5 +9,5 @@ from sparewatt.core.ids import AccountId
 
 async def refresh_account(account_id: AccountId, *, sessions: Sessions, keys: KeyService) -> None:
     """Drop cached sessions and reload keys: in this gateway at once, in other gateways within a second or two."""
-    sessions.forget(account_id)
+    sessions.invalidate(account_id)
     await keys.on_account_changed()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import UNSET
 
-from sparewatt.accounts.doors import Doors
-from sparewatt.accounts.people import People, Signup, SignupHook, SignupMode, normal_email
-from sparewatt.accounts.sessions import Sessions, csrf_token, refuse_foreign_origin
+from sparewatt.accounts.account_service import AccountService, Signup, SignupHook, SignupMode, normalize_email
+from sparewatt.accounts.public_rate_limits import PublicRateLimiters
+from sparewatt.accounts.sessions import Sessions, check_origin, csrf_token
 from sparewatt.api.accounts.descriptions import describe_account
 from sparewatt.api.endpoint import post
 from sparewatt.core.ids import AccountId
@@ -32,9 +32,9 @@ class SessionEndpoints:
         self,
         *,
         auth: Authenticator,
-        people: People,
+        people: AccountService,
         sessions: Sessions,
-        doors: Doors,
+        doors: PublicRateLimiters,
         signup_mode: SignupMode,
         signup_hook: SignupHook,
         origins: frozenset[str],
@@ -52,9 +52,9 @@ class SessionEndpoints:
     async def sign_up(self, request: web.Request) -> web.Response:
         """Make an account, and log in to it."""
         context = context_of(request)
-        refuse_foreign_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self._origins)
         body = await read_json(request, SignupBody)
-        self._doors.signup.knock(address=context.address, email=normal_email(body.email))
+        self._doors.signup.admit(address=context.address, email=normalize_email(body.email))
         signup = Signup(body.email, body.password, body.name, body.invite)
         row = await self._people.sign_up(signup, mode=self._signup_mode)
         notice = await self._signup_hook.on_signup(row.id, address=context.address)
@@ -64,10 +64,10 @@ class SessionEndpoints:
     async def log_in(self, request: web.Request) -> web.Response:
         """Log in by e-mail and password. The reply sets the session's cookie."""
         context = context_of(request)
-        refuse_foreign_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self._origins)
         body = await read_json(request, LoginBody)
         email = body.email.strip().lower()[:_EMAIL_COUNTED_CHARS_MAX]
-        self._doors.login.knock(address=context.address, email=email)
+        self._doors.login.admit(address=context.address, email=email)
         account_id = await self._people.log_in(body.email, body.password)
         return await self._begin_session(context, account_id)
 
@@ -86,7 +86,7 @@ class SessionEndpoints:
         self, context: RequestContext, account_id: AccountId, *, status: int = 200, notice: str | None = None
     ) -> web.Response:
         token = await self._sessions.begin(account_id)
-        row = await self._people.show(account_id)
+        row = await self._people.get(account_id)
         session = NewSession(
             account=describe_account(row),
             csrf_token=csrf_token(token),

@@ -14,10 +14,10 @@ from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
 from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.inference.call import ModelCall
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.node import Capability
-from sparewatt.protocol.openai import NULL, ChatRequest, fields_of, parse_chat, parse_plain
-from sparewatt.protocol.parameters import foreign_fields, ignored_fields
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.link.node_report import Capability
+from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.parameters import ignored_fields, unknown_fields
 
 PATH: JobPath = "/v1/chat/completions"
 _DEVELOPER = b'"developer"'
@@ -62,7 +62,7 @@ def read_chat(body: bytes) -> ModelCall:
         output_limit=chat.output_limit,
         answers=chat.n or 1,
         needs=_needs_of(chat, messages if holds_media else ()),
-        foreign=foreign_fields(fields, PATH),
+        foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
     )
 

@@ -9,11 +9,11 @@ from sparewatt.api.inference.echo import Echo
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.node import Capability
-from sparewatt.protocol.openai import fields_of
-from sparewatt.protocol.parameters import foreign_fields, ignored_fields, unsure_fields
-from sparewatt.protocol.prompts import MAX_TOKENS_UNASKED, CompletionRequest, Pieces, parse_completion
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.link.node_report import Capability
+from sparewatt.protocol.openai.chat import fields_of
+from sparewatt.protocol.openai.parameters import ignored_fields, partly_supported_fields, unknown_fields
+from sparewatt.protocol.openai.prompts import MAX_TOKENS_UNASKED, CompletionRequest, PromptInputs, parse_completion
 
 PATH: JobPath = "/v1/completions"
 
@@ -45,14 +45,14 @@ def read_completion_request(body: bytes) -> ModelCall:
         output_limit=limit or 1,
         answers=prompts.count * answers_per_prompt,
         needs=_needs_of(request),
-        foreign=foreign_fields(fields, PATH),
+        foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
-        unsure=unsure_fields(fields, PATH),
+        unsure=partly_supported_fields(fields, PATH),
         reply_filter=echo,
     )
 
 
-def _echo_of(request: CompletionRequest, prompts: Pieces) -> Echo | None:
+def _echo_of(request: CompletionRequest, prompts: PromptInputs) -> Echo | None:
     """The gateway echoes texts. Token ids, and log probabilities of a prompt, only the model server can echo."""
     if not request.echo or prompts.ids or is_given(request.logprobs):
         return None

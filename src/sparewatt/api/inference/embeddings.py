@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.openai import fields_of
-from sparewatt.protocol.parameters import foreign_fields, ignored_fields
-from sparewatt.protocol.prompts import parse_embedding
-from sparewatt.protocol.vectors import Encoding, written_as
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.chat import fields_of
+from sparewatt.protocol.openai.embeddings import Encoding, with_encoding
+from sparewatt.protocol.openai.parameters import ignored_fields, unknown_fields
+from sparewatt.protocol.openai.prompts import parse_embedding
 
 PATH: JobPath = "/v1/embeddings"
 
@@ -26,7 +26,7 @@ def read_embedding_request(body: bytes) -> ModelCall:
         output_limit=1,
         answers=0,
         needs=frozenset({"embeddings"}),
-        foreign=foreign_fields(fields, PATH),
+        foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
         reply_filter=EmbeddingFilter(request.encoding_format or "float"),
     )
@@ -39,7 +39,7 @@ class EmbeddingFilter:
         self._encoding = encoding
 
     def whole(self, body: bytes) -> bytes:
-        return written_as(body, self._encoding)
+        return with_encoding(body, self._encoding)
 
     def feed(self, data: bytes) -> bytes:
         return data

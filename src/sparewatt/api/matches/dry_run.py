@@ -23,8 +23,8 @@ from sparewatt.inference.matcher.model import Decision, MatchJob
 from sparewatt.inference.routing import Routing
 from sparewatt.inference.service import InferenceService
 from sparewatt.ledger.chart import promo_of
-from sparewatt.policy.carriers import HEADER as ROUTE_HEADER
-from sparewatt.policy.words import to_object
+from sparewatt.policy.formatter import to_object
+from sparewatt.policy.parser import HEADER as ROUTE_HEADER
 from sparewatt.protocol.api.matches import DryRunExplanation, DryRunRequest
 from sparewatt.telemetry.explanations import Explanations
 

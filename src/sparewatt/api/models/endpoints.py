@@ -15,7 +15,7 @@ from sparewatt.inference.capabilities import believed
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
-from sparewatt.protocol.node import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport
 
 
 class ModelEndpoints:

@@ -8,7 +8,7 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.limits import REFERENCE_CHARS_MAX
 from sparewatt.core.money import Nano, format_usd, parse_usd
 from sparewatt.core.rng import Rng
-from sparewatt.ledger.credits import checked_transfer
+from sparewatt.ledger.credits import checked_transfer_nano
 from sparewatt.protocol.api.credits import AmountBody, UsdNumber, UsdNumberOrNull
 
 
@@ -18,7 +18,7 @@ def amount_of(body: AmountBody) -> Nano:
         raise InvalidField(f"{body.currency[:20]!r} is not known here. Amounts are in USD.", param="currency")
     if (body.usd is None) == (body.nano is None):
         raise InvalidField("Say how much, either as 'usd' or as 'nano'.", param="usd")
-    return checked_transfer(parse_usd(str(body.usd)) if body.nano is None else body.nano)
+    return checked_transfer_nano(parse_usd(str(body.usd)) if body.nano is None else body.nano)
 
 
 def reference_of(body: AmountBody, *, rng: Rng) -> str:

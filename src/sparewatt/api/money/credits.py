@@ -16,8 +16,8 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
-from sparewatt.ledger.credits import Balance, Credits
-from sparewatt.ledger.deposits import DepositAdapter, adapter_named
+from sparewatt.ledger.credits import Balance, CreditService
+from sparewatt.ledger.deposit_adapters import DepositAdapter, adapter_named
 from sparewatt.protocol.api.credits import CreditBalance, CreditBalanceReply, CreditPosting, DepositBody, GrantBody
 
 
@@ -27,7 +27,7 @@ class CreditEndpoints:
         *,
         auth: Authenticator,
         accounts: AccountFinder,
-        credit_service: Credits,
+        credit_service: CreditService,
         adapters: Mapping[str, DepositAdapter],
         rng: Rng,
     ) -> None:
@@ -70,7 +70,7 @@ class CreditEndpoints:
 
     async def _find_open(self, id_or_email: str) -> AccountId:
         """Raises AccountNotFound, or InvalidField for a closed account, which could not spend what it gets."""
-        row = await self._accounts.show(id_or_email)
+        row = await self._accounts.get(id_or_email)
         if row.closed_at is not None:
             raise InvalidField(f"The account {row.id} is closed: nobody could spend the credits.", param="account")
         return row.id

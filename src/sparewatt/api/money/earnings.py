@@ -15,7 +15,7 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.earnings import AttemptEarnings, AttemptEarningsList, EarningsGroup, EarningsGroupList
-from sparewatt.store.statements import EarningsBy, Statements
+from sparewatt.store.statements import EarningsBy, StatementStore
 
 _GROUPS: dict[str, EarningsBy] = {"day": "day", "model": "model", "node": "node"}
 
@@ -26,7 +26,7 @@ class EarningsEndpoints:
         *,
         auth: Authenticator,
         accounts: AccountFinder,
-        statements: Statements,
+        statements: StatementStore,
         nodes: NodeTable,
         clock: Clock,
     ) -> None:

@@ -20,16 +20,16 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.ledger import chart
-from sparewatt.ledger.credits import Credits
-from sparewatt.ledger.fees import INFERENCE_BPS
-from sparewatt.ledger.settlement import NANO_PER_MICRO
+from sparewatt.ledger.credits import CreditService
+from sparewatt.ledger.fees import INFERENCE_FEE_BPS
+from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.api.earnings import EarningsSummary, EarningsSummaryReply, NodeUtilisation
 from sparewatt.store.power import MeanPower
-from sparewatt.store.statements import NodeBusy, Span
+from sparewatt.store.statements import NodeBusyTime, TimeRange
 
 
 class BusyTimes(Protocol):
-    async def busy(self, owner: AccountId, *, span: Span, limit: int) -> list[NodeBusy]: ...
+    async def busy_times(self, owner: AccountId, *, span: TimeRange, limit: int) -> list[NodeBusyTime]: ...
 
 
 class LedgerBalances(Protocol):
@@ -37,13 +37,13 @@ class LedgerBalances(Protocol):
 
 
 class SettledPayouts(Protocol):
-    async def settled(self, account_id: AccountId, /) -> tuple[int, int, int]:
+    async def payout_totals(self, account_id: AccountId, /) -> tuple[int, int, int]:
         """In micro-dollars: in batches that wait, in batches that are posted, claimed of those."""
         ...
 
 
 class PowerHistory(Protocol):
-    async def of(
+    async def mean_power_of(
         self, nodes: Sequence[NodeId], /, *, from_unix_s: float, to_unix_s: float
     ) -> Mapping[NodeId, MeanPower]: ...
 
@@ -58,7 +58,7 @@ class EarningsSummaryEndpoints:
         books: LedgerBalances,
         payouts: SettledPayouts,
         power: PowerHistory,
-        credit_service: Credits,
+        credit_service: CreditService,
         nodes: NodeTable,
         clock: Clock,
     ) -> None:
@@ -79,13 +79,13 @@ class EarningsSummaryEndpoints:
         now = self._clock.unix_s()
         span = read_span(request, now_unix_s=now)
         owner, node = await select_account(request, principal, self._accounts), select_node(request, self._nodes)
-        busy = await self._statements.busy(owner, span=span, limit=STATEMENT_LINES_MAX)
-        past = Span(span.from_unix_s, min(span.to_unix_s, now))
+        busy = await self._statements.busy_times(owner, span=span, limit=STATEMENT_LINES_MAX)
+        past = TimeRange(span.from_unix_s, min(span.to_unix_s, now))
         nodes = await self._utilisations([each for each in busy if node in (None, each.node_id)], span=past)
         return EarningsSummaryReply(data=await self._summary(owner, nodes))
 
-    async def _utilisations(self, busy: Sequence[NodeBusy], *, span: Span) -> list[NodeUtilisation]:
-        power = await self._power.of(
+    async def _utilisations(self, busy: Sequence[NodeBusyTime], *, span: TimeRange) -> list[NodeUtilisation]:
+        power = await self._power.mean_power_of(
             [each.node_id for each in busy], from_unix_s=span.from_unix_s, to_unix_s=span.to_unix_s
         )
         return [
@@ -95,10 +95,10 @@ class EarningsSummaryEndpoints:
     async def _summary(self, owner: AccountId, nodes: list[NodeUtilisation]) -> EarningsSummary:
         earned, promo = chart.earned_by(owner), chart.promo_earned_by(owner)
         balances = await self._books.balances([earned, promo])
-        batched, settled, claimed = [micro * NANO_PER_MICRO for micro in await self._payouts.settled(owner)]
+        batched, settled, claimed = [micro * NANO_PER_MICRO for micro in await self._payouts.payout_totals(owner)]
         return EarningsSummary(
             account=owner,
-            fee_bps=INFERENCE_BPS,
+            fee_bps=INFERENCE_FEE_BPS,
             pending_usd=format_usd(balances[earned]),
             pending_nano=balances[earned],
             batched_usd=format_usd(batched),
@@ -114,7 +114,9 @@ class EarningsSummaryEndpoints:
         )
 
 
-def utilisation_of(busy: NodeBusy, row: NodeRow | None, power: MeanPower | None, *, span: Span) -> NodeUtilisation:
+def utilisation_of(
+    busy: NodeBusyTime, row: NodeRow | None, power: MeanPower | None, *, span: TimeRange
+) -> NodeUtilisation:
     """Utilisation: the share of the time, since the node's first job in the span, in which it had a job."""
     window_s = max(busy.busy_s, span.to_unix_s - max(span.from_unix_s, busy.first_at.timestamp()))
     return NodeUtilisation(

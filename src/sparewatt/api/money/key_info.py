@@ -15,11 +15,11 @@ from sparewatt.core.money import Nano, format_usd
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.ledger.budgets import period_start
-from sparewatt.ledger.credits import Credits
+from sparewatt.ledger.credits import CreditService
 from sparewatt.protocol.api.credits import KeyInfo, KeyInfoReply, KeyRateLimit, LimitReset
-from sparewatt.store.database import KeyRow, Period
+from sparewatt.store.database import BudgetPeriod, KeyRow
 
-_RESETS: dict[Period, LimitReset] = {"day": "daily", "week": "weekly", "month": "monthly"}
+_RESETS: dict[BudgetPeriod, LimitReset] = {"day": "daily", "week": "weekly", "month": "monthly"}
 
 
 class KeySpending(Protocol):
@@ -27,7 +27,9 @@ class KeySpending(Protocol):
 
 
 class KeyInfoEndpoints:
-    def __init__(self, *, auth: Authenticator, spending: KeySpending, credit_service: Credits, clock: Clock) -> None:
+    def __init__(
+        self, *, auth: Authenticator, spending: KeySpending, credit_service: CreditService, clock: Clock
+    ) -> None:
         """`spending`: the books."""
         self._auth = auth
         self._spending = spending

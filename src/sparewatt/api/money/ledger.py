@@ -11,11 +11,11 @@ from sparewatt.api.endpoint import get, post
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.ledger import LedgerAudit, LedgerRebuild
-from sparewatt.store.books import Audit
+from sparewatt.store.ledger import AuditResult
 
 
 class AuditedBooks(Protocol):
-    async def audit(self) -> Audit: ...
+    async def audit(self) -> AuditResult: ...
 
     async def rebuild_balances(self) -> None: ...
 
@@ -41,7 +41,7 @@ class LedgerEndpoints:
         return LedgerRebuild(**after, balances_corrected=before.wrong_balances)
 
 
-def audit_of(audit: Audit) -> LedgerAudit:
+def audit_of(audit: AuditResult) -> LedgerAudit:
     return LedgerAudit(
         in_order=audit.is_clean,
         sum_nano=audit.total,

@@ -16,7 +16,7 @@ from sparewatt.api.csv import as_csv
 from sparewatt.api.endpoint import Reply
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.limits import STATEMENT_DAYS, STATEMENT_DAYS_MAX, STATEMENT_LINES_MAX
-from sparewatt.store.statements import Cursor, Span
+from sparewatt.store.statements import StatementCursor, TimeRange
 
 SPAN_QUERY = ("from", "to")
 STATEMENT_QUERY = (*SPAN_QUERY, "limit", "after", "format")
@@ -45,20 +45,20 @@ _Statement = TypeVar("_Statement", bound=StatementPage)
 class Page:
     """Which lines a request asks for, and in which format."""
 
-    span: Span
+    span: TimeRange
     after: str
     limit: int
     format: Literal["json", "csv"]
 
     @property
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> StatementCursor | None:
         """`after`, where lines are jobs. Raises InvalidField."""
         if not self.after:
             return None
         match = _CURSOR.fullmatch(self.after)
         if match is None:
             raise InvalidField("'after' is what 'next' of the page before said.", param="after")
-        return Cursor(int(match[1]) / 1e6, match[2], min(int(match[3]), 2**15 - 1))
+        return StatementCursor(int(match[1]) / 1e6, match[2], min(int(match[3]), 2**15 - 1))
 
 
 def read_page(request: web.Request, *, now_unix_s: float) -> Page:
@@ -74,7 +74,7 @@ def read_page(request: web.Request, *, now_unix_s: float) -> Page:
     return Page(span, after, _limit(query.get("limit")), "csv" if format_ == "csv" else "json")
 
 
-def read_span(request: web.Request, *, now_unix_s: float) -> Span:
+def read_span(request: web.Request, *, now_unix_s: float) -> TimeRange:
     """Days (UTC, the last one included) or Unix seconds. By default the last 30 days. Raises InvalidField."""
     start, end = request.query.get("from"), request.query.get("to")
     to_s = now_unix_s + 1 if end is None else _moment(end, param="to", last=True)
@@ -83,7 +83,7 @@ def read_span(request: web.Request, *, now_unix_s: float) -> Span:
         raise InvalidField("A statement begins before it ends: 'from' is not before 'to'.", param="from")
     if to_s - from_s > STATEMENT_DAYS_MAX * _DAY_S:
         raise InvalidField(f"A statement covers at most {STATEMENT_DAYS_MAX} days.", param="from")
-    return Span(from_s, to_s)
+    return TimeRange(from_s, to_s)
 
 
 def _moment(text: str, *, param: str, last: bool = False) -> float:

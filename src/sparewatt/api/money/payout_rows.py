@@ -8,7 +8,7 @@ import msgspec
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import format_usd
-from sparewatt.ledger.settlement import NANO_PER_MICRO, Proof
+from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutLeafProof
 from sparewatt.protocol.api.payouts import (
     Payout,
     PayoutBatch,
@@ -18,11 +18,11 @@ from sparewatt.protocol.api.payouts import (
     PayoutLeaf,
     PayoutProof,
 )
-from sparewatt.store.payouts import BatchRow, LeafRow, PaidRow
-from sparewatt.store.requests import RequestRow, RequestState
+from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
+from sparewatt.store.payouts import AccountPayoutRow, PayoutBatchRow, PayoutLeafRow
 
 
-def payout_of(row: PaidRow) -> Payout:
+def payout_of(row: AccountPayoutRow) -> Payout:
     return Payout(
         epoch=row.epoch,
         created_at=row.unix_s,
@@ -36,7 +36,7 @@ def payout_of(row: PaidRow) -> Payout:
     )
 
 
-def batch_of(row: BatchRow) -> PayoutBatch:
+def batch_of(row: PayoutBatchRow) -> PayoutBatch:
     return PayoutBatch(
         epoch=row.epoch,
         created_at=row.unix_s,
@@ -52,20 +52,22 @@ def batch_of(row: BatchRow) -> PayoutBatch:
     )
 
 
-def batch_leaves_of(row: BatchRow, leaves: Sequence[LeafRow], *, following: str | None) -> PayoutBatchLeaves:
+def batch_leaves_of(
+    row: PayoutBatchRow, leaves: Sequence[PayoutLeafRow], *, following: str | None
+) -> PayoutBatchLeaves:
     """`following`: the cursor of the next page of leaves."""
     batch = msgspec.structs.asdict(batch_of(row))
     return PayoutBatchLeaves(**batch, data=[_leaf_of(leaf) for leaf in leaves], next=following)
 
 
-def proof_of(row: BatchRow, proof: Proof) -> PayoutProof:
+def proof_of(row: PayoutBatchRow, proof: PayoutLeafProof) -> PayoutProof:
     batch = msgspec.structs.asdict(batch_of(row))
     path = ["0x" + sibling.hex() for sibling in proof.path]
     return PayoutProof(**batch, leaf=_leaf_of(proof.leaf), index=proof.index, path=path)
 
 
 def claim_list_of(
-    account: AccountId, rows: Sequence[RequestRow], *, claimed_micro: int, waiting_micro: int
+    account: AccountId, rows: Sequence[ChainRequestRow], *, claimed_micro: int, waiting_micro: int
 ) -> PayoutClaimList:
     return PayoutClaimList(
         data=[_claim_of(row) for row in rows],
@@ -77,19 +79,19 @@ def claim_list_of(
     )
 
 
-def _claim_of(row: RequestRow) -> PayoutClaim:
+def _claim_of(row: ChainRequestRow) -> PayoutClaim:
     return PayoutClaim(
         address=row.address,
         epoch=row.epoch,
         amount_micro=row.micro,
         amount_usd=_usd(row.micro),
-        state="claimed" if row.state is RequestState.DONE else "failed",
+        state="claimed" if row.state is ChainRequestState.DONE else "failed",
         reason=row.reason,
         tx=row.tx,
     )
 
 
-def _leaf_of(leaf: LeafRow) -> PayoutLeaf:
+def _leaf_of(leaf: PayoutLeafRow) -> PayoutLeaf:
     return PayoutLeaf(address=leaf.address, earned_micro=leaf.earned_micro, spent_micro=leaf.spent_micro)
 
 

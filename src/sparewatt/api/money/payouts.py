@@ -6,7 +6,7 @@ import re
 
 from aiohttp import web
 
-from sparewatt.accounts.doors import Door
+from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.endpoint import Reply, get, post
 from sparewatt.api.money.pages import read_page
 from sparewatt.api.money.payout_rows import (
@@ -21,8 +21,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
-from sparewatt.ledger.on_chain import OnChain
-from sparewatt.ledger.settlement import Settlement
+from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.api.payouts import (
     PayoutBatchCreation,
     PayoutBatchLeaves,
@@ -31,7 +31,7 @@ from sparewatt.protocol.api.payouts import (
     PayoutList,
     PayoutProof,
 )
-from sparewatt.store.payouts import BatchRow, PayoutStore
+from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
 
 _EPOCH = re.compile(r"[1-9]\d{0,17}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
@@ -44,9 +44,9 @@ class PayoutEndpoints:
         auth: Authenticator,
         accounts: AccountFinder,
         payouts: PayoutStore,
-        settlement: Settlement,
-        on_chain: OnChain | None,
-        published: Door,
+        settlement: PayoutService,
+        on_chain: ChainPaymentAdapter | None,
+        published: PublicRateLimiter,
         clock: Clock,
     ) -> None:
         """`on_chain`: None where the network has no chain. `published`: the rate limit of what needs no key."""
@@ -64,7 +64,7 @@ class PayoutEndpoints:
         principal = await self._auth.authenticate(context_of(request), "node")
         page = read_page(request, now_unix_s=self._clock.unix_s())
         account = await select_account(request, principal, self._accounts)
-        rows = await self._payouts.paid_to(account, before=_epoch_or_none(page.after), limit=page.limit)
+        rows = await self._payouts.list_payouts(account, before=_epoch_or_none(page.after), limit=page.limit)
         following = str(rows[-1].epoch) if len(rows) == page.limit else None
         return PayoutList(data=[payout_of(row) for row in rows], next=following)
 
@@ -76,7 +76,7 @@ class PayoutEndpoints:
         if self._on_chain is None:
             raise ChainUnavailable("This network has no chain: what was earned stays in its books.")
         claims = await self._on_chain.claim(account)
-        waiting_micro, _, claimed_micro = await self._payouts.settled(account)
+        waiting_micro, _, claimed_micro = await self._payouts.payout_totals(account)
         return claim_list_of(account, claims, claimed_micro=claimed_micro, waiting_micro=waiting_micro)
 
     @get("/v1/payouts/batches", query=("limit", "after"), is_public=True)
@@ -111,7 +111,7 @@ class PayoutEndpoints:
         """Show the Merkle proof by which the settlement contract pays an address; by default your account's."""
         principal = await self._auth.authenticate(context_of(request), "node")
         batch = await self._find_batch(request)
-        address = request.query.get("address") or (await self._accounts.show(principal.account_id)).chain_address or ""
+        address = request.query.get("address") or (await self._accounts.get(principal.account_id)).chain_address or ""
         proof = await self._settlement.proof(batch.epoch, address) if _ADDRESS.fullmatch(address) else None
         if proof is None:
             raise NotFound(
@@ -121,9 +121,9 @@ class PayoutEndpoints:
 
     def _limit_address(self, request: web.Request) -> None:
         """These routes need no key, so requests are counted by the client's address. Raises RateLimited."""
-        self._published.knock(address=context_of(request).address)
+        self._published.admit(address=context_of(request).address)
 
-    async def _find_batch(self, request: web.Request) -> BatchRow:
+    async def _find_batch(self, request: web.Request) -> PayoutBatchRow:
         epoch = request.match_info["epoch"]
         row = await self._payouts.find_batch(int(epoch)) if _EPOCH.fullmatch(epoch) else None
         if row is None:

@@ -11,13 +11,13 @@ from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.store.people import AccountRow
+from sparewatt.store.accounts import AccountRow
 
 _ADDRESS_CHARS = 42
 
 
 class AccountFinder(Protocol):
-    async def show(self, id_or_email: str, /) -> AccountRow:
+    async def get(self, id_or_email: str, /) -> AccountRow:
         """Raises AccountNotFound."""
         ...
 
@@ -28,7 +28,7 @@ async def select_account(request: web.Request, principal: Principal, accounts: A
     if name is None or name == principal.account_id:
         return principal.account_id
     require_operator(principal)
-    return (await accounts.show(name)).id
+    return (await accounts.get(name)).id
 
 
 def select_node(request: web.Request, nodes: NodeTable) -> NodeId | None:

@@ -11,12 +11,12 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
-from sparewatt.ledger.credits import Credits, Treasury
+from sparewatt.ledger.credits import CreditService, TreasuryStatus
 from sparewatt.protocol.api.credits import AmountBody, TreasuryBalance, TreasuryPosting, TreasuryReply
 
 
 class TreasuryEndpoints:
-    def __init__(self, *, auth: Authenticator, credit_service: Credits, rng: Rng) -> None:
+    def __init__(self, *, auth: Authenticator, credit_service: CreditService, rng: Rng) -> None:
         """`rng` makes ids for requests without one."""
         self._auth = auth
         self._credits = credit_service
@@ -40,7 +40,7 @@ class TreasuryEndpoints:
         return Reply(posting, status=201 if posted else 200)
 
 
-def treasury_balance_of(treasury: Treasury) -> TreasuryBalance:
+def treasury_balance_of(treasury: TreasuryStatus) -> TreasuryBalance:
     return TreasuryBalance(
         balance_usd=format_usd(treasury.balance),
         balance_nano=treasury.balance,

@@ -17,14 +17,16 @@ from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.usage import JobUsage, JobUsageList, UsageGroup, UsageGroupList
-from sparewatt.store.statements import Statements, UsageBy
+from sparewatt.store.statements import StatementStore, UsageBy
 
 _GROUPS: dict[str, UsageBy] = {"day": "day", "model": "model", "key": "key"}
 _KEY_ID = re.compile(r"[a-z]{3}_[0-9a-z_]{1,40}")
 
 
 class UsageEndpoints:
-    def __init__(self, *, auth: Authenticator, accounts: AccountFinder, statements: Statements, clock: Clock) -> None:
+    def __init__(
+        self, *, auth: Authenticator, accounts: AccountFinder, statements: StatementStore, clock: Clock
+    ) -> None:
         self._auth = auth
         self._accounts = accounts
         self._statements = statements

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from sparewatt.accounts.doors import network_of
+from sparewatt.accounts.public_rate_limits import client_network
 from sparewatt.api.endpoint import get
 from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import NoCapacity
@@ -34,7 +34,7 @@ class FeedEndpoints:
     @get("/v1/feed", is_public=True, streams=True)
     async def watch(self, request: web.Request) -> web.StreamResponse:
         """Stream the network as it changes, as server-sent events."""
-        with self._viewer(network_of(context_of(request).address)):
+        with self._viewer(client_network(context_of(request).address)):
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
             try:

@@ -8,7 +8,7 @@ from typing import get_args
 from aiohttp import web
 from msgspec import structs
 
-from sparewatt.accounts.doors import Door
+from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.csv import as_csv
 from sparewatt.api.endpoint import get
 from sparewatt.api.query import choice
@@ -16,7 +16,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.limits import HISTORY_CACHED_MAX, HISTORY_POINTS_MAX
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.network import HistoryFigures, HistoryKind, HistoryPoint, HistorySpan, NetworkHistory
-from sparewatt.store.history import DAY_S, HOUR_S, MINUTE_S, HistoryStore, Point
+from sparewatt.store.history import DAY_S, HOUR_S, MINUTE_S, HistoryRow, HistoryStore
 from sparewatt.telemetry.history.points import describe_figures, describe_point, sum_of
 
 KINDS: dict[str, HistoryKind] = {kind: kind for kind in get_args(HistoryKind)}
@@ -42,7 +42,7 @@ class HistoryCache:
 
 
 class HistoryEndpoints:
-    def __init__(self, *, store: HistoryStore, published: Door, clock: Clock) -> None:
+    def __init__(self, *, store: HistoryStore, published: PublicRateLimiter, clock: Clock) -> None:
         """`published`: the rate limit by address of what needs no login."""
         self._store = store
         self._published = published
@@ -52,7 +52,7 @@ class HistoryEndpoints:
     @get("/v1/history", query=("kind", "span", "name", "format"), is_public=True, csv=True)
     async def show_history(self, request: web.Request) -> NetworkHistory | web.Response:
         """Show what the network did over an hour, a day or a month."""
-        self._published.knock(address=context_of(request).address)
+        self._published.admit(address=context_of(request).address)
         kind, span = KINDS[choice(request, "kind", list(KINDS))], SPANS[choice(request, "span", list(SPANS))]
         name, format_ = request.query.get("name"), choice(request, "format", ["json", "csv"])
         history = await self._history(kind, span)
@@ -87,9 +87,9 @@ def _csv_reply(points: list[HistoryPoint], *, filename: str) -> web.Response:
     return web.Response(text=table, content_type="text/csv", headers=headers)
 
 
-def _totals(points: Iterable[Point], span_s: float) -> dict[str, HistoryFigures]:
+def _totals(points: Iterable[HistoryRow], span_s: float) -> dict[str, HistoryFigures]:
     """Of the whole span, by name."""
-    by_name: dict[str, list[Point]] = {}
+    by_name: dict[str, list[HistoryRow]] = {}
     for point in points:
         by_name.setdefault(point.name, []).append(point)
     return {name: describe_figures(sum_of(members), step_s=span_s) for name, members in by_name.items()}

@@ -8,8 +8,8 @@ from statistics import median
 
 from aiohttp import web
 
-from sparewatt.accounts.doors import Door
-from sparewatt.accounts.people import SignupMode
+from sparewatt.accounts.account_service import SignupMode
+from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.endpoint import get
 from sparewatt.core.clock import Clock
 from sparewatt.core.money import format_usd
@@ -18,7 +18,7 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NodeStateName
 from sparewatt.protocol.api.network import GpuClassSummary, NetworkModel, NetworkOverview, PriceRange, RegionNodes
-from sparewatt.protocol.node import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import class_of, digits, vram_gb_of
@@ -33,7 +33,7 @@ class NetworkEndpoints:
         *,
         states: NodeStates,
         live: LiveFeed,
-        published: Door,
+        published: PublicRateLimiter,
         clock: Clock,
         signup_mode: SignupMode,
         has_billing: bool,
@@ -51,7 +51,7 @@ class NetworkEndpoints:
     @get("/v1/network", is_public=True)
     async def show_network(self, request: web.Request) -> NetworkOverview:
         """Show the network in numbers: totals, regions, classes of GPU, models."""
-        self._published.knock(address=context_of(request).address)
+        self._published.admit(address=context_of(request).address)
         states = self._states.all()
         present = [row for row, state in states if state is not NodeState.OFFLINE]
         return NetworkOverview(

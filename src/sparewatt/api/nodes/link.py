@@ -10,7 +10,7 @@ from sparewatt.api.endpoint import get
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import LINK_PATH
+from sparewatt.protocol.link.frames import LINK_PATH
 
 
 class LinkServer(Protocol):
@@ -33,5 +33,5 @@ class LinkEndpoints:
             await self._links.serve(socket)
             await socket.wait_closed()
         finally:
-            socket.cut()
+            socket.abort()
         return ws

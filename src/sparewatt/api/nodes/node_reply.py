@@ -18,7 +18,7 @@ from sparewatt.protocol.api.nodes import (
     NodeModel,
     NodeSensors,
 )
-from sparewatt.protocol.node import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
+from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 
 
 def node_of(

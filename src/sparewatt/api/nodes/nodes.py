@@ -27,11 +27,11 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.policy.carriers import read_query
+from sparewatt.policy.formatter import explain_relaxation, to_object
+from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import Policy
-from sparewatt.policy.rank import sort_key
-from sparewatt.policy.relax import funnel, judge, relaxations
-from sparewatt.policy.words import explain_relaxation, to_object
+from sparewatt.policy.parser import read_query
+from sparewatt.policy.relaxation import check_node, funnel, relaxations
 from sparewatt.protocol.api.nodes import Node, NodeList, PolicyFilterStep
 from sparewatt.telemetry.feed.public import handle_of, may_know_all
 
@@ -100,7 +100,7 @@ class NodeEndpoints:
     def _filter(self, policy: Policy, rows: Sequence[NodeRow], principal: Principal, peer_work: PeerWork) -> NodeList:
         """The nodes that a policy allows, and why the others are not among them."""
         facts = {row.id: facts_of(row) for row in rows}
-        allowed = [row for row in rows if judge(policy, facts[row.id]) is None]
+        allowed = [row for row in rows if check_node(policy, facts[row.id]) is None]
         allowed.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
         connected = [facts[row.id] for row in rows if row.connected]
         nearest = [] if allowed else relaxations(policy, connected)

@@ -20,7 +20,7 @@ from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import FailureCauseName, NodeFailureCount, NodeReputation
-from sparewatt.store.records import DayRecord, RecordStore
+from sparewatt.store.node_results import NodeResultCount, NodeResultStore
 from sparewatt.telemetry.feed.public import may_know_all
 from sparewatt.trust.reputation import HALF_LIFE_DAYS, AttemptResult, DayCount, Reputation, reputation_of
 
@@ -28,7 +28,7 @@ _RESULTS = {result.value: result for result in AttemptResult}
 
 
 class ReputationEndpoints:
-    def __init__(self, *, auth: Authenticator, table: NodeTable, records: RecordStore, clock: Clock) -> None:
+    def __init__(self, *, auth: Authenticator, table: NodeTable, records: NodeResultStore, clock: Clock) -> None:
         self._auth = auth
         self._table = table
         self._records = records
@@ -40,12 +40,12 @@ class ReputationEndpoints:
         principal = await self._auth.authenticate(context_of(request), "inference")
         row = find_node(self._table, request.match_info["node_id"])
         today = dt.datetime.fromtimestamp(self._clock.unix_s(), tz=dt.UTC).date()
-        reputation = reputation_of(_counts(await self._records.of(row.id)), today=today)
+        reputation = reputation_of(_counts(await self._records.counts_of(row.id)), today=today)
         describe = full_reputation if may_know_all(row, principal) else public_reputation
         return describe(reputation, row)
 
 
-def _counts(days: Iterable[DayRecord]) -> list[DayCount]:
+def _counts(days: Iterable[NodeResultCount]) -> list[DayCount]:
     """Without results that only a newer release knows."""
     return [
         DayCount(day.day, _RESULTS[day.result], day.count, day.last_unix_s) for day in days if day.result in _RESULTS

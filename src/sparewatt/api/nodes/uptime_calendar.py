@@ -15,7 +15,7 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import CalendarDay, UptimeCalendar
-from sparewatt.store.history import DAY_S, Figures, HistoryStore, Point
+from sparewatt.store.history import DAY_S, HistoryCounts, HistoryRow, HistoryStore
 from sparewatt.telemetry.feed.public import may_know_all
 
 CALENDAR_DAYS = 365
@@ -44,13 +44,13 @@ class UptimeCalendarEndpoints:
         return UptimeCalendar(data=[describe(point) for point in points], node=row.id, name=row.specs.name)
 
 
-def public_day(point: Point) -> CalendarDay:
+def public_day(point: HistoryRow) -> CalendarDay:
     """A day for strangers: the uptime to one percent, which is a quarter of an hour."""
     uptime = _uptime(point.figures)
     return CalendarDay(day=point.at.date().isoformat(), up=None if uptime is None else round(uptime, 2))
 
 
-def full_day(point: Point) -> CalendarDay:
+def full_day(point: HistoryRow) -> CalendarDay:
     """A day for the node's owner and for operators."""
     figures, uptime = point.figures, _uptime(point.figures)
     return CalendarDay(
@@ -64,6 +64,6 @@ def full_day(point: Point) -> CalendarDay:
     )
 
 
-def _uptime(figures: Figures) -> float | None:
+def _uptime(figures: HistoryCounts) -> float | None:
     """As a share of the time in which a gateway observed the node; None if none did."""
     return min(1.0, figures.up_s / figures.known_s) if figures.known_s > 0 else None

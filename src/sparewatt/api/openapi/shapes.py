@@ -1,7 +1,7 @@
 """The bodies of the endpoints that models answer, and the error object, as JSON schemas.
 
 By hand: a gateway decodes only what it needs of these bodies, so its own types say too little. A field that is not
-listed is allowed: `protocol/parameters.py` has the table of what is passed on.
+listed is allowed: `protocol/openai/parameters.py` has the table of what is passed on.
 """
 
 from __future__ import annotations

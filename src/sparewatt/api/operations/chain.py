@@ -16,7 +16,7 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.operations import ChainStatus, JsonRpcCall, JsonRpcReply
-from sparewatt.store.chain import IndexRow
+from sparewatt.store.chain import ChainIndexRow
 
 RPC_PATH = "/v1/chain/rpc"
 SCOPES: tuple[Scope, ...] = ("lease", "node", "admin")
@@ -27,7 +27,7 @@ _NO_CHAIN = "This network has no chain. Its operator can give it one: 'sparewatt
 class ChainProgress(Protocol):
     """How far index and outbox are. Implemented by ChainStore."""
 
-    async def index(self) -> IndexRow | None: ...
+    async def index(self) -> ChainIndexRow | None: ...
 
     async def count_events(self) -> int: ...
 

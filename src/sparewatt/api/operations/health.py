@@ -12,7 +12,7 @@ from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import ShuttingDown
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.protocol.api.operations import Liveness, Readiness, VersionInfo
-from sparewatt.protocol.link import PROTOCOL
+from sparewatt.protocol.link.frames import PROTOCOL_VERSION
 
 
 class HealthEndpoints:
@@ -38,4 +38,4 @@ class HealthEndpoints:
     @get("/version", is_public=True)
     async def show_version(self, _: web.Request) -> VersionInfo:
         """Show the versions of the program, the API and the link protocol."""
-        return VersionInfo(version=__version__, link_protocol=PROTOCOL)
+        return VersionInfo(version=__version__, link_protocol=PROTOCOL_VERSION)

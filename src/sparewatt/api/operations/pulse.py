@@ -22,7 +22,7 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode, PulseTotals
-from sparewatt.protocol.node import Sensors
+from sparewatt.protocol.link.node_report import Sensors
 from sparewatt.telemetry.metrics.batches import in_batches
 from sparewatt.telemetry.metrics.histogram import TIMES_S
 from sparewatt.telemetry.pulse_counts import NO_COUNTS, PulseCounts

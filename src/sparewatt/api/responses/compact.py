@@ -19,12 +19,12 @@ from sparewatt.edge.replies import json_reply
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
 from sparewatt.protocol.api.responses import CompactionItem, InputTokenCount, ResponseCompaction, ResponseUsage
-from sparewatt.protocol.responses.chunks import read_chunk
-from sparewatt.protocol.responses.compaction import ASK, shortened
-from sparewatt.protocol.responses.items import read_input
-from sparewatt.protocol.responses.messages import to_messages
-from sparewatt.protocol.responses.request import Asked, parse_request
-from sparewatt.protocol.responses.resource import usage_of
+from sparewatt.protocol.responses.chat_chunks import read_chunk
+from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.compaction import SUMMARY_PROMPT, compacted_items
+from sparewatt.protocol.responses.input_items import read_input
+from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.response_object import usage_of
 from sparewatt.protocol.responses.tools import NO_TOOLS, read_tools
 
 ESTIMATED_HEADER = "x-sparewatt-estimated"
@@ -65,11 +65,11 @@ class CompactionEndpoints:
         size = size_of(msgspec.json.encode(part) for part in (*messages, *tools.functions))
         return Reply(InputTokenCount(input_tokens=size.tokens), headers={ESTIMATED_HEADER: "input_tokens"})
 
-    async def _compact(self, caller: ResponseCaller, parsed: Asked) -> web.StreamResponse:
+    async def _compact(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
         shelf, make_id = require_shelf(caller.shelf, param="input"), self._make_id
         conversation = await conversation_of(parsed, read_input(parsed.request.input, new_id=make_id), shelf)
         messages = to_messages(conversation, instructions=parsed.request.instructions)
-        messages.append({"role": "user", "content": ASK})
+        messages.append({"role": "user", "content": SUMMARY_PROMPT})
         call = chat_call(_without_options(parsed), messages, NO_TOOLS)
         async with self._submissions.submit(caller, call) as submission:
             await submission.sink.begun()
@@ -78,7 +78,7 @@ class CompactionEndpoints:
                 return refusal
             summary, usage = _read_summary(await submission.sink.take_all())
             headers = answer_headers(submission)
-        sealed = shelf.seal_items(shortened(conversation, summary, new_id=make_id))
+        sealed = shelf.seal_items(compacted_items(conversation, summary, new_id=make_id))
         compaction = ResponseCompaction(
             id=make_id("resp"),
             created_at=int(self._clock.unix_s()),
@@ -88,19 +88,19 @@ class CompactionEndpoints:
         return json_reply(compaction, headers=headers)
 
 
-def _without_options(parsed: Asked) -> Asked:
+def _without_options(parsed: ParsedResponsesRequest) -> ParsedResponsesRequest:
     """Only the model, who may serve it, and the limit: a summary is text, and not streamed."""
     fields = {name: getattr(parsed.request, name) for name in ("model", "provider", "max_output_tokens")}
-    return Asked(type(parsed.request)(**fields), {}, parsed.ignored)
+    return ParsedResponsesRequest(type(parsed.request)(**fields), {}, parsed.ignored)
 
 
 def _read_summary(body: bytes) -> tuple[str, ResponseUsage | None]:
     """Raises JobFailed."""
     chunk = read_chunk(body)
-    if chunk is None or not chunk.choices or not chunk.choices[0].said.text:
+    if chunk is None or not chunk.choices or not chunk.choices[0].content_delta.text:
         raise JobFailed("The node's answer was empty: nothing to put in the conversation's place.")
     usage = usage_of(chunk.usage)
-    return chunk.choices[0].said.text, ResponseUsage(**usage) if usage is not None else None
+    return chunk.choices[0].content_delta.text, ResponseUsage(**usage) if usage is not None else None
 
 
 def _with_model(body: bytes) -> bytes:

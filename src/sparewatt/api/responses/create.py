@@ -18,8 +18,8 @@ from sparewatt.edge.replies import json_reply
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.protocol.api.responses import ResponseObject
-from sparewatt.protocol.responses.request import Asked
-from sparewatt.protocol.responses.translate import Translator
+from sparewatt.protocol.responses.request import ParsedResponsesRequest
+from sparewatt.protocol.responses.translator import ResponseTranslator
 
 _MATCH_HEADER = "x-sparewatt-match-id"
 
@@ -36,7 +36,7 @@ class ResponseEndpoints:
         """Answer items, whole, as a stream of events, or in the background."""
         return await self._submissions.answer(request, self._create)
 
-    async def _create(self, caller: ResponseCaller, parsed: Asked) -> web.StreamResponse:
+    async def _create(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
         if parsed.request.background:
             self._registry.refuse_too_many(caller.principal.key_id)
         now = int(self._clock.unix_s())
@@ -53,7 +53,7 @@ class ResponseEndpoints:
         registry, writer = self._registry, None
         try:
             async with self._submissions.submit(caller, draft.call) as submission:
-                translator = Translator(draft.response, new_id=self._make_id)
+                translator = ResponseTranslator(draft.response, new_id=self._make_id)
                 key_id = caller.principal.key_id
                 writer = ResponseWriter(submission, translator, key_id=key_id, shelf=draft.shelf, clock=self._clock)
                 registry.add(writer)

@@ -13,13 +13,13 @@ from sparewatt.core.ids import new_id
 from sparewatt.core.rng import Rng
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.responses.shelf import Shelf, previous_response_gone, require_shelf
-from sparewatt.protocol.responses.compaction import opened
-from sparewatt.protocol.responses.items import NewId, read_input
-from sparewatt.protocol.responses.messages import to_messages
-from sparewatt.protocol.responses.request import Asked, Json
-from sparewatt.protocol.responses.resource import new_response
-from sparewatt.protocol.responses.to_chat import to_chat
-from sparewatt.protocol.responses.tools import Tools, read_tools
+from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.compaction import expanded_items
+from sparewatt.protocol.responses.input_items import NewId, read_input
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest
+from sparewatt.protocol.responses.response_object import new_response
+from sparewatt.protocol.responses.tools import ToolSelection, read_tools
 
 STORE_HEADER = "x-sparewatt-store"
 ID_BYTES = 20
@@ -49,7 +49,9 @@ def id_maker(rng: Rng) -> NewId:
     return lambda prefix: new_id(prefix, rng=rng, n_bytes=ID_BYTES)
 
 
-async def draft_response(parsed: Asked, shelf: Shelf | None, *, make_id: NewId, now: int) -> ResponseDraft:
+async def draft_response(
+    parsed: ParsedResponsesRequest, shelf: Shelf | None, *, make_id: NewId, now: int
+) -> ResponseDraft:
     """Store it, if the request says so. Raises what a client should hear."""
     request = parsed.request
     store = require_shelf(shelf, param="store") if request.stores else None
@@ -69,7 +71,7 @@ async def draft_response(parsed: Asked, shelf: Shelf | None, *, make_id: NewId, 
     )
 
 
-async def conversation_of(parsed: Asked, items: list[Json], shelf: Shelf | None) -> list[Json]:
+async def conversation_of(parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None) -> list[Json]:
     """Items of previous responses and these, compactions opened. Raises PreviousResponseGone or InvalidField."""
     previous, history = parsed.request.previous_response_id, []
     if previous is not None:
@@ -80,13 +82,13 @@ async def conversation_of(parsed: Asked, items: list[Json], shelf: Shelf | None)
     def open_sealed(sealed: str) -> list[Json]:
         return require_shelf(shelf, param="input").open_items(sealed)
 
-    conversation = opened([*history, *items], open_sealed)
+    conversation = expanded_items([*history, *items], open_sealed)
     if not conversation and not parsed.request.instructions:
         raise InvalidField("There is nothing to answer: send 'input'.", param="input")
     return conversation
 
 
-def chat_call(parsed: Asked, messages: list[Json], tools: Tools) -> ModelCall:
+def chat_call(parsed: ParsedResponsesRequest, messages: list[Json], tools: ToolSelection) -> ModelCall:
     """As if the client had sent a chat."""
     body = to_chat(parsed, messages, tools)
     call = read_chat(msgspec.json.encode(body))

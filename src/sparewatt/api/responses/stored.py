@@ -25,7 +25,7 @@ from sparewatt.protocol.api.responses import ResponseDeletion, ResponseItemList,
 from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.replay import PAGE_ITEMS, PAGE_ITEMS_MAX, page, replay
 from sparewatt.protocol.responses.request import Json
-from sparewatt.protocol.responses.resource import FINAL
+from sparewatt.protocol.responses.response_object import FINAL
 
 _ID = re.compile(r"resp_[0-9a-z]{1,60}")
 _LOOK_AGAIN_S = 0.2

@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparewatt.core.errors import Internal, SparewattError
+from sparewatt.core.errors import InternalError, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.responses.event_log import EventLog
-from sparewatt.protocol.responses.events import Events, as_sse
+from sparewatt.protocol.responses.events import ResponseEventWriter, as_sse
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 _HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -72,7 +72,7 @@ class EventStream:
             await self._send_error(error)
         except Exception as error:  # noqa: BLE001 (a process boundary: the reply has begun)
             _log.crash("response_stream_crashed", error)
-            await self._send_error(Internal("Something broke here. What came before is incomplete."))
+            await self._send_error(InternalError("Something broke here. What came before is incomplete."))
 
     async def send(self, events: list[bytes]) -> None:
         self._wrote_s = self._now_s()
@@ -80,7 +80,7 @@ class EventStream:
             await self.response.write(b"".join(events))
 
     async def _send_error(self, error: SparewattError) -> None:
-        await self.send([as_sse(Events().error(error))])
+        await self.send([as_sse(ResponseEventWriter().error(error))])
 
     async def _keep_alive(self) -> None:
         while True:

@@ -24,7 +24,7 @@ from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory
 from sparewatt.inference.service import InferenceService, RequestOptions
 from sparewatt.inference.submission import Submission, buffered_submission
-from sparewatt.protocol.responses.request import Asked, parse_request
+from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
 
 
 class ResponseCaller(NamedTuple):
@@ -37,7 +37,7 @@ class ResponseCaller(NamedTuple):
     """What its API key stores; None for a browser's session."""
 
 
-Produce = Callable[[ResponseCaller, Asked], Awaitable[web.StreamResponse]]
+Produce = Callable[[ResponseCaller, ParsedResponsesRequest], Awaitable[web.StreamResponse]]
 
 
 class ResponseSubmissions:

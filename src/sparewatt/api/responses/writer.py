@@ -12,10 +12,10 @@ from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.shelf import Shelf
 from sparewatt.inference.submission import Submission
-from sparewatt.protocol.responses.chunks import ChunkReader, read_chunk
+from sparewatt.protocol.responses.chat_chunks import ChunkReader, read_chunk
 from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.request import Json
-from sparewatt.protocol.responses.translate import Translator
+from sparewatt.protocol.responses.translator import ResponseTranslator
 
 Send = Callable[[list[bytes]], Awaitable[None]]
 
@@ -26,7 +26,7 @@ class ResponseWriter:
     def __init__(
         self,
         submission: Submission[BufferedSink],
-        translator: Translator,
+        translator: ResponseTranslator,
         *,
         key_id: KeyId,
         shelf: Shelf | None,
@@ -98,10 +98,10 @@ class ResponseWriter:
         elif error is not None:
             events = translator.fail(error)
         else:
-            events = translator.settle(now=int(self._clock.unix_s()))
+            events = translator.finish(now=int(self._clock.unix_s()))
         await self._store()
         self.over.set()
-        return events + translator.end()
+        return events + translator.final_events()
 
     async def _store(self) -> None:
         """A response that could not be stored is still an answer: its `store` becomes false."""

@@ -19,7 +19,7 @@ import msgspec
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import BACKUP_MANIFEST_BYTES_MAX
-from sparewatt.store.snapshot import Shape
+from sparewatt.store.snapshot import SnapshotSchema
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -38,7 +38,7 @@ class Manifest(msgspec.Struct, frozen=True):
     program: str
     """The release that made it."""
     made_at_unix_s: float
-    shape: Shape
+    shape: SnapshotSchema
     members: list[Member]
 
     def files(self) -> list[str]:

@@ -30,8 +30,8 @@ from sparewatt.gateway.backup.archive import (
     member_of,
     write_archive,
 )
-from sparewatt.ledger.journal import FILE as JOURNAL_FILE
-from sparewatt.store.snapshot import Shape, Snapshot, snapshot_of
+from sparewatt.ledger.journal import JOURNAL_FILE
+from sparewatt.store.snapshot import DatabaseSnapshot, SnapshotSchema, open_snapshot
 
 SETTINGS_FILE = "settings.toml"
 _NOT_KEPT_DIRS = frozenset({"postgres", "logs", JOURNALS, "socket"})
@@ -67,12 +67,12 @@ def _roomy(target: BinaryIO) -> Path | None:
 
 
 @asynccontextmanager
-async def _moment(dsn: str, data: Path, staging: Path) -> AsyncIterator[Snapshot]:
+async def _moment(dsn: str, data: Path, staging: Path) -> AsyncIterator[DatabaseSnapshot]:
     """A snapshot, and the journals that belong to it."""
     for _ in range(BACKUP_TRIES_MAX):
         with ExitStack() as stack:
             journals = {path: stack.enter_context(path.open("rb")) for path in _journals(data)}
-            async with snapshot_of(dsn) as snapshot:
+            async with open_snapshot(dsn) as snapshot:
                 if await asyncio.to_thread(_take_journals, journals, data, staging):
                     yield snapshot
                     return
@@ -105,11 +105,11 @@ def _is_same(path: Path, file: BinaryIO) -> bool:
     return (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-async def _copy_tables(snapshot: Snapshot, staging: Path) -> Shape:
+async def _copy_tables(snapshot: DatabaseSnapshot, staging: Path) -> SnapshotSchema:
     (staging / TABLES).mkdir()
-    shape = await snapshot.shape()
+    shape = await snapshot.read_schema()
     tables = [await snapshot.copy_out(table, staging / TABLES / table.name) for table in shape.tables]
-    return Shape(shape.migrations, tables, shape.partitions, shape.sequences)
+    return SnapshotSchema(shape.migrations, tables, shape.partitions, shape.sequences)
 
 
 def _copy_files(data: Path, staging: Path, config: Path | None, secret: str | None) -> None:

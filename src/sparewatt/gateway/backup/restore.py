@@ -14,12 +14,12 @@ from typing import BinaryIO
 from sparewatt.core.errors import StartupError
 from sparewatt.gateway.backup.archive import FILES, TABLES, Manifest, read_archive
 from sparewatt.machine.data_dir import make_private_dir, write_private
-from sparewatt.store.books import Audit
 from sparewatt.store.database import Database
-from sparewatt.store.snapshot import fill
+from sparewatt.store.ledger import AuditResult
+from sparewatt.store.snapshot import restore_snapshot
 
 
-async def restore_backup(source: BinaryIO, *, dsn: str, data: Path) -> tuple[Manifest, Audit]:
+async def restore_backup(source: BinaryIO, *, dsn: str, data: Path) -> tuple[Manifest, AuditResult]:
     """What was restored, and whether its books are in order. Raises StartupError, having changed nothing."""
     make_private_dir(data)
     with tempfile.TemporaryDirectory(prefix=".sparewatt-restore-", dir=data) as folder:
@@ -28,13 +28,13 @@ async def restore_backup(source: BinaryIO, *, dsn: str, data: Path) -> tuple[Man
         refuse_taken(manifest, data)
         placed = _Placing(manifest, staging, data)
         try:
-            await fill(dsn, manifest.shape, lambda name: staging / TABLES / name, placed.place)
+            await restore_snapshot(dsn, manifest.shape, lambda name: staging / TABLES / name, placed.place)
         except BaseException:
             placed.take_back()
             raise
     database = await Database.connect(dsn)  # and with it the schema of this release
     try:
-        return manifest, await database.books.audit()
+        return manifest, await database.ledger.audit()
     finally:
         await database.close()
 

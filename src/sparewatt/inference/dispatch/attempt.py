@@ -12,9 +12,9 @@ import math
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
+from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.chunk_shape import needs_reading
 from sparewatt.inference.dispatch.direct_path import DirectPath
 from sparewatt.inference.dispatch.embedding_reply import whole_reply
@@ -23,8 +23,8 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Dis
 from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
 from sparewatt.inference.dispatch.seam import Seam
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.link.gateway_end import NodeLink, Stream
-from sparewatt.protocol.link import End, Fail, Head, Open
+from sparewatt.link.gateway_end import JobStream, NodeLink
+from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
 """HTTP statuses of a model server that another node would only repeat. All others are the node's own trouble."""
@@ -37,7 +37,7 @@ _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
 
 
-Direct = tuple[Stream, DirectPath, dict[DirectPath, bytes], bytes, bytes, int, int, DeliveryCount, bytearray | None]
+Direct = tuple[JobStream, DirectPath, dict[DirectPath, bytes], bytes, bytes, int, int, DeliveryCount, bytearray | None]
 """What a piece on the direct path needs: the link's stream, the client's path, the bytes around its text, who counts.
 """
 
@@ -104,7 +104,7 @@ class Attempt:
         owner: AttemptListener,
         rules: DispatchRules,
         clock: Clock,
-        deadlines: Deadlines,
+        deadlines: TimerQueue,
         promised_ttft_s: float = 0.0,
         seam: Seam | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class Attempt:
         self._has_no_direct_path = False
         self._refusal: WholeReply | None = None
         self._status = 0
-        self._stream: Stream | None = None
+        self._stream: JobStream | None = None
         self._heard_at_s = 0.0
         self._longest_pause_s = math.inf
         """Between two of its tokens; until the first has come, none counts."""
@@ -155,19 +155,19 @@ class Attempt:
 
     @property
     def delivered(self) -> DeliveryCount:
-        return self._reply.seen
+        return self._reply.delivered
 
     @property
     def emitted(self) -> EmittedText | None:
         """The text of a streamed answer that it has passed on."""
-        return self._reply.said if isinstance(self._reply, StreamReply) else None
+        return self._reply.emitted if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
         job, match = self._job, self._job.match
         self._heard_at_s = self._clock.now_s()
         self._deadlines.set(self, self._heard_at_s + self._deadline_s())
         text = self._seam.text.encode() if self._seam is not None else b""
-        meta = Open(
+        meta = JobRequest(
             path=job.call.path,
             job=match.id,
             model=match.model,
@@ -195,13 +195,13 @@ class Attempt:
         """The client has read so many bytes: credit for the node, sent once it is a good part of its window."""
         stream = self._stream
         if stream is not None:
-            stream.owed_bytes += n_bytes
-            if stream.owed_bytes >= stream.step_bytes:
+            stream.credit_due_bytes += n_bytes
+            if stream.credit_due_bytes >= stream.credit_step_bytes:
                 self._give_credit(stream)
 
     # what the link calls
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: JobReplyHead) -> None:
         self._status = head.status
         if head.status != 200:
             self._refusal = WholeReply()
@@ -211,7 +211,7 @@ class Attempt:
         if self._state is AttemptState.OVER or stream is None:
             return
         now_s = self._clock.now_s()
-        if stream.window_left <= 0:
+        if stream.window_left_bytes <= 0:
             self.had_to_wait = True
         elif now_s - self._heard_at_s > self._longest_pause_s:
             self._longest_pause_s = now_s - self._heard_at_s
@@ -229,7 +229,7 @@ class Attempt:
         except ReplyBroken as error:
             self._fail(Outcome.FAILED, str(error))
 
-    def on_end(self, _: End) -> None:
+    def on_end(self, _: JobEnd) -> None:
         if self._state is AttemptState.OVER:
             return
         if self._refusal is not None:
@@ -243,14 +243,14 @@ class Attempt:
         self._finish()
         self._owner.on_done(rest)
 
-    def on_fail(self, fail: Fail) -> None:
+    def on_fail(self, fail: JobFailure) -> None:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
         self.was_too_soon = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self._fail(outcome, f"{fail.code}: {fail.message}")
 
     # the direct path
 
-    def _enter_direct_path(self, reply: StreamReply, stream: Stream) -> None:
+    def _enter_direct_path(self, reply: StreamReply, stream: JobStream) -> None:
         """Chunks have one shape, and one was passed on: from now on each takes one call from its link to its client."""
         shape, path = reply.direct_shape(), self._owner.direct_path()
         if path is None or shape is None:
@@ -260,7 +260,7 @@ class Attempt:
         self._direct = (stream, path, path.batch.pieces, before, after, len(before), -len(after), delivered, kept)
         stream.on_data = self._pass_directly
 
-    def _leave_direct_path(self, stream: Stream) -> None:
+    def _leave_direct_path(self, stream: JobStream) -> None:
         """Until chunks have one shape again."""
         self._direct = None
         stream.on_data = self.on_data
@@ -268,7 +268,7 @@ class Attempt:
     def _pass_directly(self, data: bytes) -> None:
         """All that `on_data` does, and all that it calls, with one more chunk of the known shape; else `on_data`."""
         stream, path, pieces, before, after, n_before, n_after, delivered, kept = self._direct  # type: ignore[misc]
-        if data.startswith(before) and data.endswith(after) and stream.window_left > 0:
+        if data.startswith(before) and data.endswith(after) and stream.window_left_bytes > 0:
             text = data[n_before:n_after]
             if text and needs_reading(text) is None:
                 now_s = self._clock.now_s()
@@ -288,8 +288,8 @@ class Attempt:
                     if len(pieces) == 1:
                         path.batch.schedule()
                 if path.is_open:
-                    stream.owed_bytes += n_bytes
-                    if stream.owed_bytes >= stream.step_bytes:
+                    stream.credit_due_bytes += n_bytes
+                    if stream.credit_due_bytes >= stream.credit_step_bytes:
                         self._give_credit(stream)
                 else:
                     path.untaken_bytes += n_bytes
@@ -346,12 +346,12 @@ class Attempt:
         if n_bytes:
             self.consumed(n_bytes)
 
-    def _give_credit(self, stream: Stream) -> None:
-        if stream.window_left <= 0:
+    def _give_credit(self, stream: JobStream) -> None:
+        if stream.window_left_bytes <= 0:
             self._heard_at_s = self._clock.now_s()  # it has waited for this
         if self._direct is not None:
             self._leave_direct_path(stream)  # for once: on the usual way, what is kept of an answer is bounded
-        stream.tell_credit()
+        stream.send_credit()
 
     def _end_refused(self, message: str) -> None:
         self._finish()
@@ -376,7 +376,7 @@ class Attempt:
     def _time_out(self, reason: str) -> None:
         self._fail(Outcome.TIMED_OUT, reason)
 
-    def ring(self) -> None:
+    def on_deadline(self) -> None:
         """Its deadline has come: that for the first token, or the next check for silence."""
         if not self.has_output:
             self._time_out("no first token in time")
@@ -404,10 +404,10 @@ class Attempt:
         return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
 
     def _has_no_credit(self) -> bool:
-        return self._stream is not None and self._stream.window_left <= 0
+        return self._stream is not None and self._stream.window_left_bytes <= 0
 
     def _finish(self) -> None:
         """Stream and attempt refer to each other: cut here, both are freed without the garbage collector."""
         self._state = AttemptState.OVER
-        self._deadlines.drop(self)
+        self._deadlines.cancel(self)
         self._stream = self._direct = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparewatt.protocol.openai import Chunk
+from sparewatt.protocol.openai.chat import CompletionChunk
 
 _CONTENT = b'"content"'
 _is_plain = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+').fullmatch
@@ -41,7 +41,7 @@ class ChunkShape:
         return texts if _is_plain(b" ".join(texts)) else None
 
 
-def shape_of(event: bytes, chunk: Chunk) -> ChunkShape | None:
+def shape_of(event: bytes, chunk: CompletionChunk) -> ChunkShape | None:
     """The shape of an event that was read, if it carries a plain piece of text and nothing else."""
     choices = chunk.choices or ()
     if len(choices) != 1 or chunk.usage is not None or not event.startswith(b"data: ") or not event.endswith(b"\n\n"):

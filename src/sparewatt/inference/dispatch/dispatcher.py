@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Protocol
 
 from sparewatt.core.clock import Clock, Timer
-from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
+from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.explanation_queue import ExplanationQueue
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
@@ -65,7 +65,7 @@ class Dispatcher:
         self._seed = seed
         self._clock = clock
         self._observer = observer or Unobserved()
-        self.deadlines = Deadlines(clock=clock)
+        self.deadlines = TimerQueue(clock=clock)
         """Of all attempts."""
         self._running: dict[JobRun, None] = {}
         """The oldest first."""

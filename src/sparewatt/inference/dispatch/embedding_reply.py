@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from sparewatt.inference.dispatch.model import DeliveryCount
 from sparewatt.inference.dispatch.reply import ReplyBroken, WholeReply
-from sparewatt.protocol.link import JobPath
-from sparewatt.protocol.openai import with_cost
-from sparewatt.protocol.vectors import read_vectors
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.chat import with_cost
+from sparewatt.protocol.openai.embeddings import read_embeddings
 
 EMBEDDINGS: JobPath = "/v1/embeddings"
 
@@ -18,14 +18,14 @@ class EmbeddingReply(WholeReply):
 
     def end(self) -> bytes:
         body = self.body()
-        vectors = read_vectors(body)
+        vectors = read_embeddings(body)
         if vectors is None:
             raise ReplyBroken("the reply holds no vectors")
         self.usage = vectors.usage
-        self.seen.completion_tokens = 0
+        self.delivered.completion_tokens = 0
         if vectors.usage is not None:
-            self.seen.prompt_tokens = vectors.usage.prompt_tokens
-        return body if self._price is None else with_cost(body, self._price(self.seen))
+            self.delivered.prompt_tokens = vectors.usage.prompt_tokens
+        return body if self._price is None else with_cost(body, self._price(self.delivered))
 
 
 def whole_reply(path: JobPath, *, price: Callable[[DeliveryCount], float] | None) -> WholeReply:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.core.limits import SAID_BYTES_MAX
-from sparewatt.protocol.openai import Chunk
+from sparewatt.core.limits import EMITTED_TEXT_BYTES_MAX
+from sparewatt.protocol.openai.chat import CompletionChunk
 
 _NOTHING = (b"null", b'""', b"[]", b"{}")
 _TEXT_FIELDS = ("role", "content")
@@ -29,7 +29,7 @@ class EmittedText:
         self.is_more_than_text = False
         """Tool calls, reasoning, several choices, or too much to keep: nothing that a prompt can be continued by."""
 
-    def note(self, chunk: Chunk, data: bytes) -> None:
+    def note(self, chunk: CompletionChunk, data: bytes) -> None:
         if self.opening is None:
             self.opening = data
         for choice in chunk.choices or ():
@@ -42,7 +42,7 @@ class EmittedText:
 
     def note_text(self, inside: bytes) -> None:
         """Some more plain text, the inside of a string, of an answer that has begun."""
-        if len(self._raw) > SAID_BYTES_MAX:
+        if len(self._raw) > EMITTED_TEXT_BYTES_MAX:
             self._give_up()
         elif not self.is_more_than_text:
             self._raw += inside

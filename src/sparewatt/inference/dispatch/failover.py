@@ -15,8 +15,8 @@ from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.dispatch.seam import Seam, fields_of
 from sparewatt.inference.matcher.model import AllowedNodes, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.continuing import Terms, terms_of, with_less_to_write
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
+from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
 
 CONTINUES = "continue"
 """The filter that keeps the rest of an answer off nodes that could only start it anew."""
@@ -66,12 +66,12 @@ class Failover:
         """Of the answer, that the client has."""
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> ContinuationTerms:
         job = self._job
-        found = terms_of(job.call.path, job.body)
+        found = continuation_terms(job.call.path, job.body)
         if job.allow_resume and job.attempts_max > 1:
             return found
-        return found._replace(ways=frozenset(), why_not="the request's policy does not let it go on elsewhere")
+        return found._replace(methods=frozenset(), why_not="the request's policy does not let it go on elsewhere")
 
     def add(self, said: EmittedText, tokens: int) -> int:
         """A node's part is over. Tells how many characters of text it was."""
@@ -87,7 +87,7 @@ class Failover:
         """While a node is at it: whether another could go on after what it has said so far."""
         said = said or EmittedText()
         is_text = not (self._is_more_than_text or said.is_more_than_text or said.finished)
-        return is_text and bool(self.terms.ways)
+        return is_text and bool(self.terms.methods)
 
     def finish(self) -> str | None:
         """The reason to give where all is written and only the end is missing ("" if it was given); else None."""
@@ -124,12 +124,12 @@ class Failover:
             prompt_tokens_floor=job.match.prompt_tokens_floor + self.tokens // 2,
             output_tokens=max(1, job.match.output_tokens - self.tokens),
         )
-        body = with_less_to_write(job.body, self.tokens)
+        body = with_reduced_limits(job.body, self.tokens)
         return msgspec.structs.replace(job, match=match, body=body, gate=self.gate)
 
     @cached_property
     def gate(self) -> FailoverGate:
-        return FailoverGate(self._job.gate, self._able, self._job.match.model, self.terms.ways)
+        return FailoverGate(self._job.gate, self._able, self._job.match.model, self.terms.methods)
 
 
 class FailoverGate:

@@ -14,19 +14,19 @@ from typing import NamedTuple
 import msgspec
 
 from sparewatt.core.clock import Clock, Timer
-from sparewatt.core.deadlines import Deadlines
 from sparewatt.core.errors import (
     BadRequest,
     BodyTooLarge,
     FirstTokenTimeout,
     JobFailed,
     SparewattError,
-    Unprocessable,
+    UnprocessableContent,
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import REFUSALS_MAX, RESUME_LOOK_S, SEAMS_MAX
+from sparewatt.core.limits import REFUSALS_MAX, RESUME_RETRY_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
+from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.direct_path import DirectPath
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover
@@ -53,14 +53,14 @@ from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
 from sparewatt.inference.matcher.ranking import Ranking
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai import Usage, error_body
+from sparewatt.protocol.openai.chat import Usage, error_body
 
 
 class RefusedByServer(BadRequest):
     """A model server found fault with the request itself."""
 
 
-_FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: Unprocessable}
+_FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: UnprocessableContent}
 
 
 class RunState(enum.Enum):
@@ -82,7 +82,7 @@ class RunContext(NamedTuple):
     rules: DispatchRules
     seed: int
     clock: Clock
-    deadlines: Deadlines
+    deadlines: TimerQueue
     prefixes: PrefixIndex
     continuations: ContinuationCandidates
     on_over: Callable[[JobRun], None]
@@ -219,7 +219,7 @@ class JobRun:
         return self._attempts_left() and self._failover.gate.may_come(self._selector.tried)
 
     def price_usd(self, delivered: DeliveryCount) -> float:
-        self.record.attempts[-1].seen = delivered
+        self.record.attempts[-1].delivered = delivered
         self._cost_nano = self.job.tab.cost(self.record.attempts) if self.job.tab is not None else Nano(0)
         return self._cost_nano / NANO_PER_USD
 
@@ -294,7 +294,7 @@ class JobRun:
         if best is not None:
             self._try(best)
         elif waited_s < self._context.rules.resume_wait_s and self._selector.may_come(self._remaining):
-            self._search_timer = self._clock.call_later(RESUME_LOOK_S, lambda: self._resume(reason))
+            self._search_timer = self._clock.call_later(RESUME_RETRY_S, lambda: self._resume(reason))
         else:
             self._break_reply(f"{reason}; nobody else can go on with it now")
 
@@ -309,9 +309,9 @@ class JobRun:
     def _prompt_tokens(self) -> int:
         """As a node counted it, else as it was estimated."""
         known = [
-            a.seen.prompt_tokens - a.carried_tokens
+            a.delivered.prompt_tokens - a.carried_tokens
             for a in self.record.attempts
-            if a.seen is not None and a.seen.prompt_tokens is not None
+            if a.delivered is not None and a.delivered.prompt_tokens is not None
         ]
         return max(0, known[-1]) if known else self.job.match.prompt_tokens
 
@@ -417,7 +417,7 @@ class JobRun:
         record, attempt = self.record.attempts[-1], self._attempt
         if record.first_token_ms is None:
             record.first_token_ms = self._elapsed_ms()
-            record.seen = attempt.delivered if attempt is not None else None
+            record.delivered = attempt.delivered if attempt is not None else None
             if self._reservation is not None:
                 self._table.prompt_read(self._reservation)
             self._note_prefix(record.node_id)
@@ -474,7 +474,7 @@ class JobRun:
         """Three that brought nothing, and two refusals on top: a refusal costs nothing and must not use up a good
         request. Whoever wrote a part of the answer is not counted among them, but seams are counted too.
         """
-        idle = [attempt for attempt in self.record.attempts if attempt.seen is None]
+        idle = [attempt for attempt in self.record.attempts if attempt.delivered is None]
         seams = len(self.record.attempts) - len(idle)
         return seams <= SEAMS_MAX and len(idle) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
 

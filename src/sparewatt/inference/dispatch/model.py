@@ -141,7 +141,7 @@ class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
     prompt_price_nano: int = 0
     completion_price_nano: int = 0
     """Nano-USD per million tokens, as the node asked for them when it was chosen."""
-    seen: DeliveryCount | None = None
+    delivered: DeliveryCount | None = None
     """What of it was passed on to the client."""
     chars: int = 0
     """Of text, in that."""

@@ -21,7 +21,7 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT
-from sparewatt.core.words import counted
+from sparewatt.core.plural import pluralize
 from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.failover import FailoverGate
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
@@ -32,7 +32,7 @@ from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
 from sparewatt.inference.matcher.ranking import Ranking
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.policy.carriers import SUFFIX_SORTS
+from sparewatt.policy.parser import SUFFIX_SORTS
 
 RETRY_AFTER_S = 2.0
 STEPS_MIN = 7
@@ -166,7 +166,7 @@ def wrong_suffix(model: str, known: Collection[str]) -> str:
 def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
     """No attempt brought anything."""
     story = "; ".join(f"{attempt.node_id[:10]}… {attempt.reason}" for attempt in attempts)
-    message = f"No node could answer after {counted(len(attempts), 'attempt')}: {story}."
+    message = f"No node could answer after {pluralize(len(attempts), 'attempt')}: {story}."
     if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
         return NoCapacity(message, retry_after_s=RETRY_AFTER_S)
     if all(attempt.outcome is Outcome.TIMED_OUT for attempt in attempts):

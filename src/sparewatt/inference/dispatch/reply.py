@@ -15,8 +15,8 @@ from sparewatt.inference.dispatch.model import DeliveryCount
 from sparewatt.inference.dispatch.seam import Seam
 from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
 from sparewatt.inference.dispatch.stop_text import StraddlingStop
-from sparewatt.protocol.openai import (
-    Chunk,
+from sparewatt.protocol.openai.chat import (
+    CompletionChunk,
     Usage,
     read_chunk,
     read_completion,
@@ -49,8 +49,24 @@ class StreamReply:
     """A streamed reply. `started`: it holds something that a client would lose if another node took over."""
 
     __slots__ = (
-        "_fed_chars", "_has_rest", "_held", "_held_bytes", "_price", "_seam", "_shape", "_splitter", "_stop",
-        "_texts_ended", "_unsure", "_usage_events", "_wants_usage", "done", "is_cut", "said", "seen", "started",
+        "_fed_chars",
+        "_has_rest",
+        "_held",
+        "_held_bytes",
+        "_price",
+        "_seam",
+        "_shape",
+        "_splitter",
+        "_stop",
+        "_texts_ended",
+        "_unsure",
+        "_usage_events",
+        "_wants_usage",
+        "delivered",
+        "done",
+        "emitted",
+        "is_cut",
+        "started",
         "usage",
     )  # fmt: skip
 
@@ -63,7 +79,7 @@ class StreamReply:
         self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
         self._unsure = DeliveryCount() if seam is not None else None
         """What is held back because it may be the end of a stop text."""
-        self.said = EmittedText()
+        self.emitted = EmittedText()
         self.is_cut = False
         """Whether it was ended here, by a stop text that the node could not see: whatever it says more is dropped."""
         self._splitter = EventSplitter()
@@ -72,7 +88,7 @@ class StreamReply:
         self.started = False
         self.done = False
         self.usage: Usage | None = None
-        self.seen = DeliveryCount()
+        self.delivered = DeliveryCount()
         self._usage_events: tuple[bytes, ...] = ()
         self._fed_chars = 0
         self._texts_ended = 0
@@ -92,23 +108,23 @@ class StreamReply:
             if not texts:
                 return False
             text, chunks = b"".join(texts), len(texts)
-        seen = self.seen
+        seen = self.delivered
         seen.chunks += chunks
         seen.text_bytes += len(text)
-        self.said.note_text(text)
+        self.emitted.note_text(text)
         return True
 
     def direct_shape(self) -> DirectShape | None:
         """What the direct path goes by in the place of `passes`, until something else is fed; None: no shape yet."""
-        shape, said = self._shape, self.said
+        shape, said = self._shape, self.emitted
         if shape is None or self._has_rest:
             return None
-        return shape.before, shape.after, self.seen, said.kept()
+        return shape.before, shape.after, self.delivered, said.kept()
 
     @property
     def tokens(self) -> int:
         """What the node says it made, but never more than one token per chunk unless it said so at the end."""
-        return self.usage.completion_tokens if self.usage else self.seen.chunks
+        return self.usage.completion_tokens if self.usage else self.delivered.chunks
 
     def feed(self, data: bytes) -> ForwardedBytes:
         """What may go to the client now. Until the reply has started, that is nothing."""
@@ -169,34 +185,34 @@ class StreamReply:
         if self._seam is not None:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
-        self.said.note(chunk, data)
+        self.emitted.note(chunk, data)
         if self.started:
             self._shape = shape_of(event, chunk)
         return (event,)
 
-    def _count(self, chunk: Chunk) -> None:
+    def _count(self, chunk: CompletionChunk) -> None:
         for choice in chunk.choices or ():
             if choice.finish_reason:
-                self.seen.finish_reason = choice.finish_reason
+                self.delivered.finish_reason = choice.finish_reason
         if (text_bytes := chunk.output_bytes()) is not None:
             self.started = True
-            self.seen.chunks += 1
-            self.seen.text_bytes += text_bytes
+            self.delivered.chunks += 1
+            self.delivered.text_bytes += text_bytes
 
-    def _join(self, chunk: Chunk, data: bytes, seam: Seam) -> tuple[bytes, ...]:
+    def _join(self, chunk: CompletionChunk, data: bytes, seam: Seam) -> tuple[bytes, ...]:
         """A chunk of an answer that another node began: it has one role, one name, and one count of tokens."""
         if not chunk.carries_output() and not chunk.finishes():
             return ()
-        before = replace(self.seen)
+        before = replace(self.delivered)
         self._count(chunk)
-        self.said.note(chunk, data)
+        self.emitted.note(chunk, data)
         if self._is_unsure and self._stop is not None and self._unsure is not None:
-            self._unsure.chunks += self.seen.chunks - before.chunks
-            self._unsure.text_bytes += self.seen.text_bytes - before.text_bytes
-            if self._stop.feed(self.said.text()[self._fed_chars :]) == "hit":
+            self._unsure.chunks += self.delivered.chunks - before.chunks
+            self._unsure.text_bytes += self.delivered.text_bytes - before.text_bytes
+            if self._stop.feed(self.emitted.text()[self._fed_chars :]) == "hit":
                 self._cut()
                 return ()
-            self._fed_chars = len(self.said.text())
+            self._fed_chars = len(self.emitted.text())
         if chunk.usage is not None:
             data = with_usage(data, seam.counts(chunk.usage))
         return (b"data: " + seam.fit(data) + b"\n\n",)
@@ -204,16 +220,16 @@ class StreamReply:
     @property
     def _is_unsure(self) -> bool:
         """An answer that has ended cannot go on to a stop text."""
-        return self._stop is not None and self._stop.verdict == "wait" and not self.said.finished and not self.done
+        return self._stop is not None and self._stop.verdict == "wait" and not self.emitted.finished and not self.done
 
     def _cut(self) -> None:
         """The stop text is complete: its end is not sent. What the client has of its beginning cannot be taken back."""
         if self._unsure is not None:
-            self.seen.chunks -= self._unsure.chunks
-            self.seen.text_bytes -= self._unsure.text_bytes
+            self.delivered.chunks -= self._unsure.chunks
+            self.delivered.text_bytes -= self._unsure.text_bytes
         self._held.clear()
         self.is_cut = True
-        self.said = EmittedText()
+        self.emitted = EmittedText()
 
     def _note_usage(self, usage: Usage, *, is_of_one_text: bool = False) -> None:
         """llama.cpp counts each of several texts by itself, as it ends: then what was read in all is not told."""
@@ -223,8 +239,8 @@ class StreamReply:
             written = self.usage.completion_tokens + usage.completion_tokens
             usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written)
         self.usage = usage
-        self.seen.completion_tokens = usage.completion_tokens
-        self.seen.prompt_tokens = None if is_one_of_several else usage.prompt_tokens
+        self.delivered.completion_tokens = usage.completion_tokens
+        self.delivered.prompt_tokens = None if is_one_of_several else usage.prompt_tokens
 
     def _add_usage(self, event: bytes, usage: Usage) -> None:
         """With `n` answers some servers count each by itself; the client expects one count, at the end."""
@@ -242,7 +258,7 @@ class StreamReply:
         counts = self.usage if len(self._usage_events) > 1 else None
         if self._seam is not None:
             data, counts = self._seam.fit(data), self._seam.counts(self.usage)
-        cost_usd = self._price(self.seen) if self._price is not None else None
+        cost_usd = self._price(self.delivered) if self._price is not None else None
         if counts is None and cost_usd is not None:
             return (b"data: " + with_cost(data, cost_usd) + b"\n\n",)
         return (b"data: " + with_usage(data, counts, cost_usd=cost_usd) + b"\n\n",)
@@ -251,14 +267,14 @@ class StreamReply:
 class WholeReply:
     """A reply in one piece, held until it is complete and known to be one."""
 
-    __slots__ = ("_parts", "_price", "_size", "seen", "usage")
+    __slots__ = ("_parts", "_price", "_size", "delivered", "usage")
 
     def __init__(self, *, price: Callable[[DeliveryCount], float] | None = None) -> None:
         self._parts: list[bytes] = []
         self._size = 0
         self._price = price
         self.usage: Usage | None = None
-        self.seen = DeliveryCount()
+        self.delivered = DeliveryCount()
 
     @property
     def tokens(self) -> int:
@@ -271,7 +287,7 @@ class WholeReply:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body, seen = self.body(), self.seen
+        body, seen = self.body(), self.delivered
         completion = read_completion(body)
         if completion is None:
             raise ReplyBroken("the reply is not a completion")

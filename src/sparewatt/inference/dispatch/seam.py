@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sparewatt.protocol.openai import Usage
+from sparewatt.protocol.openai.chat import Usage
 
 _SAME = ("id", "object", "created", "model")
 """What every chunk of one answer has in common."""

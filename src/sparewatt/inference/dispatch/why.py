@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.words import counted
+from sparewatt.core.plural import pluralize
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
 from sparewatt.inference.matcher.ranking import RANKINGS
@@ -170,7 +170,7 @@ def _sent_sentence(report: WhyReport) -> str:
     if not report.chosen:
         return f"The node got no job in {matches}."
     outcomes = ", ".join(f"{n} {outcome.value.replace('_', ' ')}" for outcome, n in report.sent.most_common())
-    return f"The node got {counted(report.chosen, 'job')} in {matches}: {outcomes}."
+    return f"The node got {pluralize(report.chosen, 'job')} in {matches}: {outcomes}."
 
 
 def _lost_sentence(lost: LossSummary, matches: int) -> str:

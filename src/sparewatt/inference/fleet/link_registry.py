@@ -10,13 +10,13 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from sparewatt import __version__
-from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
+from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_UNAUTHENTICATED_MAX
-from sparewatt.core.line import Line
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
@@ -25,15 +25,15 @@ from sparewatt.inference.matcher.health import silent_of
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.link.handshake import Visitor, identify
-from sparewatt.link.library import has_picows
-from sparewatt.link.outbox import Outbox
+from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
-from sparewatt.protocol.link import Op, Reject, Welcome, encode_message
-from sparewatt.protocol.node import NodeLoad, NodeSpecs, ServerFigures
-from sparewatt.protocol.receipts import Countersigned, Signed
+from sparewatt.link.websocket_library import has_picows
+from sparewatt.protocol.link.frames import Opcode, Reject, Welcome, encode_message
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
+from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
-_log = Log("sparewatt.links")
+_log = Logger("sparewatt.links")
 
 
 class LinkPorts(NamedTuple):
@@ -45,7 +45,7 @@ class LinkPorts(NamedTuple):
 
 
 class ReceiptTaker(Protocol):
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None: ...
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
 
 class LinkedNode:
@@ -53,7 +53,7 @@ class LinkedNode:
 
     __slots__ = ("_registry", "link", "outbox", "receive", "resume", "socket")
 
-    def __init__(self, registry: LinkRegistry, link: NodeLink, outbox: Outbox, socket: Socket) -> None:
+    def __init__(self, registry: LinkRegistry, link: NodeLink, outbox: SendQueue, socket: Socket) -> None:
         self._registry = registry
         self.link = link
         self.outbox = outbox
@@ -62,17 +62,17 @@ class LinkedNode:
         self.resume = outbox.resume
 
     def start(self) -> None:
-        self.outbox.attach(self.socket, on_stuck=self.lost)
+        self.outbox.attach(self.socket, on_stuck=self.on_lost)
         self.socket.attach(self)
 
-    def lost(self, error: LinkError) -> None:
+    def on_lost(self, error: LinkError) -> None:
         self._registry.on_lost(self, error)
 
     def stop(self, why: str) -> None:
         """Every open job learns of the end at once."""
         self.outbox.drop()
         self.socket.close()
-        self.link.lost(why)
+        self.link.on_lost(why)
 
 
 class LinkRegistry:
@@ -115,7 +115,7 @@ class LinkRegistry:
         self._is_closed = False
         self._silent_from_s = 0.0
         """Before this, no link can have been silent for too long: nobody need look."""
-        self._line: Line | None = None
+        self._line: FairQueue | None = None
         """Where nodes that have much to say wait to be read on."""
         self.version = 0
         """Another one whenever `links` has changed."""
@@ -125,7 +125,7 @@ class LinkRegistry:
         self.joined_unix_s: dict[NodeId, float] = {}
         """When each came that nobody knew when this gateway started."""
         self.power = PowerReadings()
-        self.servers: dict[NodeId, ServerFigures] = {}
+        self.servers: dict[NodeId, ServerMetrics] = {}
         """What the model servers of nodes that are here said of themselves last."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
@@ -141,7 +141,7 @@ class LinkRegistry:
         """
         from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
 
-        self._line = self._line or Line(asyncio.get_running_loop().call_soon, at_once=1)
+        self._line = self._line or FairQueue(asyncio.get_running_loop().call_soon, at_once=1)
         return adopt(transport, head, self._on_socket, line=self._line)
 
     def _on_socket(self, socket: Socket) -> None:
@@ -166,24 +166,24 @@ class LinkRegistry:
                 socket, reason="unavailable", message="The gateway's database is away. Try again.", final=False
             )
         except BaseException:
-            socket.cut()
+            socket.abort()
             raise
         else:
             self._hold(visitor, socket)
 
-    async def _let_in(self, socket: Socket) -> Visitor:
+    async def _let_in(self, socket: Socket) -> AuthenticatedNode:
         if self._is_closed:
             raise LinkLost("the gateway is stopping")
         if self._knocking >= LINK_UNAUTHENTICATED_MAX:
             raise LinkLost("too many nodes are joining at once")
         self._knocking += 1
         try:
-            visitor = await identify(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
+            visitor = await authenticate_node(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
             owner = await self._tokens.admit(visitor.node_id, visitor.token)
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            socket.send(encode_message(Op.WELCOME, self._welcome()))
+            socket.send(encode_message(Opcode.WELCOME, self._welcome()))
         finally:
             self._knocking -= 1
         return visitor
@@ -198,10 +198,10 @@ class LinkRegistry:
         )
 
     def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
-        socket.send(encode_message(Op.REJECT, Reject(reason=reason, message=message[:500], final=final)))
+        socket.send(encode_message(Opcode.REJECT, Reject(reason=reason, message=message[:500], final=final)))
         socket.close()
 
-    def _hold(self, visitor: Visitor, socket: Socket) -> None:
+    def _hold(self, visitor: AuthenticatedNode, socket: Socket) -> None:
         """Carry jobs until either side ends it."""
         node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
         self._end(node_id, "replaced by a newer link of the same node")
@@ -210,7 +210,7 @@ class LinkRegistry:
             socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
-        outbox = Outbox(before_sending=self._before_sending)
+        outbox = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
         held = self._held[node_id] = LinkedNode(self, link, outbox, socket)
         self.links[node_id] = link
@@ -296,12 +296,12 @@ class LinkRegistry:
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())
 
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None:
         if self._receipts is not None:
             self._receipts.on_receipt(node_id, signed)
 
 
-def countersign(links: Mapping[NodeId, NodeLink], node_id: NodeId, message: Countersigned) -> None:
+def countersign(links: Mapping[NodeId, NodeLink], node_id: NodeId, message: Countersignature) -> None:
     """Send a node its countersigned receipts. One that has left sends them again, and is answered then."""
     if (link := links.get(node_id)) is not None:
         link.countersign(message)

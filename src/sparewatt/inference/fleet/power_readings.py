@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 
 from sparewatt.core.ids import NodeId
-from sparewatt.protocol.node import Sensors
-from sparewatt.store.power import DayPower
+from sparewatt.protocol.link.node_report import Sensors
+from sparewatt.store.power import DailyEnergy
 
 WAITING_MAX = 200_000
 """Nodes and days that wait for the database; when it is away for longer, what comes is not counted."""
@@ -31,12 +31,12 @@ class PowerReadings:
         """It has left: what it told is not so any more. The energy of its work still counts."""
         self._latest.pop(node_id, None)
 
-    def take(self) -> list[DayPower]:
+    def take(self) -> list[DailyEnergy]:
         """What is not stored yet. Whoever cannot store it gives it back."""
         waiting, self._waiting = self._waiting, {}
-        return [DayPower(node_id, day, joules, seconds) for (node_id, day), (joules, seconds) in waiting.items()]
+        return [DailyEnergy(node_id, day, joules, seconds) for (node_id, day), (joules, seconds) in waiting.items()]
 
-    def give_back(self, days: Sequence[DayPower]) -> None:
+    def give_back(self, days: Sequence[DailyEnergy]) -> None:
         for each in days:
             self._add(each.node_id, each.day, each.joules, each.working_s)
 

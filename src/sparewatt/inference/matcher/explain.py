@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
-from sparewatt.core.words import counted
+from sparewatt.core.plural import pluralize
 from sparewatt.inference.matcher.match_context import vram_needed_bytes
 from sparewatt.inference.matcher.model import (
     AS_USUAL,
@@ -152,8 +152,8 @@ def _relaxations(decision: Decision) -> list[str]:
         largest = max((item.had for item in decision.rejected if item.reason is reason), default=None)
         if largest is not None:
             count = sum(item.had == largest for item in decision.rejected if item.reason is reason)
-            relaxations.append(f"{words.format(largest)} adds {counted(count, 'node')}")
+            relaxations.append(f"{words.format(largest)} adds {pluralize(count, 'node')}")
     for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
         if decision.dropped.get(reason):
-            relaxations.append(f"waiting for {counted(decision.dropped[reason], 'node')} to {words}")
+            relaxations.append(f"waiting for {pluralize(decision.dropped[reason], 'node')} to {words}")
     return relaxations

@@ -11,7 +11,7 @@ from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
 from sparewatt.inference.matcher.model import ColumnPosition, ModelFigures, NodeRow
-from sparewatt.protocol.node import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
 STEP_PER_JOB_SHARE = 0.5

@@ -8,7 +8,7 @@ import msgspec
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.model import AllowedNodes, HealthRules, MatchJob
-from sparewatt.protocol.node import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport
 
 
 class MatchContext(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.match_query import Positions
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 WEIGHT_MAX = 1000.0
 """A part that counts a thousand times decides alone; more would only drown the rounding."""

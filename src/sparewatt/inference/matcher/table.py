@@ -30,7 +30,7 @@ from sparewatt.inference.matcher.figures import (
 )
 from sparewatt.inference.matcher.hashing import hash_text
 from sparewatt.inference.matcher.model import ColumnPosition, MatchJob, NodeRow
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from sparewatt.core.money import per_mtok
-from sparewatt.protocol.node import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport
 
 
 class PriceDerivation(NamedTuple):

@@ -17,14 +17,14 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.inference.metering.rules import DONE_WORD, disagrees
 from sparewatt.ledger.model import ClosedJob
-from sparewatt.protocol.receipts import BATCH_MAX, Countersigned, Receipt, Signed, countersign_digest
+from sparewatt.protocol.link.receipts import BATCH_MAX, Countersignature, Receipt, SignedReceipts, countersign_digest
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.store.books import Books, ReceiptRow
+from sparewatt.store.ledger import LedgerStore, ReceiptRow
 
-_log = Log("sparewatt.receipts")
+_log = Logger("sparewatt.receipts")
 SIGNED_AT_ONCE = 8
 """Countersignatures between two turns of the event loop: half a millisecond."""
 Which = tuple[MatchId, NodeId]
@@ -43,7 +43,7 @@ class ExpectedReceipt(msgspec.Struct, frozen=True, gc=False):
 class ReceiptLine(msgspec.Struct, frozen=True, gc=False):
     """A receipt, and where it stands."""
 
-    signed: Signed
+    signed: SignedReceipts
     at: int
 
     @property
@@ -72,11 +72,11 @@ class CheckedReceipt(msgspec.Struct, frozen=True, gc=False):
 class ReceiptIntake:
     def __init__(
         self,
-        books: Books,
+        books: LedgerStore,
         key: SigningKey,
         *,
         clock: Clock,
-        send: Callable[[NodeId, Countersigned], None] = lambda _node, _message: None,
+        send: Callable[[NodeId, Countersignature], None] = lambda _node, _message: None,
     ) -> None:
         """`send`: brings a node the countersignatures of its receipts."""
         self._send = send
@@ -111,7 +111,7 @@ class ReceiptIntake:
                 self._early_of[delivery.node_id] -= 1
                 self._accept(which, early.line, expected)
 
-    def on_receipt(self, node_id: NodeId, signed: Signed) -> None:
+    def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None:
         """From a node's link. Only its own, and each once; one that came before is countersigned again."""
         for at, receipt in enumerate(signed.receipts):
             self._take(node_id, ReceiptLine(signed, at), receipt)
@@ -206,9 +206,9 @@ class ReceiptIntake:
         self.refused += 1
         _log.warning("receipt_refused", node=receipt.node, job=receipt.job)
 
-    def _countersigned(self, node_id: NodeId, digests: Sequence[bytes]) -> Countersigned:
+    def _countersigned(self, node_id: NodeId, digests: Sequence[bytes]) -> Countersignature:
         signature = self._key.sign(countersign_digest(node_id, digests))
-        return Countersigned(
+        return Countersignature(
             node=node_id,
             digests=[digest.hex() for digest in digests],
             gateway=self._key.address,
@@ -229,7 +229,7 @@ def _checked(lines: Iterable[tuple[ReceiptLine, ExpectedReceipt]]) -> list[Check
     return found
 
 
-def _digests_if_signed(signed: Signed, node: str) -> list[bytes] | None:
+def _digests_if_signed(signed: SignedReceipts, node: str) -> list[bytes] | None:
     """A sheet that names several nodes is signed by one: the lines of the others have never got here."""
     digests = signed.digests()
     return digests if signed.is_signed_by(node, digests) else None

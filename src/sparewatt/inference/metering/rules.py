@@ -91,7 +91,7 @@ def count(
 
     A node that does not say what it wrote is taken by its chunks, or for an answer in one piece by its text.
     """
-    seen = attempt.seen
+    seen = attempt.delivered
     if seen is None:
         return None
     chunks, text_bytes, claimed, said = seen.chunks, seen.text_bytes, seen.completion_tokens, seen.prompt_tokens
@@ -112,7 +112,7 @@ def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
     Without what other nodes had written before, and that one read to go on from there.
     """
     for attempt in reversed(attempts):
-        seen = attempt.seen
+        seen = attempt.delivered
         if seen is not None and seen.prompt_tokens is not None:
             return max(0, seen.prompt_tokens - attempt.carried_tokens)
     return estimate
@@ -144,7 +144,7 @@ def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | 
     """Why the answer ended, as its client was told. Nodes have a say in it, so not all of a long one."""
     if outcome is not _DONE:
         return None if outcome is Outcome.CANCELLED else "error"
-    seen = attempts[-1].seen if attempts else None
+    seen = attempts[-1].delivered if attempts else None
     return seen.finish_reason[:FINISH_REASON_CHARS_MAX] if seen is not None and seen.finish_reason else None
 
 

@@ -17,11 +17,11 @@ from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
-from sparewatt.ledger.budgets import Budgets, KeyBudget, exceeded
+from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, TokenPrice
-from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED, affordable_output, bill, hold_for
-from sparewatt.ledger.service import Ledger
+from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT, affordable_output_tokens, bill, hold_for
 
 TABS_AT_ONCE = 64
 """Running answers whose progress is noted between two turns of the event loop: a quarter of a millisecond."""
@@ -52,11 +52,11 @@ Limit = Literal["default", "credits", "budget"]
 
 def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     """Tokens per answer that so much money pays for."""
-    return (affordable_output(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
+    return (affordable_output_tokens(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
 
 
 class Metering:
-    def __init__(self, ledger: Ledger, receipts: ReceiptIntake, budgets: Budgets, *, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, receipts: ReceiptIntake, budgets: KeyBudgets, *, clock: Clock) -> None:
         self._ledger = ledger
         self.clock = clock
         self._running: dict[MatchId, RunningTab] = {}
@@ -67,10 +67,10 @@ class Metering:
         """Hold what the job can cost, of what is reserved here. None if that is not enough, or not known here."""
         if payer.budget is not None:
             return None
-        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
+        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         most = prompt_bound(quote.match.prompt_tokens)
         nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
-        hold = self._ledger.hold_here(payer.account, nano)
+        hold = self._ledger.try_hold(payer.account, nano)
         if hold is None:
             return None
         self.budgets.hold(payer.key, nano)
@@ -79,12 +79,12 @@ class Metering:
     async def open(self, payer: Payer, quote: Quote) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
         most = prompt_bound(quote.match.prompt_tokens)
-        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
+        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         why: Limit = "default"
         if payer.budget is not None:
             asked, why = await self._within_budget(payer, payer.budget, quote, most)
         nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
-        hold = self._ledger.hold_here(payer.account, nano) or await self._ledger.hold(payer.account, nano)
+        hold = self._ledger.try_hold(payer.account, nano) or await self._ledger.hold(payer.account, nano)
         if hold is None and quote.call.output_limit is None:
             asked, why = _affordable(quote, most, self._ledger.free_here(payer.account)), "credits"
             less = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
@@ -96,14 +96,14 @@ class Metering:
 
     async def _within_budget(self, payer: Payer, budget: KeyBudget, quote: Quote, prompt: int) -> tuple[int, Limit]:
         """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
-        asked = quote.call.output_limit or OUTPUT_TOKENS_UNASKED
-        left = await self.budgets.left(payer.key, budget)
+        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
+        left = await self.budgets.remaining(payer.key, budget)
         nano = hold_for(quote.price, prompt_tokens=prompt, output_tokens=asked * quote.call.answers)
         if left is None or nano <= left:
             return asked, "default"
         fewer = _affordable(quote, prompt, left) if quote.call.output_limit is None else 0
         if not fewer:
-            raise exceeded(budget, left, nano)
+            raise budget_exceeded(budget, left, nano)
         return fewer, "budget"
 
     def _too_little(self, account: AccountId, nano: Nano, quote: Quote) -> InsufficientCredits:
@@ -129,7 +129,7 @@ class Metering:
 
     def drop(self, tab: RunningTab, key: KeyId) -> None:
         """A job that never started."""
-        if not tab.hold.over:
+        if not tab.hold.is_settled:
             tab.hold.release()
             self.budgets.release(key, tab.hold.amount.total, spent=0)
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from sparewatt.core.errors import RateLimited, StoreUnavailable
 from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import RESPONSES_IN_BACKGROUND_PER_KEY_MAX, RESPONSES_RUNNING_MAX
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.protocol.responses.request import Json
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 
 
 class LiveResponse(Protocol):

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from sparewatt.accounts.keys import presented_secret
+from sparewatt.accounts.keys import bearer_secret
 from sparewatt.accounts.principal import Principal
-from sparewatt.accounts.sealing import Sealer
+from sparewatt.accounts.sealer import Sealer
 from sparewatt.core.errors import (
-    Internal,
+    InternalError,
     InvalidField,
-    PreviousResponseGone,
+    PreviousResponseNotFound,
     ResponseNotFound,
     StorageFull,
     UnsupportedParameter,
@@ -27,7 +27,7 @@ from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import MIB, RESPONSES_STORED_BYTES_PER_KEY_MAX, RESPONSES_STORED_PER_KEY_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.protocol.responses.request import Json
-from sparewatt.protocol.responses.resource import failed
+from sparewatt.protocol.responses.response_object import failed
 from sparewatt.store.responses import ResponseStore, SealedResponse
 
 _T = TypeVar("_T")
@@ -88,7 +88,7 @@ class Shelf:
 
     async def history(self, response_id: str) -> list[Json]:
         """All items up to and with a response, the oldest first. Raises PreviousResponseGone or InvalidField."""
-        chain = await self._store.chain(response_id, key_id=self.key_id)
+        chain = await self._store.find_with_ancestors(response_id, key_id=self.key_id)
         if not chain:
             raise previous_response_gone(response_id)
         if chain[-1].previous_id is not None:
@@ -110,7 +110,7 @@ class Shelf:
 
     async def ask_to_cancel(self, response_id: str) -> None:
         """Leave a note for the gateway that writes it."""
-        await self._store.ask_to_cancel(response_id, key_id=self.key_id)
+        await self._store.request_cancel(response_id, key_id=self.key_id)
 
     def seal_items(self, items: list[Json]) -> str:
         """Items that the client keeps, and sends back as one compaction."""
@@ -135,7 +135,7 @@ class Shelf:
             return StoredResponse(await self._unseal(row.output, f"{row.id}/output"), items, is_over=True)
         response: Json = stored_input["response"]
         if row.abandoned:
-            response = failed(response, Internal("The gateway that wrote this answer was lost."))
+            response = failed(response, InternalError("The gateway that wrote this answer was lost."))
         return StoredResponse(response, items, is_over=row.abandoned)
 
     async def _seal(self, value: Json, bound_to: str) -> bytes:
@@ -160,7 +160,7 @@ class ShelfFactory:
         """
         if principal.key is None or authorization is None:
             return None
-        return Shelf(principal.key.id, presented_secret(authorization), store=self._store, rng=self._rng)
+        return Shelf(principal.key.id, bearer_secret(authorization), store=self._store, rng=self._rng)
 
 
 async def _run(n_bytes: int, work: Callable[[], _T]) -> _T:
@@ -182,8 +182,8 @@ def response_not_found(response_id: str) -> ResponseNotFound:
     return ResponseNotFound(f"There is no response {response_id[:80]!r} of this key. {_RETENTION}")
 
 
-def previous_response_gone(response_id: str) -> PreviousResponseGone:
-    return PreviousResponseGone(
+def previous_response_gone(response_id: str) -> PreviousResponseNotFound:
+    return PreviousResponseNotFound(
         f"There is no response {response_id[:80]!r} of this key to go on from. {_RETENTION} "
         "Without it, send the whole conversation as 'input'.",
         param="previous_response_id",

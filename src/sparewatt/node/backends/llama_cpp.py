@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sparewatt.node.backends.exposition import Exposition
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel, ServerTotals
-from sparewatt.node.backends.openai import ModelList, OpenAIBackend
-from sparewatt.protocol.node import Capability
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTotals
+from sparewatt.node.backends.http_client import BackendHttpClient
+from sparewatt.node.backends.openai import OpenAIBackend, OpenAIModelList
+from sparewatt.node.backends.prometheus_page import PrometheusPage
+from sparewatt.protocol.link.node_report import Capability
 
 ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
 
@@ -34,10 +34,10 @@ class _Props(msgspec.Struct, frozen=True):
 
 class LlamaCppBackend(OpenAIBackend):
     kind: ClassVar[str] = "llama.cpp"
-    to_try = ("embeddings",)  # only if it was started for them, and it does not say so
+    capabilities_to_probe = ("embeddings",)  # only if it was started for them, and it does not say so
 
     @staticmethod
-    async def recognises(server: ModelServer) -> bool:
+    async def recognises(server: BackendHttpClient) -> bool:
         try:
             await server.read("/props", _Props)
         except BackendError:
@@ -45,7 +45,7 @@ class LlamaCppBackend(OpenAIBackend):
         else:
             return True
         try:  # while it loads it has no properties, but already lists its model
-            listed = await server.read("/v1/models", ModelList)
+            listed = await server.read("/v1/models", OpenAIModelList)
         except BackendError:
             return False
         return any(model.owned_by == "llamacpp" for model in listed.data)
@@ -57,7 +57,7 @@ class LlamaCppBackend(OpenAIBackend):
         except BackendError:  # it loads
             return models
         capabilities = _capabilities(props)
-        return [model if model.names_all else replace(model, capabilities=capabilities) for model in models]
+        return [model if model.capabilities_complete else replace(model, capabilities=capabilities) for model in models]
 
     async def load(self) -> BackendLoad | None:
         """Slots tell what runs. What waits, and how full the memory is, only `--metrics` tells."""
@@ -65,14 +65,14 @@ class LlamaCppBackend(OpenAIBackend):
         if load is None:
             return None
         try:
-            page = Exposition(await self.get("/metrics"))
+            page = PrometheusPage(await self.get("/metrics"))
         except BackendError:
             return load
         return replace(
             load,
             queued=page.count("llamacpp:requests_deferred") or 0,
             kv_used=page.share("llamacpp:kv_cache_usage_ratio"),
-            totals=ServerTotals(
+            totals=BackendTotals(
                 prompt_tokens=page.total("llamacpp:prompt_tokens_total"),
                 generation_tokens=page.total("llamacpp:tokens_predicted_total"),
             ),

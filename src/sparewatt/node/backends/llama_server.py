@@ -49,12 +49,12 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     server = xllamacpp.Server(params)  # returns when the model is loaded; lives until it is collected
-    _say_nothing_more()
+    _silence_output()
     stop.wait()
     del server
 
 
-def _say_nothing_more() -> None:
+def _silence_output() -> None:
     """From here on llama.cpp would log what clients send (a grammar that does not parse, say)."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):

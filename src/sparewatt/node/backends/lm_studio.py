@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
+from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import BYTES_PER_PARAMETER, KV_SHARE, OpenAIBackend
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
 
 SLOTS = 1
 """It does not tell; older versions work on one request after the other."""
@@ -38,7 +38,7 @@ class _Instance(msgspec.Struct, frozen=True):
     config: _Config = _Config()
 
 
-class _Can(msgspec.Struct, frozen=True):
+class _Capabilities(msgspec.Struct, frozen=True):
     vision: bool = False
     trained_for_tool_use: bool = False
 
@@ -51,7 +51,7 @@ class _Model(msgspec.Struct, frozen=True):
     size_bytes: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
     params_string: str | None = None
     max_context_length: _Context | None = None
-    capabilities: _Can = _Can()
+    capabilities: _Capabilities = _Capabilities()
 
 
 class _Models(msgspec.Struct, frozen=True):
@@ -74,11 +74,11 @@ class _OldModels(msgspec.Struct, frozen=True):
 
 class LmStudioBackend(OpenAIBackend):
     kind: ClassVar[str] = "lm-studio"
-    to_try = ("logprobs",)
+    capabilities_to_probe = ("logprobs",)
     _at_once = SLOTS
 
     @staticmethod
-    async def recognises(server: ModelServer) -> bool:
+    async def recognises(server: BackendHttpClient) -> bool:
         for path, shape in (("/api/v1/models", _Models), ("/api/v0/models", _OldModels)):
             try:
                 await server.read(path, shape)
@@ -90,7 +90,7 @@ class LmStudioBackend(OpenAIBackend):
     async def models(self) -> list[BackendModel]:
         try:
             listed = await self.read("/api/v1/models", _Models)
-        except BackendBroke:
+        except BadBackendReply:
             return [_describe_old(model) for model in (await self.read("/api/v0/models", _OldModels)).data]
         told = [each.config.parallel for model in listed.models for each in model.loaded_instances]
         self._at_once = min((parallel for parallel in told if parallel), default=SLOTS)

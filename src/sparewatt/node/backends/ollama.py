@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
+from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import KV_SHARE, OpenAIBackend
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
 
 SLOTS = 1
 """What newer versions work on at once unless OLLAMA_NUM_PARALLEL says more, which nobody tells us."""
@@ -53,7 +53,7 @@ class _Version(msgspec.Struct, frozen=True):
     version: str
 
 
-class _Shown(msgspec.Struct, frozen=True):
+class _ModelDetails(msgspec.Struct, frozen=True):
     modelfile: str = ""
     parameters: str | None = None
     model_info: dict[str, Any] = {}
@@ -62,15 +62,15 @@ class _Shown(msgspec.Struct, frozen=True):
 
 class OllamaBackend(OpenAIBackend):
     kind: ClassVar[str] = "ollama"
-    to_try = ("logprobs",)
+    capabilities_to_probe = ("logprobs",)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._shown: dict[str, _Shown] = {}
+        self._details: dict[str, _ModelDetails] = {}
         """By digest: what a model is does not change under the same one."""
 
     @staticmethod
-    async def recognises(server: ModelServer) -> bool:
+    async def recognises(server: BackendHttpClient) -> bool:
         try:
             await server.read("/api/version", _Version)
             await server.read("/api/tags", _Tags)
@@ -81,7 +81,7 @@ class OllamaBackend(OpenAIBackend):
     async def models(self) -> list[BackendModel]:
         on_disk = (await self.read("/api/tags", _Tags)).models
         loaded = {tag.name: tag for tag in (await self.read("/api/ps", _Tags)).models}
-        self._shown = {tag.digest: self._shown[tag.digest] for tag in on_disk if tag.digest in self._shown}
+        self._details = {tag.digest: self._details[tag.digest] for tag in on_disk if tag.digest in self._details}
         return [_describe(tag, loaded.get(tag.name), await self._show(tag)) for tag in on_disk]
 
     async def load(self) -> BackendLoad | None:
@@ -90,18 +90,18 @@ class OllamaBackend(OpenAIBackend):
     async def slots(self) -> int:
         return SLOTS
 
-    async def _show(self, tag: _Tag) -> _Shown:
+    async def _show(self, tag: _Tag) -> _ModelDetails:
         """One model that cannot be shown is still listed, with less told of it."""
-        if tag.digest not in self._shown:
+        if tag.digest not in self._details:
             try:
-                shown = await self.read("/api/show", _Shown, body={"model": tag.name})
-            except BackendBroke:
-                return _Shown()
-            self._shown[tag.digest] = shown
-        return self._shown[tag.digest]
+                shown = await self.read("/api/show", _ModelDetails, body={"model": tag.name})
+            except BadBackendReply:
+                return _ModelDetails()
+            self._details[tag.digest] = shown
+        return self._details[tag.digest]
 
 
-def _describe(tag: _Tag, loaded: _Tag | None, shown: _Shown) -> BackendModel:
+def _describe(tag: _Tag, loaded: _Tag | None, shown: _ModelDetails) -> BackendModel:
     facts = shown.model_info
     architecture = facts.get("general.architecture")
     longest = _whole(facts.get(f"{architecture}.context_length"))

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendBroke, BackendLoad, BackendModel, BackendUnreachable
-from sparewatt.protocol.node import Capability
+from sparewatt.node.backends.backend import BackendLoad, BackendModel, BackendUnreachable, BadBackendReply
+from sparewatt.node.backends.http_client import BackendHttpClient
+from sparewatt.protocol.link.node_report import Capability
 
 DEFAULT_SLOTS = 4
 BYTES_PER_PARAMETER = 2
@@ -23,7 +23,7 @@ KV_SHARE = 100_000
 SLOTS_MAX = 4096
 
 
-class Details(msgspec.Struct, frozen=True):
+class OpenAIModelMeta(msgspec.Struct, frozen=True):
     """llama.cpp's field `meta`."""
 
     n_ctx: int | None = None
@@ -37,17 +37,17 @@ class Details(msgspec.Struct, frozen=True):
     """Likewise."""
 
 
-class ListedModel(msgspec.Struct, frozen=True):
+class OpenAIModelEntry(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(min_length=1)]
-    meta: Details | None = None
+    meta: OpenAIModelMeta | None = None
     max_model_len: int | None = None
     owned_by: str | None = None
     root: str | None = None
     parent: str | None = None
 
 
-class ModelList(msgspec.Struct, frozen=True):
-    data: Annotated[list[ListedModel], Meta(max_length=MODELS_PER_NODE_MAX)]
+class OpenAIModelList(msgspec.Struct, frozen=True):
+    data: Annotated[list[OpenAIModelEntry], Meta(max_length=MODELS_PER_NODE_MAX)]
 
 
 class _Props(msgspec.Struct, frozen=True):
@@ -59,24 +59,24 @@ class _Slot(msgspec.Struct, frozen=True):
     n_ctx: int | None = None
 
 
-class OpenAIBackend(ModelServer):
+class OpenAIBackend(BackendHttpClient):
     """Implements Backend."""
 
     kind: ClassVar[str] = "openai"
-    stops_whole_answers = False  # llama.cpp does not, and nothing tells a server that does
-    to_try: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
+    aborts_on_disconnect = False  # llama.cpp does not, and nothing tells a server that does
+    capabilities_to_probe: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
 
     _slots = DEFAULT_SLOTS
 
     async def models(self) -> list[BackendModel]:
-        listed = await self.read("/v1/models", ModelList)
+        listed = await self.read("/v1/models", OpenAIModelList)
         is_loaded = await self._is_loaded()
         return [describe(model, is_loaded=is_loaded) for model in listed.data]
 
     async def load(self) -> BackendLoad | None:
         try:
             slots = await self.read("/slots", list[_Slot])
-        except (BackendUnreachable, BackendBroke):
+        except (BackendUnreachable, BadBackendReply):
             return None
         contexts = [slot.n_ctx for slot in slots if slot.n_ctx is not None and slot.n_ctx > 0]
         return BackendLoad(
@@ -87,7 +87,7 @@ class OpenAIBackend(ModelServer):
 
     async def slots(self) -> int:
         """How many requests it works on at once; a cautious guess for servers that do not say."""
-        with suppress(BackendUnreachable, BackendBroke):  # llama.cpp is silent while it loads: the last word stands
+        with suppress(BackendUnreachable, BadBackendReply):  # llama.cpp is silent while it loads: the last word stands
             self._slots = (await self.read("/props", _Props)).total_slots or DEFAULT_SLOTS
         return self._slots
 
@@ -96,8 +96,8 @@ class OpenAIBackend(ModelServer):
         return await self.status_of("/health") != 503
 
 
-def describe(model: ListedModel, *, is_loaded: bool) -> BackendModel:
-    meta = model.meta or Details()
+def describe(model: OpenAIModelEntry, *, is_loaded: bool) -> BackendModel:
+    meta = model.meta or OpenAIModelMeta()
     weights_bytes = meta.size or (meta.n_params or 0) * BYTES_PER_PARAMETER
     return BackendModel(
         id=model.id,
@@ -109,11 +109,11 @@ def describe(model: ListedModel, *, is_loaded: bool) -> BackendModel:
         parameters=meta.n_params,
         prefix_cache_tokens=meta.prefix_cache_tokens,
         capabilities=_capabilities(meta),
-        names_all=meta.capabilities is not None,
+        capabilities_complete=meta.capabilities is not None,
     )
 
 
-def _capabilities(meta: Details) -> tuple[Capability, ...] | None:
+def _capabilities(meta: OpenAIModelMeta) -> tuple[Capability, ...] | None:
     """As far as we know the words."""
     said = meta.capabilities
     return None if said is None else tuple(word for word in get_args(Capability) if word in said)

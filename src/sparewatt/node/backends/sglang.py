@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sparewatt.node.backends.exposition import Exposition, totals_of
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendBroke, BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
+from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, SLOTS_MAX, OpenAIBackend
-from sparewatt.protocol.node import Capability
+from sparewatt.node.backends.prometheus_page import PrometheusPage, totals_of
+from sparewatt.protocol.link.node_report import Capability
 
 _T = TypeVar("_T")
 _Tokens = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -48,11 +48,11 @@ class _ServerInfo(msgspec.Struct, frozen=True):
 
 class SglangBackend(OpenAIBackend):
     kind: ClassVar[str] = "sglang"
-    to_try = ()
+    capabilities_to_probe = ()
     _info = _ServerInfo()
 
     @staticmethod
-    async def recognises(server: ModelServer) -> bool:
+    async def recognises(server: BackendHttpClient) -> bool:
         try:
             await _either(server, ("/model_info", "/get_model_info"), _ModelInfo)
         except BackendError:
@@ -67,7 +67,7 @@ class SglangBackend(OpenAIBackend):
 
     async def load(self) -> BackendLoad | None:
         try:
-            page = Exposition(await self.get("/metrics"))
+            page = PrometheusPage(await self.get("/metrics"))
         except BackendError:
             return None
         running = page.count("sglang:num_running_reqs")
@@ -94,13 +94,13 @@ class SglangBackend(OpenAIBackend):
             return self._info
 
 
-async def _either(server: ModelServer, paths: tuple[str, ...], shape: type[_T]) -> _T:
+async def _either(server: BackendHttpClient, paths: tuple[str, ...], shape: type[_T]) -> _T:
     """By the first of these names that it knows."""
     *earlier, last = paths
     for path in earlier:
         try:
             return await server.read(path, shape)
-        except BackendBroke:
+        except BadBackendReply:
             continue
     return await server.read(last, shape)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from sparewatt.node.backends.exposition import Exposition, number, totals_of
-from sparewatt.node.backends.http import ModelServer
-from sparewatt.node.backends.model import BackendError, BackendLoad, BackendModel
-from sparewatt.node.backends.openai import DEFAULT_SLOTS, ModelList, OpenAIBackend
-from sparewatt.protocol.node import Capability
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.http_client import BackendHttpClient
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend, OpenAIModelList
+from sparewatt.node.backends.prometheus_page import PrometheusPage, positive_int, totals_of
+from sparewatt.protocol.link.node_report import Capability
 
 SLOTS_MAX = 256
 """What vLLM itself works on at once unless it is told otherwise."""
@@ -18,14 +18,14 @@ ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprob
 
 class VllmBackend(OpenAIBackend):
     kind: ClassVar[str] = "vllm"
-    to_try = ("tools", "embeddings")  # by its flags and by the kind of model; neither is told
+    capabilities_to_probe = ("tools", "embeddings")  # by its flags and by the kind of model; neither is told
     _context_tokens: int | None = None
     _model_len: int | None = None
 
     @staticmethod
-    async def recognises(server: ModelServer) -> bool:
+    async def recognises(server: BackendHttpClient) -> bool:
         try:
-            listed = await server.read("/v1/models", ModelList)
+            listed = await server.read("/v1/models", OpenAIModelList)
         except BackendError:
             return False
         return any(model.owned_by == "vllm" for model in listed.data)
@@ -60,14 +60,14 @@ class VllmBackend(OpenAIBackend):
         """All of the memory for contexts also keeps prompts that were read before, if that is switched on."""
         page = await self._metrics()
         config = page.labels("vllm:cache_config_info") if page is not None else {}
-        blocks, block_size = number(config.get("num_gpu_blocks")), number(config.get("block_size"))
-        self._context_tokens = number(config.get("kv_cache_size_tokens")) or (
+        blocks, block_size = positive_int(config.get("num_gpu_blocks")), positive_int(config.get("block_size"))
+        self._context_tokens = positive_int(config.get("kv_cache_size_tokens")) or (
             blocks * block_size if blocks and block_size else None
         )
         return (self._context_tokens or 0) if config.get("enable_prefix_caching") == "True" else 0
 
-    async def _metrics(self) -> Exposition | None:
+    async def _metrics(self) -> PrometheusPage | None:
         try:
-            return Exposition(await self.get("/metrics"))
+            return PrometheusPage(await self.get("/metrics"))
         except BackendError:
             return None

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
 
 DRM = Path("/sys/class/drm")
 DRIVER_VERSION = Path("/sys/module/amdgpu/version")
@@ -25,15 +25,15 @@ SMI_S = 10.0
 
 class AmdProbe:
     def __init__(self, *, root: Path = DRM, ask_smi: Callable[[], str] | None = None) -> None:
-        self._cards = [path / "device" for path in sorted(root.glob("card*")) if _is_ours(path)]
+        self._cards = [path / "device" for path in sorted(root.glob("card*")) if _is_amd_gpu(path)]
         self._ask_smi = ask_smi or ask_rocm_smi
 
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[DetectedGpu]:
         if not self._cards:
             return []
         names = names_of(self._ask_smi())
         return [
-            Gpu(
+            DetectedGpu(
                 vendor="amd",
                 model=_text(card / "product_name") or names.get(index) or f"AMD GPU {_text(card / 'device')}",
                 vram_bytes=_number(card / "mem_info_vram_total") or 0,
@@ -42,24 +42,24 @@ class AmdProbe:
             for index, card in enumerate(self._cards)
         ]
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[SensorReading]:
         return [_read(card) for card in self._cards]
 
 
-def _is_ours(path: Path) -> bool:
+def _is_amd_gpu(path: Path) -> bool:
     """`card0` and not `card0-HDMI-A-1`, AMD's, and with memory of its own."""
     if not re.fullmatch(r"card\d+", path.name) or _text(path / "device" / "vendor") != VENDOR_ID:
         return False
     return (_number(path / "device" / "mem_info_vram_total") or 0) >= VRAM_BYTES_MIN
 
 
-def _read(card: Path) -> Reading:
+def _read(card: Path) -> SensorReading:
     total, used = _number(card / "mem_info_vram_total"), _number(card / "mem_info_vram_used")
     busy = _number(card / "gpu_busy_percent")
     sensors = next(iter(sorted((card / "hwmon").glob("hwmon*"))), None)
     microwatts = _first_number(sensors, ("power1_average", "power1_input"))
     millidegrees = _first_number(sensors, ("temp1_input",))
-    return Reading(
+    return SensorReading(
         vram_free_bytes=max(0, total - used) if total is not None and used is not None else None,
         power_watts=None if microwatts is None else min(1e5, microwatts / 1e6),
         temperature_c=None if millidegrees is None else min(300.0, millidegrees / 1e3),

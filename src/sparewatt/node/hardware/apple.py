@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
 
 PROFILER = ("/usr/sbin/system_profiler", "-json", "SPDisplaysDataType")
 SYSCTL_MEMORY = ("/usr/sbin/sysctl", "-n", "hw.memsize")
@@ -32,27 +32,27 @@ class AppleProbe:
     def __init__(self, *, run: Callable[[Sequence[str]], str] = run_program, is_mac: bool | None = None) -> None:
         self._run = run
         self._is_mac = sys.platform == "darwin" if is_mac is None else is_mac
-        self._found: list[Gpu] | None = None
+        self._found: list[DetectedGpu] | None = None
 
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[DetectedGpu]:
         if not self._is_mac:
             return []
         if self._found is None:
-            self._found = self._look()
+            self._found = self._detect()
         return self._found
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[SensorReading]:
         free = int(psutil.virtual_memory().available * GPU_SHARE)
-        return [Reading(vram_free_bytes=free) for _ in self.gpus()]
+        return [SensorReading(vram_free_bytes=free) for _ in self.gpus()]
 
-    def _look(self) -> list[Gpu]:
+    def _detect(self) -> list[DetectedGpu]:
         name = chip_of(self._run(PROFILER))
         memory = self._run(SYSCTL_MEMORY).strip()
         if name is None or not memory.isdigit():
             return []
         version = self._run(SYSTEM_VERSION).strip()
         driver = f"macOS {version}" if version else None
-        return [Gpu(vendor="apple", model=name, vram_bytes=int(int(memory) * GPU_SHARE), driver=driver)]
+        return [DetectedGpu(vendor="apple", model=name, vram_bytes=int(int(memory) * GPU_SHARE), driver=driver)]
 
 
 def chip_of(profile: str) -> str | None:

@@ -40,7 +40,7 @@ class GpuSpeed(msgspec.Struct, frozen=True, omit_defaults=True):
     why_not: str | None = None
 
 
-async def bench_in_process(*, timeout_s: float = BENCH_S) -> GpuSpeed:
+async def bench_in_subprocess(*, timeout_s: float = BENCH_S) -> GpuSpeed:
     """Never raises for the GPU's sake: what goes wrong there is told in `why_not`."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -58,17 +58,17 @@ async def bench_in_process(*, timeout_s: float = BENCH_S) -> GpuSpeed:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return read_told(told, returncode=process.returncode)
+    return parse_result(told, returncode=process.returncode)
 
 
-def read_told(told: bytes, *, returncode: int | None) -> GpuSpeed:
+def parse_result(told: bytes, *, returncode: int | None) -> GpuSpeed:
     try:
         return msgspec.json.decode(told, type=GpuSpeed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return GpuSpeed(why_not=f"the measuring process ended with status {returncode} and said nothing")
 
 
-def measure_here() -> GpuSpeed:
+def run_bench() -> GpuSpeed:
     """With whatever is installed."""
     for name, measure in (("torch", _by_torch), ("cupy", _by_cupy)):
         if importlib.util.find_spec(name) is None:
@@ -90,7 +90,7 @@ def _by_torch(torch: Any) -> GpuSpeed:
     buffers.clear()
     a, b = (torch.randn(size, size, dtype=torch.float16, device="cuda") for _ in range(2))
     product_s = _timed(lambda: torch.matmul(a, b), torch.cuda.synchronize)
-    return _told(
+    return _result(
         "torch",
         str(torch.cuda.get_device_name(0)),
         buffer_bytes=buffer_bytes,
@@ -111,10 +111,10 @@ def _by_cupy(cupy: Any) -> GpuSpeed:
     product_s = _timed(lambda: cupy.matmul(a, b), wait)
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"]
     device = name.decode() if isinstance(name, bytes) else str(name)
-    return _told("cupy", device, buffer_bytes=buffer_bytes, copy_s=copy_s, size=size, product_s=product_s)
+    return _result("cupy", device, buffer_bytes=buffer_bytes, copy_s=copy_s, size=size, product_s=product_s)
 
 
-def _told(by: str, device: str, *, buffer_bytes: int, copy_s: float, size: int, product_s: float) -> GpuSpeed:
+def _result(by: str, device: str, *, buffer_bytes: int, copy_s: float, size: int, product_s: float) -> GpuSpeed:
     return GpuSpeed(
         by=by,
         device=device,
@@ -146,4 +146,4 @@ def _timed(work: Callable[[], Any], wait: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(msgspec.to_builtins(measure_here())))  # noqa: T201 (its whole purpose)
+    print(json.dumps(msgspec.to_builtins(run_bench())))  # noqa: T201 (its whole purpose)

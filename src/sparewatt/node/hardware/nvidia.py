@@ -10,10 +10,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from sparewatt.core.log import Log
-from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.core.log import Logger
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
 
-_log = Log("sparewatt.node")
+_log = Logger("sparewatt.node")
 FLOPS_PER_CORE = 2
 """One fused multiply-add a cycle, at 32 bits."""
 
@@ -24,11 +24,11 @@ class NvidiaProbe:
         self._nvml = nvml
         self._handles: list[Any] | None = None
 
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[DetectedGpu]:
         driver = _text(self._ask("nvmlSystemGetDriverVersion")) if self._open() else None
         return [self._describe(handle, driver) for handle in self._open()]
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[SensorReading]:
         return [self._read(handle) for handle in self._open()]
 
     def _open(self) -> list[Any]:
@@ -53,8 +53,8 @@ class NvidiaProbe:
         except Exception:  # noqa: BLE001 (NVML has thirty errors; each means that there is no answer)
             return None
 
-    def _describe(self, handle: Any, driver: str | None) -> Gpu:
-        return Gpu(
+    def _describe(self, handle: Any, driver: str | None) -> DetectedGpu:
+        return DetectedGpu(
             vendor="nvidia",
             model=_text(self._ask("nvmlDeviceGetName", handle)) or "NVIDIA GPU",
             vram_bytes=self._usable_bytes(handle),
@@ -74,11 +74,11 @@ class NvidiaProbe:
         mhz = self._ask("nvmlDeviceGetMaxClockInfo", handle, getattr(self._nvml, "NVML_CLOCK_SM", 1))
         return round(cores * FLOPS_PER_CORE * mhz / 1e6, 2) if cores and mhz else None
 
-    def _read(self, handle: Any) -> Reading:
+    def _read(self, handle: Any) -> SensorReading:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
         celsius = self._ask("nvmlDeviceGetTemperature", handle, getattr(self._nvml, "NVML_TEMPERATURE_GPU", 0))
-        return Reading(
+        return SensorReading(
             vram_free_bytes=int(memory.free) if memory is not None else None,
             power_watts=_scaled(self._ask("nvmlDeviceGetPowerUsage", handle), 1e-3, most=1e5),
             temperature_c=_scaled(celsius, 1.0, most=300),

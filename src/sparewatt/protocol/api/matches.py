@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.protocol.api.feed import OutcomeName
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
 
 RejectionName = Literal[
     "no_model",

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from sparewatt.protocol.api.feed import NodeStateName, OutcomeName
-from sparewatt.protocol.node import Capability, ModelState
+from sparewatt.protocol.link.node_report import Capability, ModelState
 
 MatcherFilterName = Literal[
     "model", "online", "accepting", "context", "vram", "measured", "capacity", "not_tried", "shortlist"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sparewatt.protocol.responses.items import NewId
+from sparewatt.protocol.responses.input_items import NewId
 from sparewatt.protocol.responses.request import Json
 
-ASK = (
+SUMMARY_PROMPT = (
     "Write down all of the conversation above that is needed to go on with it: what is wanted, what was decided, "
     "what was found and done, names, numbers and open ends. Be brief. Answer with nothing else."
 )
 _BETWEEN = {"type": "input_text", "text": "\n\n"}
 
 
-def shortened(items: Sequence[Json], summary: str, *, new_id: NewId) -> list[Json]:
+def compacted_items(items: Sequence[Json], summary: str, *, new_id: NewId) -> list[Json]:
     """As one message of the user and one of the assistant: templates may insist that they take turns."""
     said: list[Json] = []
     for item in items:
@@ -28,7 +28,7 @@ def shortened(items: Sequence[Json], summary: str, *, new_id: NewId) -> list[Jso
     ]
 
 
-def opened(items: Sequence[Json], open_sealed: Callable[[str], list[Json]]) -> list[Json]:
+def expanded_items(items: Sequence[Json], open_sealed: Callable[[str], list[Json]]) -> list[Json]:
     """The same items, with what was in compactions in their place."""
     found: list[Json] = []
     for item in items:

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.protocol.openai import error_body
+from sparewatt.protocol.openai.chat import error_body
 from sparewatt.protocol.responses.request import Json
 
 DONE = b"data: [DONE]\n\n"
 _encoder = msgspec.json.Encoder()
 
 
-class Events:
+class ResponseEventWriter:
     """Writes events, one after another, and counts them."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Events:
 
     # items
 
-    def opened(self, index: int, item: Json) -> list[Json]:
+    def item_added(self, index: int, item: Json) -> list[Json]:
         """`item` as it begins: nothing in it yet, but for its names."""
         events = [self.event("response.output_item.added", output_index=index, item=item)]
         if item["type"] == "message":
@@ -46,7 +46,9 @@ class Events:
             events.append(self._part_added(index, item, reasoning_part("")))
         return events
 
-    def written(self, kind: str, delta: str, *, index: int, item_id: str, logprobs: list[Json] | None = None) -> Json:
+    def item_delta(
+        self, kind: str, delta: str, *, index: int, item_id: str, logprobs: list[Json] | None = None
+    ) -> Json:
         """A piece more of an item: of its text, its thoughts or its arguments."""
         place: Json = {"item_id": item_id, "output_index": index}
         match kind:
@@ -58,7 +60,7 @@ class Events:
             case _:
                 return self.event("response.function_call_arguments.delta", **place, delta=delta)
 
-    def closed(self, index: int, item: Json) -> list[Json]:
+    def item_done(self, index: int, item: Json) -> list[Json]:
         """`item` in full."""
         match item["type"]:
             case "message":

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.protocol.responses.events import Events
+from sparewatt.protocol.responses.events import ResponseEventWriter
 from sparewatt.protocol.responses.request import Json
 
-Order = Literal["asc", "desc"]
+SortOrder = Literal["asc", "desc"]
 PAGE_ITEMS, PAGE_ITEMS_MAX = 20, 100
 
 
@@ -20,23 +20,23 @@ def replay(response: Json, *, after: int = -1) -> list[Json]:
 
 
 def _events(response: Json) -> Iterator[Json]:
-    events = Events()
+    events = ResponseEventWriter()
     begun = response | {"status": "in_progress", "output": [], "usage": None, "completed_at": None}
     yield events.snapshot("created", begun)
     yield events.snapshot("in_progress", begun)
     for index, item in enumerate(response["output"]):
         kind = item["type"]
         empty: Json = {"arguments": ""} if kind == "function_call" else {"content": []}
-        yield from events.opened(index, item | empty | ({"status": "in_progress"} if "status" in item else {}))
+        yield from events.item_added(index, item | empty | ({"status": "in_progress"} if "status" in item else {}))
         text = item["arguments"] if kind == "function_call" else item["content"][0]["text"]
         if text:
-            yield events.written(kind, text, index=index, item_id=item["id"])
-        yield from events.closed(index, item)
+            yield events.item_delta(kind, text, index=index, item_id=item["id"])
+        yield from events.item_done(index, item)
     status = response["status"]
     yield events.snapshot("incomplete" if status == "cancelled" else status, response)
 
 
-def page(items: Sequence[Json], *, order: Order, limit: int, after: str | None) -> Json:
+def page(items: Sequence[Json], *, order: SortOrder, limit: int, after: str | None) -> Json:
     """A page of items, in OpenAI's shape. Raises InvalidField for an item that is not among them."""
     ordered = list(items) if order == "asc" else list(reversed(items))
     start = 0

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
 from sparewatt.core.limits import MODEL_ID_CHARS_MAX, RESPONSE_ITEMS_MAX, RESPONSE_TOOLS_MAX
-from sparewatt.protocol.openai import fields_of, parse
-from sparewatt.protocol.parameters import PASSED
+from sparewatt.protocol.openai.chat import fields_of, parse_body
+from sparewatt.protocol.openai.parameters import FORWARDED_FIELDS
 
 _TOKENS_MAX = 1 << 24
 _Name = Annotated[str, Meta(max_length=256)]
@@ -26,7 +26,7 @@ _SAID_OTHERWISE = frozenset(
         *("continue_final_message", "add_generation_prompt"),
     }
 )
-PASSED_ON = PASSED["/v1/chat/completions"] - _SAID_OTHERWISE
+FORWARDED_CHAT_FIELDS = FORWARDED_FIELDS["/v1/chat/completions"] - _SAID_OTHERWISE
 """Fields of chat requests that OpenAI's responses do not have, and model servers take."""
 
 
@@ -83,7 +83,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.top_logprobs) or LOGPROBS_WANTED in (self.include or ())
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedResponsesRequest(msgspec.Struct, frozen=True):
     """A request, what of it goes on to model servers as it is, and what has no effect."""
 
     request: ResponsesRequest
@@ -94,17 +94,17 @@ class Asked(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(ResponsesRequest)
 
 
-def parse_request(body: bytes) -> Asked:
+def parse_request(body: bytes) -> ParsedResponsesRequest:
     """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedParameter."""
-    request = parse(_decoder, body)
+    request = parse_body(_decoder, body)
     given = fields_of(body)
     refuse_unsupported(request)
     check_metadata(request.metadata)
     known = ResponsesRequest.__struct_fields__
     unknown = [name for name in given if name not in known]
-    extras = {name: given[name] for name in unknown if name in PASSED_ON}
+    extras = {name: given[name] for name in unknown if name in FORWARDED_CHAT_FIELDS}
     unknown = [name for name in unknown if name not in extras and bytes(given[name]) != b"null"]
-    return Asked(request, extras, (*unheeded(request), *(name[:60] for name in unknown)))
+    return ParsedResponsesRequest(request, extras, (*ignored_parameters(request), *(name[:60] for name in unknown)))
 
 
 def refuse_unsupported(request: ResponsesRequest) -> None:
@@ -140,7 +140,7 @@ def check_metadata(metadata: dict[str, str] | None) -> None:
             )
 
 
-def unheeded(request: ResponsesRequest) -> list[str]:
+def ignored_parameters(request: ResponsesRequest) -> list[str]:
     """Fields that are understood and have no effect; a client may want to know."""
     found = [f"include.{name}" for name in request.include or () if name != LOGPROBS_WANTED]
     if request.truncation == "auto":

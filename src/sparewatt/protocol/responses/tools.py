@@ -13,7 +13,7 @@ _MODES = ("auto", "none", "required")
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ToolSelection:
     """Functions as the client wrote them, what it chose, and the names of tools that were left out."""
 
     functions: tuple[Json, ...] = ()
@@ -21,10 +21,10 @@ class Tools:
     ignored: tuple[str, ...] = ()
 
 
-NO_TOOLS = Tools()
+NO_TOOLS = ToolSelection()
 
 
-def read_tools(tools: Sequence[Json] | None, choice: str | Json | None) -> Tools:
+def read_tools(tools: Sequence[Json] | None, choice: str | Json | None) -> ToolSelection:
     """Raises InvalidField or UnsupportedParameter."""
     functions, ignored = [], []
     for i, tool in enumerate(tools or ()):
@@ -32,7 +32,7 @@ def read_tools(tools: Sequence[Json] | None, choice: str | Json | None) -> Tools
             functions.append(_function(tool, at=f"tools[{i}]"))
         else:
             ignored.append(f"tools.{str(tool.get('type'))[:40]}")
-    return Tools(tuple(functions), _choice(choice, {f["name"] for f in functions}), tuple(ignored))
+    return ToolSelection(tuple(functions), _choice(choice, {f["name"] for f in functions}), tuple(ignored))
 
 
 def _function(tool: Json, *, at: str) -> Json:
@@ -82,7 +82,7 @@ def _must_know(names: Sequence[Any], known: set[str]) -> None:
         )
 
 
-def chat_tools(tools: Tools) -> Json:
+def chat_tools(tools: ToolSelection) -> Json:
     """The fields of a chat request that say the same. Only what the client said is said to the server."""
     if not tools.functions:
         return {}

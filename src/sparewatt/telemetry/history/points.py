@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from sparewatt.protocol.api.network import HistoryFigures, HistoryPoint
-from sparewatt.store.history import Figures, Point
+from sparewatt.store.history import HistoryCounts, HistoryRow
 from sparewatt.telemetry.feed.public import digits
 from sparewatt.telemetry.history.buckets import SPEED_UNIT, percentile
 
@@ -26,12 +26,12 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else digits(value, 3)
 
 
-def tokens_of(figures: Figures) -> int | None:
+def tokens_of(figures: HistoryCounts) -> int | None:
     """Rounded, so that a difference of two sums does not reveal one job; None if too few jobs wrote them."""
     return None if 0 < figures.jobs < CROWD else int(digits(round(figures.tokens / FINEST) * FINEST, 2))
 
 
-def describe_figures(figures: Figures, *, step_s: float) -> HistoryFigures:
+def describe_figures(figures: HistoryCounts, *, step_s: float) -> HistoryFigures:
     """`step_s`: how much time they cover."""
     tokens = tokens_of(figures)
     answered = figures.jobs - figures.cancelled
@@ -53,19 +53,19 @@ def describe_figures(figures: Figures, *, step_s: float) -> HistoryFigures:
     )
 
 
-def _speed(figures: Figures, share: float) -> float | None:
+def _speed(figures: HistoryCounts, share: float) -> float | None:
     units = percentile(figures.speed, share)
     return None if units is None else rounded(units * SPEED_UNIT)
 
 
-def describe_point(point: Point, *, step_s: int) -> HistoryPoint:
+def describe_point(point: HistoryRow, *, step_s: int) -> HistoryPoint:
     figures = describe_figures(point.figures, step_s=step_s)
     return HistoryPoint(at=int(point.at.timestamp()), name=point.name, **structs.asdict(figures))
 
 
-def sum_of(points: Iterable[Point]) -> Figures:
+def sum_of(points: Iterable[HistoryRow]) -> HistoryCounts:
     """Over all points."""
-    total = Figures()
+    total = HistoryCounts()
     for point in points:
         total.add(point.figures)
     return total

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.model import NodeRow
-from sparewatt.store.history import HistoryStore, Kind
-from sparewatt.store.records import RecordStore
+from sparewatt.store.history import HistoryKind, HistoryStore
+from sparewatt.store.node_results import NodeResultStore
 from sparewatt.telemetry.job_counter import JobCounter
 
 STORE_S = 10.0
 NODES_EVERY = 6
 """Rounds between two in which what each node did is stored: ten thousand rows are a tenth of a second's work."""
-_OFTEN: tuple[Kind, ...] = ("network", "model", "error")
-_ALL: tuple[Kind, ...] = (*_OFTEN, "node")
+_OFTEN: tuple[HistoryKind, ...] = ("network", "model", "error")
+_ALL: tuple[HistoryKind, ...] = (*_OFTEN, "node")
 
 
 class HistoryWriter:
@@ -24,7 +24,7 @@ class HistoryWriter:
         counter: JobCounter,
         rows: Iterable[NodeRow],
         store: HistoryStore,
-        records: RecordStore,
+        records: NodeResultStore,
         *,
         clock: Clock,
         counts_uptime: Callable[[], bool] = lambda: True,
@@ -63,7 +63,7 @@ class HistoryWriter:
             interval, is_elsewhere = self._counter.interval, self._is_elsewhere
             interval.add_uptime(self._rows, passed_s=passed_s, unix_s=unix_s, is_elsewhere=is_elsewhere)
 
-    async def _store_figures(self, kinds: tuple[Kind, ...]) -> None:
+    async def _store_figures(self, kinds: tuple[HistoryKind, ...]) -> None:
         interval = self._counter.interval
         taken = interval.take(kinds)
         try:

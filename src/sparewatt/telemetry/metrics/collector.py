@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sized
 from itertools import chain
 
-from sparewatt.accounts.limits import RateLimits
+from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
 from sparewatt.core.ids import NodeId
@@ -21,9 +21,9 @@ from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.service import Metering
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import Amount
-from sparewatt.ledger.service import Ledger
-from sparewatt.protocol.node import ServerFigures
+from sparewatt.protocol.link.node_report import ServerMetrics
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.loop_lag import LoopLag
@@ -52,9 +52,9 @@ class MetricsCollector:
         counter: JobCounter,
         live: LiveFeed,
         loop_lag: LoopLag,
-        limits: RateLimits,
+        limits: RateLimiter,
         power: PowerReadings,
-        servers: Mapping[NodeId, ServerFigures],
+        servers: Mapping[NodeId, ServerMetrics],
         links: Sized,
         ledger: Ledger | None,
         metering: Metering | None,

@@ -10,7 +10,7 @@ from sparewatt.core.limits import METRICS_NODES_MAX
 from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.matcher.health import state_of
 from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
-from sparewatt.protocol.node import GpuReading, Sensors, ServerFigures
+from sparewatt.protocol.link.node_report import GpuReading, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.model import Labels, Metric, Sample, Samples, family
 
@@ -22,7 +22,7 @@ class ShownNode(NamedTuple):
     is_up: bool
     tokens: int
     sensors: Sensors | None
-    server: ServerFigures | None
+    server: ServerMetrics | None
 
 
 MetricSample = tuple[Metric, Sample]
@@ -34,7 +34,7 @@ class NodeSurvey:
     def __init__(
         self,
         power: PowerReadings,
-        servers: Mapping[NodeId, ServerFigures],
+        servers: Mapping[NodeId, ServerMetrics],
         tokens: Mapping[NodeId, int],
         *,
         now_s: float,

@@ -15,11 +15,11 @@ from aiohttp import web
 
 from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import StartupError
-from sparewatt.core.log import Log
+from sparewatt.core.log import Logger
 from sparewatt.telemetry.metrics.collector import MetricsCollector
 from sparewatt.telemetry.metrics.exposition import CONTENT_TYPE
 
-_log = Log("sparewatt.gateway")
+_log = Logger("sparewatt.gateway")
 METRICS_PORT = 9484
 SHUTDOWN_S = 1.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_mail
+from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_message
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MAILS_WAITING_MAX
 from sparewatt.core.rng import SystemRng
@@ -181,7 +181,7 @@ async def test_mails_that_nobody_takes_are_bounded_and_a_dead_server_is_no_crash
 ) -> None:
     mailer = Mailer(MailServer("smtp", "127.0.0.1", 1, "net@example.org"))
     for _ in range(MAILS_WAITING_MAX + 3):
-        mailer.post(reset_mail("ann@example.org", "reset-sw-secret", root_url="http://127.0.0.1:1"))
+        mailer.enqueue(reset_message("ann@example.org", "reset-sw-secret", root_url="http://127.0.0.1:1"))
     await mailer.send_next()
     events = [record.message for record in caplog.records]
     assert events == ["mail_dropped"] * 3 + ["mail_failed"]
@@ -190,4 +190,4 @@ async def test_mails_that_nobody_takes_are_bounded_and_a_dead_server_is_no_crash
 
 def test_an_address_cannot_smuggle_a_header_into_a_mail() -> None:
     with pytest.raises(ValueError, match="linefeed"):
-        reset_mail("ann@example.org\nBcc: all@example.org", "t", root_url="http://x")
+        reset_message("ann@example.org\nBcc: all@example.org", "t", root_url="http://x")

@@ -15,7 +15,7 @@ from sparewatt.core.limits import NODE_AHEAD_PER_SLOT, WAITING_PER_KEY_MAX, WAIT
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.table import Reservation
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, FINISH, USAGE, ScriptedNode, text_event

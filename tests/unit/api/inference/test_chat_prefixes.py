@@ -6,7 +6,7 @@ import msgspec
 
 from sparewatt.core.ids import NodeId
 from sparewatt.gateway.services import Services
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
 from tests.unit.inference.scripted import COMPLETION, ScriptedNode

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sparewatt.api.inference.echo import Echo
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import Client, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, ScriptedNode, text_event

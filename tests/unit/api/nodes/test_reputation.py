@@ -9,12 +9,12 @@ import pytest
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import AccountId
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.store.records import DayRecord
+from sparewatt.store.node_results import NodeResultCount
 from sparewatt.telemetry import node_results
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.node_results import NodeResults
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from sparewatt.trust.reputation import AttemptResult
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import a_table, node_id
@@ -51,18 +51,18 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     results = NodeResults()
     for unix_s in (0.0, 86_400.0, 1.0):
         results.add(node_id(1), AttemptResult.DONE, unix_s=unix_s)
-    assert results.take() == [DayRecord(node_id(1), dt.date(1970, 1, 1), "done", 2, 1.0)]
+    assert results.take() == [NodeResultCount(node_id(1), dt.date(1970, 1, 1), "done", 2, 1.0)]
 
 
 async def test_causes_are_for_the_owner_and_operators() -> None:
     table, store = a_table(1), Remembering()
     services = make_services(table)
-    services.database.records = store
+    services.database.node_results = store
     today = dt.datetime.fromtimestamp(services.clock.unix_s(), tz=dt.UTC).date()
     store.kept = [
-        DayRecord(node_id(1), today, "done", 8, 5.0),
-        DayRecord(node_id(1), today, "link_lost", 2, 7.0),
-        DayRecord(node_id(1), today, "of_a_newer_release", 9, 9.0),
+        NodeResultCount(node_id(1), today, "done", 8, 5.0),
+        NodeResultCount(node_id(1), today, "link_lost", 2, 7.0),
+        NodeResultCount(node_id(1), today, "of_a_newer_release", 9, 9.0),
     ]
     path = f"/v1/nodes/{node_id(1)}/reputation"
     async with running(services) as client:

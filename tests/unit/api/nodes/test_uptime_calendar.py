@@ -6,20 +6,20 @@ import datetime as dt
 
 from sparewatt.api.nodes.uptime_calendar import full_day, public_day
 from sparewatt.core.ids import AccountId
-from sparewatt.store.history import Figures, Kind, Point
+from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import a_table, node_id
 from tests.unit.telemetry.history.test_history import Stubborn
 
 
-def a_day(**figures: float) -> Point:
-    return Point(node_id(1), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), Figures(**figures))  # type: ignore[arg-type]
+def a_day(**figures: float) -> HistoryRow:
+    return HistoryRow(node_id(1), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), HistoryCounts(**figures))  # type: ignore[arg-type]
 
 
 class OneDay(Stubborn):
     async def points(
-        self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
-    ) -> list[Point]:
+        self, kind: HistoryKind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
+    ) -> list[HistoryRow]:
         return [a_day(jobs=41, failed=3, tokens=12_345, up_s=70_123.4, known_s=86_400.0)]
 
 

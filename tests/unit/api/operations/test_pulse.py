@@ -13,7 +13,7 @@ from sparewatt.core.limits import PULSE_NODES_MAX
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
 from sparewatt.protocol.api.operations import Pulse
-from sparewatt.protocol.node import GpuReading, NodeLoad, Sensors
+from sparewatt.protocol.link.node_report import GpuReading, NodeLoad, Sensors
 from tests.unit.api.inference.test_endpoints import node_of
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_table, node_id

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ClientResponse
 
 from sparewatt.gateway.services import Services
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, node_id, some_specs
 from tests.unit.inference.scripted import DONE, FINISH, ROLE, USAGE, ScriptedNode, text_event

@@ -35,7 +35,7 @@ def as_if_elsewhere(stage: Stage, response_id: str) -> registry.LiveResponse:
 async def test_a_wish_to_cancel_reaches_the_gateway_that_writes() -> None:
     async with on_stage() as stage:
         response_id = await in_background(stage)
-        await stage.stored.ask_to_cancel(response_id, key_id=KeyId("key_user"))
+        await stage.stored.request_cancel(response_id, key_id=KeyId("key_user"))
         await _report_responses(stage.services)
         await until(lambda: stage.stored.rows[response_id].response.status == "cancelled")
         assert stage.node.cancelled == [1]

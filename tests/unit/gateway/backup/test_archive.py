@@ -21,9 +21,9 @@ from sparewatt.gateway.backup.archive import (
 )
 from sparewatt.gateway.backup.backup import _copy_files, _is_same, _journals, _take_journals
 from sparewatt.gateway.backup.restore import refuse_taken
-from sparewatt.store.snapshot import Shape, Table
+from sparewatt.store.snapshot import SnapshotSchema, SnapshotTable
 
-SHAPE = Shape(migrations={1: "a"}, tables=[Table("jobs", ["id"], 2)], partitions=[], sequences={})
+SHAPE = SnapshotSchema(migrations={1: "a"}, tables=[SnapshotTable("jobs", ["id"], 2)], partitions=[], sequences={})
 
 
 def staged(folder: Path, **content: bytes) -> Manifest:

@@ -16,7 +16,7 @@ from sparewatt.core.errors import (
     NoCapacity,
     ProtocolViolation,
     ShuttingDown,
-    Unprocessable,
+    UnprocessableContent,
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import MatchId, ModelId, NodeId
@@ -26,8 +26,8 @@ from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
 from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
 from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
-from sparewatt.protocol.link import End, Fail, Head, Open
-from sparewatt.protocol.node import NodeLoad, Speed
+from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
+from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import (
     BODY,
@@ -101,7 +101,7 @@ def test_the_node_gets_the_body_and_what_it_was_chosen_by() -> None:
     assert best is not None
     assert node.body == BODY
     assert node.opened == [
-        Open(
+        JobRequest(
             path="/v1/chat/completions",
             model="llama-3-8b",
             body_bytes=len(BODY),
@@ -448,7 +448,8 @@ def test_a_whole_reply_gets_a_multiple_of_its_predicted_finish() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, RefusedByServer), (413, BodyTooLarge), (415, UnsupportedMediaType), (422, Unprocessable)]
+    ("status", "kind"),
+    [(400, RefusedByServer), (413, BodyTooLarge), (415, UnsupportedMediaType), (422, UnprocessableContent)],
 )
 def test_what_the_model_server_finds_wrong_with_a_request_is_final(status: int, kind: type[Exception]) -> None:
     stage = Stage()
@@ -766,11 +767,11 @@ def test_an_attempt_that_is_over_is_deaf() -> None:
     run = stage.dispatch()
     listener = stage.turn(run).link._streams[1].listener
     run.cancel()
-    listener.on_head(Head(status=200))
+    listener.on_head(JobReplyHead(status=200))
     listener.on_data(ANSWER)
     listener.on_data(b"data: <html>\n\n")
-    listener.on_end(End(load=NodeLoad()))
-    listener.on_fail(Fail(code="link_lost", message="gone"))
+    listener.on_end(JobEnd(load=NodeLoad()))
+    listener.on_fail(JobFailure(code="link_lost", message="gone"))
     assert stage.sink.calls == []
     assert run.record.outcome is Outcome.CANCELLED
     stage.assert_nothing_left()

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX, SAID_BYTES_MAX, SEAMS_MAX
+from sparewatt.core.limits import ATTEMPTS_MAX, EMITTED_TEXT_BYTES_MAX, REQUEST_BODY_BYTES_MAX, SEAMS_MAX
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Gate, Job, Outcome
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.protocol.node import Capability
+from sparewatt.protocol.link.node_report import Capability
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, event, text_event
 
@@ -283,7 +283,7 @@ def test_a_tool_call_starts_over_if_nothing_of_it_was_sent() -> None:
 def test_an_answer_too_long_to_keep_ends_in_an_error_object() -> None:
     stage = able()
     run = begin(stage)
-    for _ in range(SAID_BYTES_MAX // 50_000 + 2):
+    for _ in range(EMITTED_TEXT_BYTES_MAX // 50_000 + 2):
         stage.turn(run).data(text_event("x" * 50_000))
         run.consumed(len(stage.sink.pieces[-1]))
     stage.turn(run).lost()

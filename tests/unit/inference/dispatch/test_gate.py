@@ -9,13 +9,13 @@ from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.policy.carriers import read_line
-from sparewatt.policy.model import ANY, Prices
+from sparewatt.policy.model import ANY, MaxPrice
+from sparewatt.policy.parser import read_line
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import BODY, COMPLETION, Stage
 
 ANN = AccountId("acc_ann")
-USUAL = Prices(80_000_000, 240_000_000)
+USUAL = MaxPrice(80_000_000, 240_000_000)
 DEAR = some_specs(a_model(completion_price_nano=240_000_001))
 
 
@@ -26,7 +26,9 @@ class GatedStage(Stage):
         super().__init__(count)
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
-    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: Prices | None = None) -> PolicyGate | None:
+    def gate(
+        self, line: str = "", *, payer: AccountId | None = None, usual: MaxPrice | None = None
+    ) -> PolicyGate | None:
         return self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, usual=usual)
 
     def send(self, gate: PolicyGate | None, *, attempts_max: int = 3) -> JobRun:

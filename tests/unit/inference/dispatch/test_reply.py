@@ -174,7 +174,7 @@ def test_a_whole_reply_comes_out_as_it_was_with_its_count() -> None:
     assert reply.tokens == 0
     assert reply.end() == COMPLETION
     assert reply.tokens == 2
-    assert reply.seen.finish_reason == msgspec.json.decode(COMPLETION)["choices"][-1].get("finish_reason")
+    assert reply.delivered.finish_reason == msgspec.json.decode(COMPLETION)["choices"][-1].get("finish_reason")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", COMPLETION[:-1], b'{"choices":5}', b"\xff"])

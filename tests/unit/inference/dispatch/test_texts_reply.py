@@ -23,7 +23,7 @@ def test_a_text_starts_with_its_first_words() -> None:
     reply = StreamReply(wants_usage=False)
     assert reply.feed(text_event("")).data == b""
     assert reply.feed(text_event("Hi")).data == text_event("") + text_event("Hi")
-    assert (reply.seen.chunks, reply.seen.text_bytes) == (1, 2)
+    assert (reply.delivered.chunks, reply.delivered.text_bytes) == (1, 2)
     reply.feed(DONE)
     assert reply.end() == b""
 
@@ -33,9 +33,12 @@ def test_texts_that_are_counted_one_by_one_are_counted_together() -> None:
     counts = {"prompt_tokens": 3, "completion_tokens": 1}
     reply.feed(b"data: null\n\n" + text_event("a") + text_event("b", 1))
     reply.feed(text_event("", 1, finish_reason="stop", usage=counts))
-    assert (reply.seen.prompt_tokens, reply.seen.completion_tokens) == (3, 1)
+    assert (reply.delivered.prompt_tokens, reply.delivered.completion_tokens) == (3, 1)
     reply.feed(text_event("", 0, finish_reason="stop", usage=counts) + DONE)
-    assert (reply.seen.prompt_tokens, reply.seen.completion_tokens) == (None, 2)  # the gateway's own guess counts
+    assert (reply.delivered.prompt_tokens, reply.delivered.completion_tokens) == (
+        None,
+        2,
+    )  # the gateway's own guess counts
     assert reply.tokens == 2
 
 
@@ -43,7 +46,7 @@ def test_vectors_are_read_whole_and_write_nothing() -> None:
     reply = whole_reply("/v1/embeddings", price=lambda seen: float(seen.prompt_tokens or 0))
     reply.feed(VECTORS)
     assert json.loads(reply.end())["usage"] == {"prompt_tokens": 4, "total_tokens": 4, "cost": 4.0}
-    assert (reply.seen.prompt_tokens, reply.seen.completion_tokens, reply.tokens) == (4, 0, 0)
+    assert (reply.delivered.prompt_tokens, reply.delivered.completion_tokens, reply.tokens) == (4, 0, 0)
 
 
 @pytest.mark.parametrize("body", [b"", b'{"choices":[]}', b'{"data":[]}'])

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparewatt.accounts.tokens import JoinTokens
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.errors import JoinRefused, LinkLost, SparewattError, StoreUnavailable
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
@@ -19,12 +19,12 @@ from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry
 from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link import handshake
-from sparewatt.link.handshake import introduce
+from sparewatt.link.handshake import authenticate_to_gateway
 from sparewatt.link.sockets import Socket
-from sparewatt.protocol.link import (
+from sparewatt.protocol.link.frames import (
     Goodbye,
-    Head,
-    Op,
+    JobReplyHead,
+    Opcode,
     Reject,
     Welcome,
     decode_frames,
@@ -32,10 +32,10 @@ from sparewatt.protocol.link import (
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.node import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
-from sparewatt.testing.sockets import MemorySocket, socket_pair
+from sparewatt.testing.clocks import ManualClock
+from sparewatt.testing.memory_socket import MemorySocket, socket_pair
 from tests.unit.link.ends import Listener, job_of
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S, turns, until
@@ -72,17 +72,17 @@ class Visit:
             await registry.serve(socket)
             await socket.wait_closed()
         finally:
-            socket.cut()
+            socket.abort()
 
     async def join(self, *, specs: NodeSpecs = SPECS) -> Welcome:
-        return await introduce(
+        return await authenticate_to_gateway(
             self.socket, key=self.key, host=HOST, token="t", specs=specs, agent_version="1", rng=seeded(3)
         )
 
     async def answer(self) -> Reject:
         """What it is told instead of a welcome."""
         (frame,) = decode_frames(await self.socket.receive())
-        assert frame.op is Op.REJECT
+        assert frame.op is Opcode.REJECT
         return decode_message(frame.payload, Reject)
 
     async def over(self) -> None:
@@ -151,7 +151,7 @@ async def closing(registry: Registry) -> AsyncIterator[Registry]:
             await asyncio.wait([visit.served])
 
 
-async def receive_op(socket: Socket, op: Op) -> bytes:
+async def receive_op(socket: Socket, op: Opcode) -> bytes:
     """The next frame of that kind."""
     async with asyncio.timeout(CEILING_S):
         while True:
@@ -169,7 +169,7 @@ async def test_a_node_that_joins_is_in_the_table_and_can_be_sent_jobs(registry: 
     assert (registry.row(visit).connected, registry.row(visit).specs) == (True, SPECS)
     assert set(registry.links) == registry.changed == {visit.key.address}
     registry.open_job(visit)
-    await receive_op(visit.socket, Op.OPEN)
+    await receive_op(visit.socket, Opcode.OPEN)
 
 
 async def test_a_link_asks_whether_it_may_send_before_a_job_leaves(registry: Registry) -> None:
@@ -177,7 +177,7 @@ async def test_a_link_asks_whether_it_may_send_before_a_job_leaves(registry: Reg
     await turns()
     before = registry.n_sendings
     registry.open_job(visit)
-    await receive_op(visit.socket, Op.OPEN)
+    await receive_op(visit.socket, Opcode.OPEN)
     assert registry.n_sendings == before + 1
 
 
@@ -199,7 +199,7 @@ async def test_a_node_that_was_known_at_the_start_is_not_new(registry: Registry)
 async def test_a_node_that_joins_is_told_the_heartbeat_and_pinged(registry: Registry) -> None:
     visit = registry.visit()
     assert (await visit.join()).heartbeat_s == HEALTH.heartbeat_s
-    assert len(await receive_op(visit.socket, Op.PING)) == 8
+    assert len(await receive_op(visit.socket, Opcode.PING)) == 8
 
 
 async def test_a_node_that_joins_one_of_several_processes_is_told_where_all_of_them_are(registry: Registry) -> None:
@@ -267,7 +267,7 @@ async def test_a_link_that_was_replaced_ends_without_harm_to_the_newer_one(regis
     new = await registry.joined()
     job = registry.open_job(new)
     await old.over()
-    old.socket.send(encode_message(Op.LOAD, NodeLoad(draining=True)))
+    old.socket.send(encode_message(Opcode.LOAD, NodeLoad(draining=True)))
     await turns()
     assert not job.fails
     assert registry.row(new).connected
@@ -292,7 +292,7 @@ async def test_a_link_that_is_heard_of_in_time_stays(registry: Registry) -> None
     visit = await registry.joined()
     registry.clock.advance(SILENT_S - 1)
     registry.drop_silent()
-    visit.socket.send(encode_message(Op.LOAD, NodeLoad(running=1)))
+    visit.socket.send(encode_message(Opcode.LOAD, NodeLoad(running=1)))
     await until(lambda: registry.row(visit).load.running == 1)
     registry.clock.advance(SILENT_S - 1)
     registry.drop_silent()
@@ -306,7 +306,7 @@ async def test_reports_reach_the_table(registry: Registry) -> None:
     visit = await registry.joined()
     registry.changed.clear()
     renamed = msgspec.structs.replace(SPECS, name="cellar", models=())
-    visit.socket.send(encode_message(Op.SPECS, renamed) + encode_message(Op.LOAD, NodeLoad(queued=2)))
+    visit.socket.send(encode_message(Opcode.SPECS, renamed) + encode_message(Opcode.LOAD, NodeLoad(queued=2)))
     await until(lambda: registry.row(visit).load.queued == 2)
     assert (registry.row(visit).specs, registry.row(visit).models) == (renamed, {})
     assert registry.changed == {visit.key.address}
@@ -314,16 +314,16 @@ async def test_reports_reach_the_table(registry: Registry) -> None:
 
 async def test_a_pong_reaches_the_table(registry: Registry) -> None:
     visit = await registry.joined()
-    stamp = await receive_op(visit.socket, Op.PING)
+    stamp = await receive_op(visit.socket, Opcode.PING)
     registry.clock.advance(0.25)
-    visit.socket.send(encode_frame(Op.PONG, 0, stamp))
+    visit.socket.send(encode_frame(Opcode.PONG, 0, stamp))
     await until(lambda: registry.row(visit).rtt_s == 0.25)
 
 
 async def test_a_node_that_breaks_the_protocol_is_dropped_with_the_reason(registry: Registry) -> None:
     visit = await registry.joined()
     job = registry.open_job(visit)
-    visit.socket.send(encode_frame(Op.DATA, 1, b"before the head"))
+    visit.socket.send(encode_frame(Opcode.DATA, 1, b"before the head"))
     await visit.over()
     assert "broke the protocol" in job.fails[0].message
     assert (registry.links, registry.row(visit).connected) == ({}, False)
@@ -332,7 +332,7 @@ async def test_a_node_that_breaks_the_protocol_is_dropped_with_the_reason(regist
 
 async def test_an_error_that_nobody_foresaw_ends_the_link_and_is_not_swallowed(registry: Registry) -> None:
     class Broken(Listener):
-        def on_head(self, head: Head) -> None:
+        def on_head(self, head: JobReplyHead) -> None:
             raise ZeroDivisionError
 
     errors: list[dict[str, Any]] = []
@@ -340,7 +340,7 @@ async def test_an_error_that_nobody_foresaw_ends_the_link_and_is_not_swallowed(r
     visit = await registry.joined()
     other = registry.open_job(visit)
     registry.links[visit.key.address].open(job_of(b"{}"), b"{}", Broken())
-    visit.socket.send(encode_message(Op.HEAD, Head(status=200), stream=2))
+    visit.socket.send(encode_message(Opcode.HEAD, JobReplyHead(status=200), stream=2))
     await visit.over()
     assert [type(error["exception"]) for error in errors] == [ZeroDivisionError]
     assert (len(other.fails), registry.links, registry.row(visit).connected) == (1, {}, False)
@@ -421,7 +421,7 @@ async def test_a_table_that_is_full_takes_no_new_node_but_knows_the_old_ones(
 async def test_a_gateway_that_stops_tells_its_nodes(registry: Registry) -> None:
     visit = await registry.joined()
     registry.say_goodbye("the gateway is stopping")
-    goodbye = decode_message(await receive_op(visit.socket, Op.GOODBYE), Goodbye)
+    goodbye = decode_message(await receive_op(visit.socket, Opcode.GOODBYE), Goodbye)
     assert goodbye.reason == "the gateway is stopping"
 
 
@@ -430,7 +430,7 @@ async def test_a_gateway_that_closes_ends_its_links_after_its_last_words(registr
     job = registry.open_job(visit)
     registry.say_goodbye("the gateway is stopping")
     await registry.close()
-    await receive_op(visit.socket, Op.GOODBYE)
+    await receive_op(visit.socket, Opcode.GOODBYE)
     await visit.over()
     assert [fail.code for fail in job.fails] == ["link_lost"]
     late = registry.visit(seed=2)
@@ -442,7 +442,7 @@ async def test_a_link_that_is_up_has_no_task(registry: Registry) -> None:
     near, far = socket_pair()
     serving = asyncio.create_task(registry.serve(far))
     key = SigningKey.generate(rng=seeded(7))
-    await introduce(near, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
+    await authenticate_to_gateway(near, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
     await serving
     assert key.address in registry.links
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -453,16 +453,16 @@ async def test_a_link_that_is_up_has_no_task(registry: Registry) -> None:
 
 async def test_every_link_is_pinged_when_it_comes_and_on_every_beat_by_one_timer(registry: Registry) -> None:
     one = await registry.joined(seed=1)
-    await receive_op(one.socket, Op.PING)
+    await receive_op(one.socket, Opcode.PING)
     registry.clock.advance(2.0)
     two = await registry.joined(seed=2)
-    await receive_op(two.socket, Op.PING)
+    await receive_op(two.socket, Opcode.PING)
     assert registry.clock.pending == 1
     registry.clock.advance(3.0)
-    await receive_op(one.socket, Op.PING)
+    await receive_op(one.socket, Opcode.PING)
     assert not two.socket._early
     registry.clock.advance(2.0)
-    await receive_op(two.socket, Op.PING)
+    await receive_op(two.socket, Opcode.PING)
     assert registry.clock.pending == 1
 
 

@@ -7,8 +7,8 @@ import pytest
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.fleet import power_readings
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.protocol.node import Sensors
-from sparewatt.store.power import DayPower
+from sparewatt.protocol.link.node_report import Sensors
+from sparewatt.store.power import DailyEnergy
 
 NODE, OTHER = NodeId("0x1"), NodeId("0x2")
 EVENING = dt.datetime(2026, 11, 15, 23, 59, tzinfo=dt.UTC).timestamp()
@@ -26,9 +26,9 @@ def test_energy_is_added_up_by_node_and_day() -> None:
     board.note(OTHER, working(50, 2), unix_s=EVENING)
     first, second = dt.date(2026, 11, 15), dt.date(2026, 11, 16)
     assert board.take() == [
-        DayPower(NODE, first, 2000.0, 10.0),
-        DayPower(NODE, second, 1000.0, 5.0),
-        DayPower(OTHER, first, 100.0, 2.0),
+        DailyEnergy(NODE, first, 2000.0, 10.0),
+        DailyEnergy(NODE, second, 1000.0, 5.0),
+        DailyEnergy(OTHER, first, 100.0, 2.0),
     ]
     assert board.take() == []
 

@@ -14,7 +14,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, Rejection
 from sparewatt.inference.matcher.ranking import RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import ModelReport, NodeLoad, NodeSpecs, Speed, checked
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, a_table, node_id, situation, some_specs
 
 HONEST, ODD = node_id(1), node_id(2)
@@ -50,7 +50,7 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("name", "value"), IMPOSSIBLE)
 def test_an_impossible_speed_is_refused_when_it_is_read(name: str, value: float) -> None:
     with pytest.raises(msgspec.ValidationError):
-        checked(some_specs(a_model(measured=speed(**{name: value}))))
+        validated(some_specs(a_model(measured=speed(**{name: value}))))
 
 
 @by_seconds
@@ -80,7 +80,7 @@ def test_an_impossible_speed_that_got_in_counts_as_not_measured(ranking: Ranking
 )
 def test_a_negative_figure_is_refused_and_if_it_got_in_wins_nothing(ranking: Ranking, odd: NodeSpecs) -> None:
     with pytest.raises(msgspec.ValidationError):
-        checked(odd)
+        validated(odd)
     decision = decide(odd, ranking)
     assert [item.node_id for item in decision.ranked] == [HONEST]
     assert sum(decision.dropped.values()) == 1
@@ -94,7 +94,7 @@ def test_an_impossible_load_is_refused_and_if_it_got_in_costs_stay_finite(
 ) -> None:
     load = msgspec.structs.replace(NodeLoad(), **{name: value})
     with pytest.raises(msgspec.ValidationError):
-        checked(load)
+        validated(load)
     decision = decide(some_specs(), ranking, load)
     assert {item.node_id for item in decision.ranked} == {HONEST, ODD}
     assert all(math.isfinite(figure) for item in decision.ranked for figure in (item.cost, *item.parts))
@@ -133,8 +133,8 @@ def test_the_largest_figures_that_a_report_may_hold_keep_every_cost_finite(ranki
         completion_price_nano=10**15,
         measured=Speed(prefill_tps=1e-3, decode_tps=1e-3, ttft_s=3600.0, step_per_job_s=3600.0),
     )
-    odd = checked(some_specs(top, vram_bytes=1 << 50, bandwidth_bytes_s=1e6))
-    load = checked(NodeLoad(foreign=8, foreign_backlog_s=1e6, foreign_kv_bytes=1 << 50, foreign_active_bytes=1 << 50))
+    odd = validated(some_specs(top, vram_bytes=1 << 50, bandwidth_bytes_s=1e6))
+    load = validated(NodeLoad(foreign=8, foreign_backlog_s=1e6, foreign_kv_bytes=1 << 50, foreign_active_bytes=1 << 50))
     table = a_table(1)
     table.connect(ODD, odd, now_s=NOW_S)
     table.set_load(ODD, load, now_s=NOW_S)
@@ -169,5 +169,5 @@ def test_a_model_that_nobody_serves_has_a_reason(ranking: Ranking) -> None:
 @any_policy
 @pytest.mark.parametrize("bandwidth", [5e-324, 1e-9, 1.0])
 def test_a_card_that_reads_next_to_nothing_has_a_reason(ranking: Ranking, bandwidth: float) -> None:
-    decision = decide(checked(some_specs(bandwidth_bytes_s=bandwidth)), ranking)
+    decision = decide(validated(some_specs(bandwidth_bytes_s=bandwidth)), ranking)
     assert decision.dropped == {Rejection.NOT_MEASURED: 1}

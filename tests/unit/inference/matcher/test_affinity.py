@@ -18,7 +18,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
 from sparewatt.inference.matcher.ranking import BALANCED, NEURALGRID, Ranking
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad, Speed
+from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, SPEED, a_job, a_model, a_table, node_id, situation, some_specs
 
 KEEPS = 100_000

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.matcher.capacity import places_free
 from sparewatt.inference.matcher.table import NodeTable, Reservation
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
 

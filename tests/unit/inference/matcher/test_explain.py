@@ -13,7 +13,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow, Rejection
 from sparewatt.inference.matcher.ranking import BALANCED, NEURALGRID, Ranking
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs, table_of
 
 

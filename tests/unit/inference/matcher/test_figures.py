@@ -10,7 +10,7 @@ from sparewatt.inference.matcher.columns import LOAD, ColumnField
 from sparewatt.inference.matcher.figures import load_values
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad, Speed
+from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import GIB, MODEL, NOW_S, a_model, node_id, some_specs
 
 STEP_S, PER_JOB_S = 0.02, 0.001

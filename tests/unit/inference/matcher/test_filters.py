@@ -10,7 +10,7 @@ from sparewatt.inference.matcher.match_context import vram_needed_bytes
 from sparewatt.inference.matcher.model import REASONS, MatchJob, NodeRow, RejectedNode, Rejection
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs, table_of
 
 

@@ -10,7 +10,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import HealthRules, NodeState, Rejection
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.protocol.node import NodeLoad
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import NOW_S, a_job, a_row, table_of
 
 RULES = HealthRules()

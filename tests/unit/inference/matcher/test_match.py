@@ -10,7 +10,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Rejection
 from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, FAST, JITTER, NEURALGRID, RANKINGS, Ranking
 from sparewatt.inference.matcher.scan import neuralgrid_parts
-from sparewatt.protocol.node import NodeLoad, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.unit.inference.nodes import (
     GIB,
     MODEL,

@@ -15,7 +15,7 @@ from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import AS_USUAL, Decision, NodeRow, Preference
 from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, EMPHASIS, FAST, NEURALGRID, Ranking
-from sparewatt.protocol.node import Speed
+from sparewatt.protocol.link.node_report import Speed
 from tests.unit.inference.nodes import a_job, a_model, a_row, situation, some_specs, table_of
 
 

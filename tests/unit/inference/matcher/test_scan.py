@@ -13,8 +13,8 @@ from sparewatt.inference.matcher.match_query import NOBODY, MatchQuery
 from sparewatt.inference.matcher.model import AllowedNodes, Rejection
 from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, FAST, Ranking
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.policy.carriers import read_line
-from sparewatt.testing.matching import MODEL, make_table
+from sparewatt.policy.parser import read_line
+from sparewatt.testing.matcher_timing import MODEL, make_table
 from tests.unit.inference.fleets import a_fleet, allowed_by, assert_adds_up
 from tests.unit.inference.nodes import a_job, a_model, a_table, node_id, situation, some_specs
 from tests.unit.inference.scans import compare_scans

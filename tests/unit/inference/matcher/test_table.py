@@ -20,7 +20,7 @@ from sparewatt.inference.matcher.table import (
     SUSPECT_AFTER_FAILURE_S,
     NodeTable,
 )
-from sparewatt.protocol.node import NodeLoad, Speed
+from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import (
     GIB,
     MODEL,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.node import NodeLoad
-from sparewatt.testing.matching import MODEL, make_table
+from sparewatt.protocol.link.node_report import NodeLoad
+from sparewatt.testing.matcher_timing import MODEL, make_table
 
 LOADS = [
     NodeLoad(),

@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.core.money import parse_usd, per_mtok
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
-from sparewatt.protocol.node import ModelReport, Speed
+from sparewatt.protocol.link.node_report import ModelReport, Speed
 
 
 def report(*, prompt: int, completion: int, speed: Speed | None) -> ModelReport:

@@ -16,8 +16,8 @@ from sparewatt.core.limits import RECEIPT_WAIT_S
 from sparewatt.core.rng import seeded
 from sparewatt.inference.metering import receipt_intake as desk_module
 from sparewatt.inference.metering.receipt_intake import SIGNED_AT_ONCE, ReceiptIntake
-from sparewatt.protocol.receipts import (
-    Countersigned,
+from sparewatt.protocol.link.receipts import (
+    Countersignature,
     Receipt,
     ReceiptProof,
     SignedReceipt,
@@ -26,7 +26,7 @@ from sparewatt.protocol.receipts import (
     sheet_digest,
 )
 from sparewatt.protocol.signing import SigningKey, recover_address
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.ledger.memory_books import MemoryBooks
 from tests.unit.ledger.samples import closed, delivery
 
@@ -51,10 +51,10 @@ class Desk:
         self.books = MemoryBooks()
         self.clock = ManualClock()
         self.desk = ReceiptIntake(self.books, GATEWAY_KEY, clock=self.clock, send=self.hear)
-        self.told: list[tuple[NodeId, Countersigned]] = []
+        self.told: list[tuple[NodeId, Countersignature]] = []
         self.on_told: Callable[[], object] = lambda: None
 
-    def hear(self, node_id: NodeId, message: Countersigned) -> None:
+    def hear(self, node_id: NodeId, message: Countersignature) -> None:
         self.told.append((node_id, message))
         self.on_told()
 
@@ -275,7 +275,7 @@ async def test_of_a_disputed_receipt_its_whole_proof_is_kept(desk: Desk) -> None
     for row in desk.books.receipts.values():
         assert row.proof is not None
         proof = msgspec.json.decode(row.proof, type=ReceiptProof)
-        assert proof.holds
+        assert proof.is_valid
         assert (proof.receipt.job, proof.receipt.completion_tokens) == (row.job_id, 500)
 
 

@@ -19,7 +19,7 @@ counts = st.integers(0, 1 << 24)
 
 
 def attempt(seen: DeliveryCount | None, **changes: Any) -> AttemptRecord:
-    given: dict[str, Any] = {"outcome": Outcome.DONE, "owner": OWNER, "seen": seen, "ended_ms": 90.0}
+    given: dict[str, Any] = {"outcome": Outcome.DONE, "owner": OWNER, "delivered": seen, "ended_ms": 90.0}
     return AttemptRecord(NODE, 10.0, **(given | changes))
 
 
@@ -142,7 +142,7 @@ def test_every_outcome_is_one_of_three_states(outcome: Outcome) -> None:
     ],
 )
 def test_why_an_answer_ended_is_what_its_client_was_told(outcome: Outcome, said: str | None, told: str | None) -> None:
-    record = AttemptRecord(NODE, 0.0, seen=DeliveryCount(chunks=1, finish_reason=said))
+    record = AttemptRecord(NODE, 0.0, delivered=DeliveryCount(chunks=1, finish_reason=said))
     assert rules.finish_reason(outcome, [record]) == told
 
 

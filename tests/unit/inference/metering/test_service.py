@@ -17,13 +17,13 @@ from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Out
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.rules import prompt_bound
 from sparewatt.inference.metering.service import TABS_AT_ONCE, Metering, Payer, Quote
-from sparewatt.ledger.budgets import Budgets, KeyBudget
-from sparewatt.ledger.journal import Journal, left_over, read_journal
+from sparewatt.ledger.budgets import KeyBudget, KeyBudgets
+from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
+from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import TokenPrice
-from sparewatt.ledger.rules import OUTPUT_TOKENS_UNASKED
-from sparewatt.ledger.service import Ledger
+from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT
 from sparewatt.protocol.signing import SigningKey
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import a_call, a_job
 from tests.unit.ledger.books_suite import CREDITS, deposit, grant, nano_of
 from tests.unit.ledger.memory_books import MemoryBooks
@@ -43,7 +43,7 @@ class Till:
         self.journal = Journal(directory)
         self.ledger = Ledger(self.books, self.journal, instance="a", clock=clock)
         desk = ReceiptIntake(self.books, SigningKey.generate(rng=seeded(1)), clock=clock)
-        self.metering = Metering(self.ledger, desk, Budgets(self.books, clock=clock), clock=clock)
+        self.metering = Metering(self.ledger, desk, KeyBudgets(self.books, clock=clock), clock=clock)
 
     def free(self) -> int:
         return self.ledger.free_here(PAYER)
@@ -66,7 +66,7 @@ def order(name: str = "1", **changes: Any) -> Quote:
 
 def attempt(written: int, outcome: Outcome = Outcome.DONE, **changes: Any) -> AttemptRecord:
     seen = DeliveryCount(written, 4 * written) if written else None
-    record = AttemptRecord(NODE, 0.0, outcome, owner=OWNER, seen=seen, ended_ms=9.0, **changes)
+    record = AttemptRecord(NODE, 0.0, outcome, owner=OWNER, delivered=seen, ended_ms=9.0, **changes)
     record.prompt_price_nano, record.completion_price_nano = PRICE.prompt, PRICE.completion
     return record
 
@@ -91,7 +91,7 @@ async def test_several_answers_are_held_for(till: Till) -> None:
 
 async def test_a_request_without_a_limit_gets_the_usual_one(till: Till) -> None:
     tab = await till.metering.open(Payer(PAYER, KEY), order(output_limit=None))
-    assert (tab.output_limit, tab.was_limited) == (OUTPUT_TOKENS_UNASKED, True)
+    assert (tab.output_limit, tab.was_limited) == (OUTPUT_TOKENS_DEFAULT, True)
 
 
 async def test_a_request_without_a_limit_gets_what_there_is_money_for(till: Till) -> None:
@@ -208,9 +208,9 @@ async def test_a_crash_settles_an_answer_at_what_was_last_noted(till: Till, tmp_
     for _ in range(2):
         await till.metering.note_progress()
     assert len(list(read_journal(tmp_path))) == 2
-    assert running[0].seen is not None
-    running[0].seen.chunks = 9
-    (cut,) = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
+    assert running[0].delivered is not None
+    running[0].delivered.chunks = 9
+    (cut,) = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
     assert [part.completion_tokens for part in cut.deliveries] == [3]
 
 
@@ -227,5 +227,5 @@ async def test_the_progress_of_many_answers_is_noted_and_others_get_their_turn_i
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 3
-    cut = left_over(read_journal(tmp_path), now_unix_s=NOW_S)
+    cut = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
     assert [job.deliveries[0].completion_tokens for job in cut] == [1] * count

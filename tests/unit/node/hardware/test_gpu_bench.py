@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from sparewatt.node.hardware import gpu_bench
-from sparewatt.node.hardware.gpu_bench import FREE_BYTES_MIN, GpuSpeed, bench_in_process, measure_here, read_told, sizes
+from sparewatt.node.hardware.gpu_bench import (
+    FREE_BYTES_MIN,
+    GpuSpeed,
+    bench_in_subprocess,
+    parse_result,
+    run_bench,
+    sizes,
+)
 
 
 class Torch:
@@ -41,7 +48,7 @@ def install(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
 
 def test_copy_and_product_are_measured_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch())
-    speed = measure_here()
+    speed = run_bench()
     assert (speed.by, speed.device, speed.why_not) == ("torch", "NVIDIA H200", None)
     assert speed.copy_bytes_s
     assert speed.fp16_tflops
@@ -49,19 +56,19 @@ def test_copy_and_product_are_measured_with_torch(monkeypatch: pytest.MonkeyPatc
 
 def test_a_torch_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(has_gpu=False))
-    assert measure_here() == GpuSpeed(by="torch", why_not="torch sees no GPU")
+    assert run_bench() == GpuSpeed(by="torch", why_not="torch sees no GPU")
 
 
 def test_a_card_whose_memory_is_taken_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(free=1 << 30))
-    speed = measure_here()
+    speed = run_bench()
     assert speed.copy_bytes_s is None
     assert "MemoryError" in (speed.why_not or "")
 
 
 def test_without_torch_and_cupy_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert "neither torch nor CuPy" in (measure_here().why_not or "")
+    assert "neither torch nor CuPy" in (run_bench().why_not or "")
 
 
 def test_small_cards_get_small_buffers() -> None:
@@ -70,14 +77,14 @@ def test_small_cards_get_small_buffers() -> None:
 
 
 async def test_it_runs_in_a_process_of_its_own() -> None:
-    assert isinstance(await bench_in_process(), GpuSpeed)
+    assert isinstance(await bench_in_subprocess(), GpuSpeed)
 
 
 @pytest.mark.parametrize("told", [b"", b"Segmentation fault", b"[1]", b"\xff"])
 def test_a_process_that_dies_is_told_in_words(told: bytes) -> None:
-    assert "status -11" in (read_told(told, returncode=-11).why_not or "")
+    assert "status -11" in (parse_result(told, returncode=-11).why_not or "")
 
 
 async def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    speed = await bench_in_process(timeout_s=0.0)
+    speed = await bench_in_subprocess(timeout_s=0.0)
     assert "longer than" in (speed.why_not or "")

@@ -9,8 +9,8 @@ import pytest
 from sparewatt.node.hardware.amd import AmdProbe, names_of
 from sparewatt.node.hardware.apple import GPU_SHARE, PROFILER, SYSCTL_MEMORY, AppleProbe, chip_of
 from sparewatt.node.hardware.cpu import CpuPower
-from sparewatt.node.hardware.machine import Machine, describe, name_of
-from sparewatt.node.hardware.model import Gpu, Reading
+from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware, gpu_name
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
 from sparewatt.node.hardware.nvidia import NvidiaProbe
 from tests.contract.nvml import RecordedNvml
 from tests.unit.node.rig import node_settings
@@ -20,12 +20,12 @@ from tests.unit.node.rig import node_settings
 
 def test_an_h200_is_described_with_the_memory_that_programs_may_use() -> None:
     (gpu,) = NvidiaProbe(RecordedNvml()).gpus()
-    assert gpu == Gpu("nvidia", "NVIDIA H200", 150_109_880_320, "580.159.04", tflops=66.91)
+    assert gpu == DetectedGpu("nvidia", "NVIDIA H200", 150_109_880_320, "580.159.04", tflops=66.91)
 
 
 def test_its_reading_is_in_watts_degrees_and_shares() -> None:
     (reading,) = NvidiaProbe(RecordedNvml()).read()
-    assert reading == Reading(150_109_880_320, 120.5, 41.0, 0.37)
+    assert reading == SensorReading(150_109_880_320, 120.5, 41.0, 0.37)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_its_reading_is_in_watts_degrees_and_shares() -> None:
 )
 def test_a_question_that_a_card_does_not_answer_is_unknown_and_the_others_are_not(question: str, field: str) -> None:
     (reading,) = NvidiaProbe(RecordedNvml(refuses=(question,))).read()
-    unknown = {name for name in Reading.__slots__ if getattr(reading, name) is None}
+    unknown = {name for name in SensorReading.__slots__ if getattr(reading, name) is None}
     assert unknown == {field}
 
 
@@ -82,7 +82,7 @@ def test_an_amd_card_is_read_from_the_kernels_files(tmp_path: Path) -> None:
     probe = AmdProbe(root=tmp_path, ask_smi=lambda: json.dumps({"card0": {"Card Series": "Radeon RX 7900 XTX"}}))
     (gpu,) = probe.gpus()
     assert (gpu.vendor, gpu.model, gpu.vram_bytes) == ("amd", "Radeon RX 7900 XTX", 25753026560)
-    assert probe.read() == [Reading(25753026560 - 1048576, 87.0, 46.0, 0.12)]
+    assert probe.read() == [SensorReading(25753026560 - 1048576, 87.0, 46.0, 0.12)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_files_that_are_not_there_are_unknown(tmp_path: Path) -> None:
     amd_card(tmp_path, 0, mem_info_vram_used="", gpu_busy_percent="x", **{"hwmon/hwmon3/power1_average": ""})
     probe = AmdProbe(root=tmp_path, ask_smi=lambda: "no JSON")
     assert probe.gpus()[0].model == "AMD GPU 0x744c"
-    assert probe.read() == [Reading(None, None, 46.0, None)]
+    assert probe.read() == [SensorReading(None, None, 46.0, None)]
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"card0": 1, "system": {}}', '{"card0": {"Card Series": 7}}'])
@@ -118,7 +118,7 @@ def test_a_mac_shares_its_memory() -> None:
     answers: dict[tuple[str, ...], str] = {PROFILER: json.dumps(PROFILE), SYSCTL_MEMORY: "68719476736\n"}
     probe = AppleProbe(run=lambda argv: answers.get(tuple(argv), "15.1\n"), is_mac=True)
     (gpu,) = probe.gpus()
-    assert gpu == Gpu("apple", "Apple M3 Max (40 cores)", int(68719476736 * GPU_SHARE), "macOS 15.1")
+    assert gpu == DetectedGpu("apple", "Apple M3 Max (40 cores)", int(68719476736 * GPU_SHARE), "macOS 15.1")
     assert len(probe.read()) == 1
 
 
@@ -162,22 +162,22 @@ def test_a_machine_that_does_not_tell_its_power(tmp_path: Path) -> None:
 
 
 class Broken:
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[DetectedGpu]:
         raise RuntimeError("driver")
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[SensorReading]:
         return []
 
 
 def test_a_probe_that_fails_does_not_hide_the_others() -> None:
-    machine = Machine([Broken(), NvidiaProbe(RecordedNvml(count=2))])
+    machine = HostGpuProbe([Broken(), NvidiaProbe(RecordedNvml(count=2))])
     assert [gpu.model for gpu in machine.gpus()] == ["NVIDIA H200"] * 2
     assert len(machine.read()) == 2
 
 
 def test_gpus_are_reported_as_one_machine(tmp_path: Path) -> None:
     gpus = NvidiaProbe(RecordedNvml(count=2)).gpus()
-    found = describe(node_settings(tmp_path), gpus)
+    found = describe_hardware(node_settings(tmp_path), gpus)
     assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == (
         "NVIDIA H200",
         2,
@@ -188,11 +188,11 @@ def test_gpus_are_reported_as_one_machine(tmp_path: Path) -> None:
 
 def test_what_the_owner_says_counts_more_than_what_was_found(tmp_path: Path) -> None:
     settings = node_settings(tmp_path, gpu="my card", vram_gb=10, tflops=5)
-    found = describe(settings, NvidiaProbe(RecordedNvml()).gpus())
+    found = describe_hardware(settings, NvidiaProbe(RecordedNvml()).gpus())
     assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("my card", 1, 10 * 10**9, 5)
 
 
 def test_a_machine_without_a_gpu_is_a_cpu(tmp_path: Path) -> None:
-    found = describe(node_settings(tmp_path), [])
-    assert (found.gpu, found.gpu_count, name_of([])) == ("cpu", 0, "cpu")
+    found = describe_hardware(node_settings(tmp_path), [])
+    assert (found.gpu, found.gpu_count, gpu_name([])) == ("cpu", 0, "cpu")
     assert found.vram_bytes > 0

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from sparewatt.node.hardware.model import Gpu, Reading
-from sparewatt.node.hardware.sensing import STALE_S, Sensing, total_watts
-from sparewatt.protocol.node import GpuReading, checked
-from sparewatt.testing.clock import ManualClock
+from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.sensor_sampler import STALE_S, SensorSampler, total_watts
+from sparewatt.protocol.link.node_report import GpuReading, validated
+from sparewatt.testing.clocks import ManualClock
 from tests.waiting import until
 
 
@@ -16,17 +16,17 @@ class Probe:
         self.watts: float | None = 100.0
         self.reads = 0
 
-    def gpus(self) -> list[Gpu]:
-        return [Gpu("nvidia", "card", 10**9)]
+    def gpus(self) -> list[DetectedGpu]:
+        return [DetectedGpu("nvidia", "card", 10**9)]
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[SensorReading]:
         self.reads += 1
-        return [Reading(5 * 10**8, self.watts, 50.0, 0.5)]
+        return [SensorReading(5 * 10**8, self.watts, 50.0, 0.5)]
 
 
 def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
     clock, probe, working = ManualClock(), Probe(), [False]
-    sensing = Sensing(probe, None, clock=clock, is_working=lambda: working[0])
+    sensing = SensorSampler(probe, None, clock=clock, is_working=lambda: working[0])
     sensing.sample()
     clock.advance(4)
     sensing.sample()
@@ -35,7 +35,7 @@ def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
     sensing.sample()
     report = sensing.report()
     assert report is not None
-    assert checked(report) == report
+    assert validated(report) == report
     assert report.power_watts == round((4 * 100 + 2 * 300) / 6, 2)
     assert (report.working_watts, report.working_s) == (300.0, 2.0)
     assert report.gpus == (GpuReading(5 * 10**8, 300.0, 50.0, 0.5),)
@@ -43,7 +43,7 @@ def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
 
 def test_a_report_is_of_what_came_since_the_one_before() -> None:
     clock, probe = ManualClock(), Probe()
-    sensing = Sensing(probe, None, clock=clock, is_working=lambda: True)
+    sensing = SensorSampler(probe, None, clock=clock, is_working=lambda: True)
     for _ in range(3):
         sensing.sample()
         clock.advance(1)
@@ -56,7 +56,7 @@ def test_a_report_is_of_what_came_since_the_one_before() -> None:
 
 def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
     clock = ManualClock()
-    sensing = Sensing(Probe(), None, clock=clock)
+    sensing = SensorSampler(Probe(), None, clock=clock)
     sensing.sample()
     clock.advance(STALE_S + 1)
     assert sensing.latest() == ((), None)
@@ -64,25 +64,25 @@ def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
 
 
 def test_a_gpu_that_does_not_tell_its_power_makes_the_sum_unknown() -> None:
-    assert total_watts([Reading(power_watts=10), Reading()], 5.0) is None
-    assert total_watts([Reading(power_watts=10)], None) == 10.0
+    assert total_watts([SensorReading(power_watts=10), SensorReading()], 5.0) is None
+    assert total_watts([SensorReading(power_watts=10)], None) == 10.0
     assert total_watts([], 5.0) == 5.0
     assert total_watts([], None) is None
 
 
 async def test_the_thread_goes_on_after_a_driver_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparewatt.node.hardware.sensing.EVERY_S", 0.01)
+    monkeypatch.setattr("sparewatt.node.hardware.sensor_sampler.EVERY_S", 0.01)
     failed = threading.Event()
 
     class Shaky(Probe):
-        def read(self) -> list[Reading]:
+        def read(self) -> list[SensorReading]:
             if not failed.is_set():
                 failed.set()
                 raise OSError("driver")
             return super().read()
 
     probe, clock = Shaky(), ManualClock()
-    sensing = Sensing(probe, None, clock=clock)
+    sensing = SensorSampler(probe, None, clock=clock)
     sensing.start()
     try:
         await until(lambda: probe.reads > 0)

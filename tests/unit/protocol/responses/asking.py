@@ -6,14 +6,14 @@ import itertools
 import json
 from typing import Any
 
-from sparewatt.protocol.responses.chunks import Chunk, read_chunk
-from sparewatt.protocol.responses.items import NewId, read_input
-from sparewatt.protocol.responses.messages import to_messages
-from sparewatt.protocol.responses.request import Asked, parse_request
-from sparewatt.protocol.responses.resource import new_response
-from sparewatt.protocol.responses.to_chat import to_chat
+from sparewatt.protocol.responses.chat_chunks import StreamChunk, read_chunk
+from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.input_items import NewId, read_input
+from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.response_object import new_response
 from sparewatt.protocol.responses.tools import read_tools
-from sparewatt.protocol.responses.translate import Translator
+from sparewatt.protocol.responses.translator import ResponseTranslator
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ def counting_ids() -> NewId:
     return lambda prefix: f"{prefix}_{next(numbers)}"
 
 
-def asked(**fields: Any) -> Asked:
+def asked(**fields: Any) -> ParsedResponsesRequest:
     return parse_request(json.dumps({"model": "llama", "input": "Hi"} | fields).encode())
 
 
@@ -42,21 +42,21 @@ def messages_of(*items: Json, **fields: Any) -> list[Json]:
     return messages
 
 
-def a_translator(**fields: Any) -> Translator:
+def a_translator(**fields: Any) -> ResponseTranslator:
     request = asked(**fields).request
     tools = read_tools(request.tools, request.tool_choice)
     response = new_response(request, tools, response_id="resp_1", created_at=100, stored=request.stores)
-    return Translator(response, new_id=counting_ids())
+    return ResponseTranslator(response, new_id=counting_ids())
 
 
-def chunk(delta: Json | None = None, *, finish: str | None = None, **more: Any) -> Chunk:
+def chunk(delta: Json | None = None, *, finish: str | None = None, **more: Any) -> StreamChunk:
     choice = {"index": 0, "delta": delta or {}, "finish_reason": finish, **more}
     read = read_chunk(json.dumps({"choices": [choice]}).encode())
     assert read is not None
     return read
 
 
-def usage_chunk(**usage: Any) -> Chunk:
+def usage_chunk(**usage: Any) -> StreamChunk:
     read = read_chunk(json.dumps({"choices": [], "usage": usage}).encode())
     assert read is not None
     return read
@@ -68,13 +68,13 @@ def call_delta(arguments: str, *, index: int | None = 0, name: str | None = None
     return {"tool_calls": [call | ({"index": index} if index is not None else {})]}
 
 
-def events_of(translator: Translator, *chunks: Chunk) -> list[Json]:
+def events_of(translator: ResponseTranslator, *chunks: StreamChunk) -> list[Json]:
     """All events of a response made of these chunks."""
     events = translator.begin()
     for one in chunks:
         events += translator.feed(one)
-    events += translator.settle(now=200)
-    return events + translator.end()
+    events += translator.finish(now=200)
+    return events + translator.final_events()
 
 
 def kinds(events: list[Json]) -> list[str]:

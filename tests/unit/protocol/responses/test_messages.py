@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import BadRequest
-from sparewatt.protocol.responses.compaction import opened, shortened
-from sparewatt.protocol.responses.items import read_input
-from sparewatt.protocol.responses.messages import to_messages
+from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.compaction import compacted_items, expanded_items
+from sparewatt.protocol.responses.input_items import read_input
 from tests.unit.protocol.responses.asking import chat_of, counting_ids, messages_of
 
 USER = {"role": "user", "content": "Hi"}
@@ -95,17 +95,17 @@ def test_a_conversation_in_short_is_what_the_user_said_and_a_summary() -> None:
     picture = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
     other = {"role": "user", "content": [{"type": "input_text", "text": "Look:"}, picture]}
     items = read_input([USER, CALL, RESULT, {"role": "assistant", "content": "Yes."}, other], new_id=counting_ids())
-    short = shortened(items, "They looked.", new_id=counting_ids())
+    short = compacted_items(items, "They looked.", new_id=counting_ids())
     said, summary = to_messages(short, instructions=None)
     assert [part.get("text", part["type"]) for part in said["content"]] == ["Hi", "\n\n", "Look:", "image_url"]
     assert summary == {"role": "assistant", "content": "They looked."}
     assert read_input(short, new_id=counting_ids())[0]["content"][0]["text"] == "Hi"
-    assert [item["role"] for item in shortened([], "Nothing.", new_id=counting_ids())] == ["assistant"]
+    assert [item["role"] for item in compacted_items([], "Nothing.", new_id=counting_ids())] == ["assistant"]
 
 
 def test_a_compaction_is_replaced_by_what_is_in_it() -> None:
     item = read_input([{"type": "compaction", "encrypted_content": "x"}, USER], new_id=counting_ids())
-    assert opened(item, lambda sealed: [{"type": "message", "sealed": sealed}]) == [
+    assert expanded_items(item, lambda sealed: [{"type": "message", "sealed": sealed}]) == [
         {"type": "message", "sealed": "x"},
         item[1],
     ]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.errors import JobFailed
-from sparewatt.protocol.responses.chunks import Chunk, ChunkReader, read_chunk
+from sparewatt.protocol.responses.chat_chunks import ChunkReader, StreamChunk, read_chunk
 from sparewatt.protocol.responses.events import as_sse
 from sparewatt.protocol.responses.replay import page, replay
 from tests.unit.protocol.responses.asking import (
@@ -168,13 +168,18 @@ def test_an_error_in_the_stream_ends_it_as_failed_and_then_as_an_error() -> None
 
 def test_a_failure_before_the_first_chunk_is_told_as_well() -> None:
     translator = a_translator()
-    events = [*translator.begin(), *translator.fail(JobFailed("No node.")), *translator.end()]
+    events = [*translator.begin(), *translator.fail(JobFailed("No node.")), *translator.final_events()]
     assert kinds(events) == ["created", "in_progress", "failed", "error"]
 
 
 def test_a_cancelled_answer_keeps_what_was_written() -> None:
     translator = a_translator()
-    events = [*translator.begin(), *translator.feed(chunk({"content": "Hel"})), *translator.cancel(), *translator.end()]
+    events = [
+        *translator.begin(),
+        *translator.feed(chunk({"content": "Hel"})),
+        *translator.cancel(),
+        *translator.final_events(),
+    ]
     assert kinds(events)[-1] == "incomplete"
     assert events[-1]["response"]["status"] == "cancelled"
     assert translator.response["output"][0]["content"][0]["text"] == "Hel"
@@ -209,10 +214,10 @@ def test_chunks_are_read_wherever_the_bytes_are_cut(cuts: list[int], texts: list
     body = "".join(f": comment\n\ndata: {event}\n\n" for event in events).encode(errors="replace") + b"data: [DONE]\n\n"
     places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
     reader = ChunkReader()
-    read: list[Chunk] = []
+    read: list[StreamChunk] = []
     for start, end in itertools.pairwise(places):
         read += reader.feed(body[start:end])
-    said = [(one.choices or [])[0].said.text for one in read]
+    said = [(one.choices or [])[0].content_delta.text for one in read]
     assert said == [text.encode(errors="replace").decode() for text in texts]
 
 

@@ -15,7 +15,7 @@ from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.protocol.api.feed import FeedDelta
 from sparewatt.telemetry.feed.frames import FrameRing
 from sparewatt.telemetry.feed.live_feed import STILL_S
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import Client, make_services, running
 from tests.unit.inference.nodes import a_dispatched_job, a_job, a_table, node_id, some_specs
 from tests.unit.inference.scripted import RecordingSink

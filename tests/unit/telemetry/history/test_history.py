@@ -19,13 +19,13 @@ from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.store.history import Figures, HistoryStore, Kind, Point
+from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow, HistoryStore
 from sparewatt.telemetry.history.buckets import bucket_of, empty, percentile, total_of
 from sparewatt.telemetry.history.interval import IntervalFigures
 from sparewatt.telemetry.history.points import CROWD, describe_figures
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ListDatabase, NoPool, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, a_job, a_table, node_id, situation, some_specs
 from tests.unit.telemetry.remembering import Remembering
@@ -83,7 +83,7 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
 
 @given(jobs=st.integers(1, CROWD - 1), tokens=st.integers(0, 10**6))
 def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
-    shown = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    shown = describe_figures(HistoryCounts(jobs=jobs, tokens=tokens), step_s=60)
     assert (shown.jobs, shown.tokens, shown.tokens_per_s) == (jobs, None, None)
 
 
@@ -98,7 +98,7 @@ def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
     ],
 )
 def test_what_many_wrote_is_told_roughly(jobs: int, tokens: int, shown: int, per_s: float) -> None:
-    told = describe_figures(Figures(jobs=jobs, tokens=tokens), step_s=60)
+    told = describe_figures(HistoryCounts(jobs=jobs, tokens=tokens), step_s=60)
     assert (told.tokens, told.tokens_per_s) == (shown, per_s)
 
 
@@ -207,16 +207,16 @@ class Stubborn(HistoryStore):
     def __init__(self) -> None:
         super().__init__(NoPool())
         self.is_away = True
-        self.added: list[Mapping[tuple[Kind, str], Figures]] = []
+        self.added: list[Mapping[tuple[HistoryKind, str], HistoryCounts]] = []
 
-    async def add(self, counted: Mapping[tuple[Kind, str], Figures], *, unix_s: float) -> None:
+    async def add(self, counted: Mapping[tuple[HistoryKind, str], HistoryCounts], *, unix_s: float) -> None:
         if self.is_away:
             raise StoreUnavailable("away")
         self.added.append(dict(counted))
 
     async def points(
-        self, kind: Kind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
-    ) -> list[Point]:
+        self, kind: HistoryKind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
+    ) -> list[HistoryRow]:
         return []
 
 

@@ -11,7 +11,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, METRICS_NODES_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.model import NodeRow
-from sparewatt.protocol.node import GpuReading, NodeLoad, Sensors, ServerFigures
+from sparewatt.protocol.link.node_report import GpuReading, NodeLoad, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.collector import MetricsCollector
 from sparewatt.telemetry.metrics.exposition import render
@@ -24,7 +24,7 @@ from tests.unit.telemetry.metrics.scraped import Scraped, read
 from tests.unit.telemetry.test_job_counter import a_record, an_attempt
 
 PAGE = Path(__file__).parents[4] / "docs/reference/metrics.md"
-SERVER = ServerFigures(running=2, waiting=1, prompt_tokens=1e6, first_token_s=12.5, first_tokens=50)
+SERVER = ServerMetrics(running=2, waiting=1, prompt_tokens=1e6, first_token_s=12.5, first_tokens=50)
 
 
 def services_of(nodes: int = 2, *, by_node: bool = False) -> Services:

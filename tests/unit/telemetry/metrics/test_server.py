@@ -15,7 +15,7 @@ from sparewatt.gateway import metrics_port
 from sparewatt.gateway.metrics_port import open_metrics_socket
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.telemetry.loop_lag import EVERY_S, LoopLag
-from sparewatt.testing.clock import ManualClock
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
 from tests.unit.telemetry.metrics.scraped import read
 

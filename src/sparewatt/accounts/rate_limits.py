@@ -1,0 +1,229 @@
+"""How fast a key, or an address, may ask: token buckets in memory, one for requests and one for tokens.
+
+A bucket holds a minute's worth and refills all the time, so a burst is fine and a flood is not. Time comes in by
+argument. Nothing here knows HTTP, beyond what the names of its numbers are called in headers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from sparewatt.core.limits import RATE_METERS_MAX, RETRY_AFTER_S_MAX
+
+_MIN_S = 60.0
+
+
+class TokenBucket:
+    """Holds at most `capacity`, refills `per_s` a second."""
+
+    __slots__ = ("at_s", "capacity", "level", "per_s")
+
+    def __init__(self, capacity: float, per_s: float, now_s: float) -> None:
+        self.capacity = capacity
+        self.per_s = per_s
+        self.level = capacity
+        self.at_s = now_s
+
+    def take(self, now_s: float, count: int = 1) -> float:
+        """Take so many as soon as there is one. 0 means yes, else the seconds to wait, and nothing was taken."""
+        if now_s > self.at_s:
+            self.level = min(self.capacity, self.level + (now_s - self.at_s) * self.per_s)
+            self.at_s = now_s
+        if self.level < 1:
+            return (1 - self.level) / self.per_s
+        self.level -= count
+        return 0.0
+
+
+class TokenBuckets:
+    """A bucket per name, all alike, the longest idle forgotten first. For doors that few people should use often.
+
+    `share`: of how many processes this is one. Each takes that much more at a time, so that all together let through
+    what one alone would.
+    """
+
+    def __init__(self, *, burst: float, per_s: float, share: int = 1, count_max: int = RATE_METERS_MAX) -> None:
+        self._share = share
+        self._burst = burst
+        self._per_s = per_s
+        self._count_max = count_max
+        self._by_name: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def take(self, name: Hashable, *, now_s: float) -> float:
+        """Take one. 0 means yes, else the seconds to wait, and nothing was taken."""
+        bucket = self._by_name.get(name)
+        if bucket is None:
+            bucket = self._by_name[name] = TokenBucket(self._burst, self._per_s, now_s)
+            if len(self._by_name) > self._count_max:
+                self._by_name.popitem(last=False)
+        self._by_name.move_to_end(name)
+        return bucket.take(now_s, self._share)
+
+
+class RateMeter:
+    """What one key, or one address, has left of its two limits. May be overdrawn: what was used was used.
+
+    `share`: of how many processes this is one. Everything is charged that many times: each process lets through its
+    share of the limit, which is at least one request, and tells the whole limit and what would be left of it.
+
+    On the path of every request, hence numbers in slots and comparisons in place of `min`.
+    """
+
+    __slots__ = ("at_s", "requests_left", "requests_per_min", "share", "tokens_left", "tokens_per_min")
+
+    def __init__(self, requests_per_min: int, tokens_per_min: int, now_s: float, share: int = 1) -> None:
+        self.share = share
+        self.requests_per_min = requests_per_min
+        self.tokens_per_min = tokens_per_min
+        self.requests_left: float = requests_per_min
+        self.tokens_left: float = tokens_per_min
+        self.at_s = now_s
+
+    def set_limits(self, requests_per_min: int, tokens_per_min: int) -> None:
+        """What was used stays used."""
+        self.requests_left += requests_per_min - self.requests_per_min
+        self.tokens_left += tokens_per_min - self.tokens_per_min
+        self.requests_per_min = requests_per_min
+        self.tokens_per_min = tokens_per_min
+
+    def refill(self, now_s: float) -> None:
+        minutes = (now_s - self.at_s) / _MIN_S
+        if minutes <= 0:
+            return
+        self.at_s = now_s
+        left = self.requests_left + minutes * self.requests_per_min
+        self.requests_left = left if left < self.requests_per_min else self.requests_per_min  # noqa: FURB136 (as above)
+        left = self.tokens_left + minutes * self.tokens_per_min
+        self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
+
+    def allows(self, tokens: int) -> bool:
+        """More tokens than the limit are let through when nothing is used, and paid off afterwards."""
+        left = self.tokens_left
+        return self.requests_left >= 1 and (left >= tokens * self.share or left >= self.tokens_per_min)
+
+    def wait_s(self, tokens: int) -> float:
+        """Seconds until a request of so many tokens may pass."""
+        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens * self.share))
+
+    def requests_wait_s(self, wanted: float) -> float:
+        return max(0.0, wanted - self.requests_left) / self.requests_per_min * _MIN_S
+
+    def tokens_wait_s(self, wanted: float) -> float:
+        return max(0.0, min(wanted, self.tokens_per_min) - self.tokens_left) / self.tokens_per_min * _MIN_S
+
+    def charge(self, tokens: int) -> None:
+        self.requests_left -= self.share
+        self.tokens_left -= tokens * self.share
+
+    def adjust(self, tokens: int) -> None:
+        """The request used so many more than was charged at first; fewer if negative."""
+        left = self.tokens_left - tokens * self.share
+        self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
+
+    def header_lines(self, now_s: float) -> str:
+        """As OpenAI's clients read them; `reset` is when everything is there again. Each line ends as in HTTP."""
+        self.refill(now_s)
+        requests, tokens = self.requests_left, self.tokens_left
+        requests_max, tokens_max = self.requests_per_min, self.tokens_per_min
+        return (
+            f"x-ratelimit-limit-requests: {requests_max}\r\n"
+            f"x-ratelimit-limit-tokens: {tokens_max}\r\n"
+            f"x-ratelimit-remaining-requests: {int(requests) if requests > 0 else 0}\r\n"
+            f"x-ratelimit-remaining-tokens: {int(tokens) if tokens > 0 else 0}\r\n"
+            f"x-ratelimit-reset-requests: {(requests_max - requests) / requests_max * _MIN_S:.3f}s\r\n"
+            f"x-ratelimit-reset-tokens: {(tokens_max - tokens) / tokens_max * _MIN_S:.3f}s\r\n"
+        )
+
+
+class RateDenial(NamedTuple):
+    """Who is too fast, and when to come back."""
+
+    who: str
+    what: str
+    retry_after_s: float
+
+
+class RateCharge(NamedTuple):
+    """What a request was charged at first, by a guess, and to whom."""
+
+    key: RateMeter
+    address: RateMeter
+    tokens: int
+
+    def settle(self, used: int) -> None:
+        """It is over, and so many were used."""
+        if used != self.tokens:
+            self.key.adjust(used - self.tokens)
+            self.address.adjust(used - self.tokens)
+
+
+class RateLimiter:
+    """Every key's and every address's meter. A request passes both or is charged to neither."""
+
+    def __init__(
+        self,
+        *,
+        requests_per_min: int,
+        tokens_per_min: int,
+        address_requests_per_min: int,
+        address_tokens_per_min: int,
+        share: int = 1,
+        count_max: int = RATE_METERS_MAX,
+    ) -> None:
+        self._share = share
+        self._key_limits = requests_per_min, tokens_per_min
+        self._address_limits = address_requests_per_min, address_tokens_per_min
+        self._count_max = count_max
+        self._keys: OrderedDict[str, RateMeter] = OrderedDict()
+        self._addresses: OrderedDict[str, RateMeter] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._addresses)
+
+    def key_meter(
+        self, key_id: str, *, now_s: float, requests_per_min: int | None = None, tokens_per_min: int | None = None
+    ) -> RateMeter:
+        """The key's meter, with its own limits where it has some."""
+        requests, tokens = self._key_limits
+        return self._meter(self._keys, key_id, requests_per_min or requests, tokens_per_min or tokens, now_s)
+
+    def address_meter(self, address: str, *, now_s: float) -> RateMeter:
+        requests, tokens = self._address_limits
+        return self._meter(self._addresses, address, requests, tokens, now_s)
+
+    def admit(self, key: RateMeter, address: RateMeter, *, tokens: int, now_s: float) -> RateDenial | None:
+        """Charge one request of `tokens` to both meters, or say who has to wait."""
+        key.refill(now_s)
+        address.refill(now_s)
+        if key.allows(tokens) and address.allows(tokens):
+            key.charge(tokens)
+            address.charge(tokens)
+            return None
+        if key.wait_s(tokens) >= address.wait_s(tokens):
+            return _denial("key", key, tokens)
+        return _denial("address", address, tokens)
+
+    def _meter(
+        self, meters: OrderedDict[str, RateMeter], name: str, requests_per_min: int, tokens_per_min: int, now_s: float
+    ) -> RateMeter:
+        meter = meters.get(name)
+        if meter is None:
+            meter = meters[name] = RateMeter(requests_per_min, tokens_per_min, now_s, self._share)
+            if len(meters) > self._count_max:
+                meters.popitem(last=False)
+            return meter
+        meters.move_to_end(name)
+        if meter.requests_per_min != requests_per_min or meter.tokens_per_min != tokens_per_min:
+            meter.set_limits(requests_per_min, tokens_per_min)
+        return meter
+
+
+def _denial(who: str, meter: RateMeter, tokens: int) -> RateDenial:
+    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens * meter.share)
+    what = "requests" if requests_wait_s >= tokens_wait_s else "tokens"
+    return RateDenial(who, what, min(max(requests_wait_s, tokens_wait_s), RETRY_AFTER_S_MAX))

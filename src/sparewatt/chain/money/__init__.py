@@ -1,0 +1,1 @@
+"""Deposits, claims and payout roots on the settlement contract."""

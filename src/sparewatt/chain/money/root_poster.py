@@ -1,0 +1,101 @@
+"""Posts the roots of payout batches, in order, each within what the pool holds.
+
+A batch that promises more waits for deposits; where money is test money, the faucet covers it, since credits were given
+away there as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import assert_never
+
+from sparewatt.chain.abi import Contract
+from sparewatt.chain.client import ChainClient
+from sparewatt.chain.money.settlement_contract import (
+    CREDIT_POOL_ID,
+    SettlementPool,
+    call_view,
+    credit_pool,
+    settlement_token,
+)
+from sparewatt.chain.outbox import enqueue
+from sparewatt.core.log import Logger
+from sparewatt.store.chain import ChainStore
+from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
+
+_log = Logger("sparewatt.chain")
+
+
+class RootAction(Enum):
+    WAIT = "wait"
+    """The chain has it; its event is not final yet."""
+    POST = "post"
+    COVER = "cover"
+    WANT_FUNDS = "want_funds"
+    WANT_EARLIER = "want_earlier"
+    """The chain lacks a batch that was posted: it is another chain, or went back further than counts as final."""
+
+
+def next_root_action(batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool) -> RootAction:
+    """Of the first batch that is not known to be posted."""
+    if pool.epoch >= batch.epoch:
+        return RootAction.WAIT
+    if pool.epoch + 1 < batch.epoch:
+        return RootAction.WANT_EARLIER
+    if batch.promised_micro <= pool.funded:
+        return RootAction.POST
+    return RootAction.COVER if test_money else RootAction.WANT_FUNDS
+
+
+@dataclass(slots=True)
+class RootPoster:
+    client: ChainClient
+    store: ChainStore
+    payouts: PayoutStore
+    settlement: Contract
+    operator: str
+    test_money: bool
+    _warned: tuple[int, RootAction] | None = field(default=None, init=False)
+
+    async def step(self) -> None:
+        batch = await self.payouts.first_unposted_batch()
+        if batch is None or await self.store.has_open(f"payout:{batch.epoch}:"):
+            return
+        pool = await credit_pool(self.client, self.settlement)
+        match move := next_root_action(batch, pool, test_money=self.test_money):
+            case RootAction.WAIT:
+                pass
+            case RootAction.POST:
+                await self._post(batch, pool)
+            case RootAction.COVER:
+                await self._cover(batch, pool)
+            case RootAction.WANT_FUNDS | RootAction.WANT_EARLIER:
+                self._warn_once(batch, move)
+            case _ as never:
+                assert_never(never)
+
+    async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
+        """Named by the funds too: if they shrink before it is mined it is refused, and tried again when they change."""
+        args = (CREDIT_POOL_ID, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
+        call = self.settlement.encode_call("post_root", *args)
+        business_id = f"payout:{batch.epoch}:root:{pool.funded}"
+        await enqueue(self.store, call, business_id=business_id, sender=self.operator)
+
+    async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
+        token = await settlement_token(self.client, self.settlement)
+        most = int(await call_view(self.client, token, "FAUCET_MAX"))
+        units = min(batch.promised_micro - pool.funded, most)
+        calls = [
+            ("faucet", token.encode_call("faucet", self.operator, units)),
+            ("approve", token.encode_call("approve", self.settlement.address, units)),
+            ("fund", self.settlement.encode_call("fund", CREDIT_POOL_ID, units)),
+        ]
+        for name, call in calls:
+            business_id = f"payout:{batch.epoch}:cover:{pool.funded}:{name}"
+            await enqueue(self.store, call, business_id=business_id, sender=self.operator)
+
+    def _warn_once(self, batch: PayoutBatchRow, move: RootAction) -> None:
+        if self._warned != (batch.epoch, move):
+            self._warned = (batch.epoch, move)
+            _log.warning("payout_root_waits", epoch=batch.epoch, why=move.value)

@@ -1,0 +1,1 @@
+"""Commands of accounts: sign-up, login, keys, passwords."""

@@ -1,0 +1,1 @@
+"""`sparewatt chat`: ask a model from the terminal."""

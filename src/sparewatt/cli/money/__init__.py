@@ -1,0 +1,1 @@
+"""Commands about credits, usage, payouts and the ledger."""

@@ -1,0 +1,210 @@
+"""`sparewatt node`: lend this machine to a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from sparewatt.cli import output
+from sparewatt.cli.client import ApiClient, path_of
+from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.errors import CliError
+from sparewatt.cli.node.agent import joined_network_options
+from sparewatt.cli.node.availability import drain, pause, resume, schedule
+from sparewatt.cli.node.doctor import doctor
+from sparewatt.cli.node.earnings import earnings
+from sparewatt.cli.node.logs import logs
+from sparewatt.cli.node.price import price
+from sparewatt.cli.node.service import service
+from sparewatt.cli.node.status import status
+from sparewatt.cli.param_types import NUMBER
+
+
+@click.group()
+def node() -> None:
+    """Lend this machine's GPU to a network.
+
+    \b
+    Example:
+      sparewatt node token
+      sparewatt node join https://gateway.example --token join-sw-…
+    """
+
+
+for _command in (earnings, status, pause, resume, drain, schedule, price, doctor, logs, service):
+    node.add_command(_command)
+
+
+@node.command("join")
+@click.argument("gateway_url", metavar="URL")
+@click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; 'auto' looks for one.")
+@click.option(
+    "--serve",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Serve this GGUF file (needs: pip install xllamacpp).",
+)
+@click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
+@click.option("--serve-slots", type=int, help="Answers at once of a served file.")
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(path_type=Path),
+    help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
+)
+@click.option("--name", help="How people call this node.")
+@click.option("--region", help="Where it stands: a country or a group of them (DE, de-berlin, eu-west).")
+@click.option("--gpu", help="The GPU's model, where it cannot be found out.")
+@click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
+@click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
+@click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
+@click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
+@click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
+@click.option("--speed-limit-tps", type=NUMBER, help="The most tokens per second that one answer may use.")
+@click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
+@click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
+@click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
+@json_option
+def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
+    """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
+
+    The node dials out: no port has to be open. Its key is made on first start. Name, region, prices and what it serves
+    with are kept for the next join.
+
+    \b
+    Example:
+      sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080
+      sparewatt node join http://127.0.0.1:8484 --serve model.gguf
+    """
+    if flags["backend_url"] and flags["serve"]:
+        raise click.UsageError("--backend fronts a server that runs, --serve starts one: give one of them.")
+    import asyncio
+
+    from sparewatt.core.errors import JoinRefused, StartupError
+    from sparewatt.core.log import log_without_stderr
+    from sparewatt.core.settings import build_settings, given_settings
+    from sparewatt.machine.lifeline import die_with_parent
+    from sparewatt.node.process import run_node
+    from sparewatt.node.saved_settings import merge_saved_settings, read_saved_settings
+    from sparewatt.node.settings import NodeSettings
+
+    die_with_parent()
+    flags["gateway_url"] = gateway_url
+    given = given_settings(section="node", flags=flags, env=os.environ, file=config)
+    kept = read_saved_settings(build_settings(NodeSettings, given, section="node").data_dir)
+    settings = build_settings(NodeSettings, merge_saved_settings(given, kept), section="node")
+    if warning := region_warning(settings.region):
+        output.note(warning)
+    log_without_stderr(
+        settings.log_level
+    )  # until the data directory is ours; the terminal is for what is told in words
+    try:
+        asyncio.run(run_node(settings, tell=_notifier(as_json=as_json)))
+    except JoinRefused as refused:
+        raise StartupError(f"The gateway refused this node: {refused.message}") from None
+
+
+def region_warning(region: str) -> str | None:
+    """A word that names no place is allowed, but no job that is bound to a region will come."""
+    from sparewatt.node.settings import REGION_DEFAULT
+    from sparewatt.policy.regions import GROUPS, place_of
+
+    if region == REGION_DEFAULT or place_of(region) is not None:
+        return None
+    return (
+        f"Region {region!r} names no place, so jobs that are bound to a region will not come here. Write a country "
+        f"(DE, de-berlin), or one of {', '.join(sorted(GROUPS))} (eu-west)."
+    )
+
+
+def _notifier(*, as_json: bool) -> Any:
+    import json
+
+    def tell(text: str) -> None:
+        click.echo(json.dumps({"message": text}) if as_json else text)
+
+    return tell
+
+
+@node.command("token")
+@click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
+@json_option
+@network_options
+def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
+    """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
+
+    Only that line goes to stdout.
+
+    \b
+    Example:
+      sparewatt node token
+      sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
+    """
+    made = client.post("/join-tokens", {}).json()
+    if as_json:
+        output.print_json(made)
+        return
+    if quiet:
+        output.print_lines([made["token"]])
+        return
+    output.print_lines([made.get("join_line") or f"sparewatt node join {client.root_url} --token {made['token']}"])
+    output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
+
+
+class WhyAnswer(msgspec.Struct):
+    node: str
+    name: str | None = None
+    sentences: list[str] = []
+
+
+@node.command("why")
+@click.argument("wanted", metavar="[NAME_OR_ID]", required=False)
+@click.option(
+    "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
+)
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(path_type=Path),
+    help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
+)
+@json_option
+@joined_network_options
+def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
+    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
+
+    \b
+    Example:
+      sparewatt node why berlin-4090
+      sparewatt node why --last 100
+    """
+    path = path_of("nodes", wanted or _own_address(data_dir), "why")
+    reply = client.get(path if last is None else f"{path}?last={last}")
+    if as_json:
+        output.print_json(reply.json())
+        return
+    told = reply.parse(WhyAnswer)
+    output.print_facts([("Node", told.name or output.UNKNOWN), ("ID", told.node)])
+    print()
+    output.print_lines(told.sentences)
+
+
+def _own_address(data_dir: Path | None) -> str:
+    from sparewatt.node.identity import KEY_FILE
+    from sparewatt.node.settings import default_data_dir
+    from sparewatt.protocol.signing import SigningKey
+
+    path = (data_dir or default_data_dir()) / KEY_FILE
+    try:
+        return SigningKey.read(path).address
+    except (OSError, ValueError):
+        raise CliError(
+            f"No node has run on this machine ({path} holds no key).",
+            next_step="Name the node: sparewatt node why NAME. 'sparewatt nodes' lists them.",
+        ) from None

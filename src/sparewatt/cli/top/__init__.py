@@ -1,0 +1,1 @@
+"""`sparewatt top`: a live view of the network in the terminal."""

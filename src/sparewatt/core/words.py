@@ -1,8 +1,0 @@
-"""Numbers in sentences that people read."""
-
-from __future__ import annotations
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 node`, `1,200 nodes`; for nouns that take an s."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

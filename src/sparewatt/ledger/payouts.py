@@ -1,0 +1,143 @@
+"""Payout batches: what every address has earned and spent in all, as one root that the settlement contract takes.
+
+The chain has six decimals; the nano-dollars below them stay in the books and come with a later batch. A leaf is the
+contract's `PayoutEntry`, the order of leaves is that of addresses, so anybody can compute the root from the published
+leaves. Posting roots and claiming is the chain's part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparewatt.core.clock import Clock
+from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano
+from sparewatt.ledger.rules import payout_postings
+from sparewatt.protocol.contracts.merkle import MerkleTree
+from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
+from sparewatt.store.ledger import Transfer
+from sparewatt.store.payouts import AccountStanding, PayoutBatchDraft, PayoutBatchRow, PayoutLeafRow, PayoutStore
+
+NANO_PER_MICRO = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PayoutLeafProof:
+    """What an address shows to the contract to be paid."""
+
+    epoch: int
+    leaf: PayoutLeafRow
+    index: int
+    path: tuple[bytes, ...]
+
+
+def payout_tree(leaves: Iterable[PayoutLeafRow]) -> MerkleTree:
+    """Of leaves in the order of their addresses."""
+    return settlement_tree([PayoutEntry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves])
+
+
+@dataclass(frozen=True, slots=True)
+class FullPayoutBatch:
+    """A batch with its tree, which takes a second to make where there are many leaves."""
+
+    epoch: int
+    leaves: Sequence[PayoutLeafRow]
+    tree: MerkleTree
+
+    def prove(self, address: str) -> PayoutLeafProof | None:
+        """None if the address is not in it."""
+        index = bisect_left(self.leaves, address, key=lambda leaf: leaf.address)
+        if index == len(self.leaves) or self.leaves[index].address != address:
+            return None
+        return PayoutLeafProof(self.epoch, self.leaves[index], index, self.tree.path(index))
+
+
+def build_batch(epoch: int, leaves: Sequence[PayoutLeafRow]) -> FullPayoutBatch:
+    return FullPayoutBatch(epoch, leaves, payout_tree(leaves))
+
+
+def changed_leaves(last: Mapping[str, PayoutLeafRow], standings: Iterable[AccountStanding]) -> list[PayoutLeafRow]:
+    """The leaves that are new or higher. None is ever lower: an amount that would be stays as it was.
+
+    An account that changed its address keeps what the old one was promised there, and goes on under the new one.
+    """
+    spent_elsewhere = _spent_by_account(last.values())
+    found = []
+    for standing in standings:
+        before = last.get(standing.address) or PayoutLeafRow(standing.address, standing.account_id, 0, 0)
+        added = standing.unpaid // NANO_PER_MICRO
+        spent_more = max(0, standing.spent // NANO_PER_MICRO - spent_elsewhere.get(standing.account_id, 0))
+        if added or spent_more:
+            found.append(
+                replace(
+                    before,
+                    account_id=standing.account_id,
+                    earned_micro=before.earned_micro + added,
+                    spent_micro=before.spent_micro + spent_more,
+                    added_micro=added,
+                )
+            )
+    return found
+
+
+def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:
+    spent: dict[AccountId, int] = {}
+    for leaf in leaves:
+        spent[leaf.account_id] = spent.get(leaf.account_id, 0) + leaf.spent_micro
+    return spent
+
+
+def draft_batch(
+    epoch: int, leaves: Sequence[PayoutLeafRow], standings: Iterable[AccountStanding], *, unix_s: float
+) -> PayoutBatchDraft | None:
+    """The next batch. None if nobody earned or spent a whole micro-dollar since the last."""
+    last = {leaf.address: leaf for leaf in leaves}
+    changed = changed_leaves(last, standings)
+    if not changed:
+        return None
+    whole = sorted((last | {leaf.address: leaf for leaf in changed}).values(), key=lambda leaf: leaf.address)
+    batch = PayoutBatchRow(
+        epoch=epoch,
+        unix_s=unix_s,
+        root=payout_tree(whole).root,
+        leaves=len(whole),
+        promised_micro=sum(leaf.earned_micro for leaf in whole),
+        added_micro=sum(leaf.added_micro for leaf in changed),
+    )
+    return PayoutBatchDraft(
+        batch, changed, [_payment(epoch, leaf, unix_s=unix_s) for leaf in changed if leaf.added_micro]
+    )
+
+
+def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:
+    nano = Nano(leaf.added_micro * NANO_PER_MICRO)
+    lines = tuple(payout_postings(leaf.account_id, nano))
+    return Transfer(f"payout:{epoch}:{leaf.account_id}", "payout", leaf.account_id, nano, lines, unix_s)
+
+
+class PayoutService:
+    def __init__(self, store: PayoutStore, *, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._cached_batch: FullPayoutBatch | None = None
+        self._cache_lock = asyncio.Lock()
+
+    async def make_batch(self, *, quiet_s: float = 0.0) -> PayoutBatchRow | None:
+        """None if there is nothing new, or the last batch is younger than `quiet_s`."""
+        now = self._clock.unix_s()
+
+        def draw(epoch: int, leaves: list[PayoutLeafRow], standings: list[AccountStanding]) -> PayoutBatchDraft | None:
+            return draft_batch(epoch, leaves, standings, unix_s=now)
+
+        return await self._store.make_batch(draw, now_unix_s=now, quiet_s=quiet_s)
+
+    async def proof(self, epoch: int, address: str) -> PayoutLeafProof | None:
+        """None if the address is not in that batch. Batches never change, so the last one asked for is kept."""
+        async with self._cache_lock:
+            if self._cached_batch is None or self._cached_batch.epoch != epoch:
+                leaves = await self._store.leaves_at(epoch)
+                self._cached_batch = await asyncio.to_thread(build_batch, epoch, leaves)
+            return self._cached_batch.prove(address)

@@ -1,0 +1,73 @@
+"""This machine: the GPUs that were found, of whatever vendor, and what the owner set by hand on top."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import psutil
+
+from sparewatt.core.limits import NAME_CHARS_MAX
+from sparewatt.core.log import Logger
+from sparewatt.node.hardware.amd import AmdProbe
+from sparewatt.node.hardware.apple import AppleProbe
+from sparewatt.node.hardware.cpu import cpu_tflops
+from sparewatt.node.hardware.gpu import GB, DetectedGpu, GpuProbe, Hardware, SensorReading
+from sparewatt.node.hardware.nvidia import NvidiaProbe
+from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.link.node_report import GPUS_MAX
+
+_log = Logger("sparewatt.node")
+
+
+class HostGpuProbe:
+    """All GPUs of this machine as one probe."""
+
+    def __init__(self, probes: Sequence[GpuProbe] | None = None) -> None:
+        wanted = (NvidiaProbe(), AmdProbe(), AppleProbe()) if probes is None else probes
+        found = [(probe, gpus) for probe in wanted if (gpus := _gpus_of(probe))]
+        self._probes = [probe for probe, _ in found]
+        self._gpus = [gpu for _, gpus in found for gpu in gpus][:GPUS_MAX]
+
+    def gpus(self) -> list[DetectedGpu]:
+        return self._gpus
+
+    def read(self) -> list[SensorReading]:
+        readings = [reading for probe in self._probes for reading in probe.read()]
+        return (readings + [SensorReading()] * len(self._gpus))[: len(self._gpus)]
+
+
+def _gpus_of(probe: GpuProbe) -> list[DetectedGpu]:
+    """A driver that answers nonsense must not keep a node from starting."""
+    try:
+        return probe.gpus()
+    except Exception as error:  # noqa: BLE001 (whatever a driver does)
+        _log.warning("gpu_probe_failed", probe=type(probe).__name__, why=repr(error)[:200])
+        return []
+
+
+def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Hardware:
+    """The machine as found, with what the owner set by hand on top."""
+    if not gpus:
+        vram_bytes, tflops = int(psutil.virtual_memory().available), cpu_tflops()
+    else:
+        vram_bytes, tflops = sum(gpu.vram_bytes for gpu in gpus), sum(gpu.tflops or 0.0 for gpu in gpus)
+    return Hardware(
+        gpu=settings.gpu or gpu_name(gpus),
+        gpu_count=len(gpus) or (1 if settings.gpu else 0),
+        vram_bytes=int(settings.vram_gb * GB) if settings.vram_gb else vram_bytes,
+        tflops=settings.tflops or round(tflops, 3),
+        gpus=tuple(gpus),
+    )
+
+
+def gpu_name(gpus: Sequence[DetectedGpu]) -> str:
+    """The model that there are most of; a machine without any is called by what does the work."""
+    if not gpus:
+        return "cpu"
+    (model, _), *_ = Counter(gpu.model for gpu in gpus).most_common(1)
+    return "".join(char for char in model if char.isprintable())[:NAME_CHARS_MAX] or "gpu"
+
+
+def detect_hardware(settings: NodeSettings, machine: HostGpuProbe | None = None) -> Hardware:
+    return describe_hardware(settings, (machine or HostGpuProbe()).gpus())

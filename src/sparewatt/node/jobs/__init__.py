@@ -1,0 +1,1 @@
+"""Inference jobs on this node: refused, or run on the model server, with their receipts."""

@@ -1,0 +1,124 @@
+"""A job that goes on with another node's answer, in the words of this node's model server.
+
+The request is turned into one of the ways that the server was found to have; what it streams comes back as chunks of a
+chat, which hold only what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.node.backends.backend import Backend, BadBackendReply
+from sparewatt.node.backends.continuation_probe import (
+    CHAT,
+    COMPLETIONS,
+    FLAGS,
+    AssistantPrefill,
+    ContinuationSupport,
+    raw_prompt,
+)
+from sparewatt.protocol.openai.continuation import needs_chat
+
+_CHAT_ONLY = (
+    "messages",
+    "max_completion_tokens",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "functions",
+    "function_call",
+    "response_format",
+    "logprobs",
+    "top_logprobs",
+    "chat_template_kwargs",
+    "n",
+)
+"""Fields of a chat that mean nothing, or something else, where a raw prompt is completed."""
+
+
+class CannotContinue(Exception):
+    """Not from this text, by the ways that the server has."""
+
+
+class BackendRequest(NamedTuple):
+    """What to post for it, and whether the answer comes in the shape that was asked for."""
+
+    path: str
+    body: bytes
+    has_requested_shape: bool
+
+
+async def continuation_request(
+    backend: Backend, ways: ContinuationSupport, model: str, request: bytes, text: str
+) -> BackendRequest:
+    """Raises CannotContinue, BackendError or msgspec.DecodeError."""
+    fields: dict[str, Any] = msgspec.json.decode(request, type=dict[str, Any])
+    if isinstance(fields.get("prompt"), str):
+        return BackendRequest(
+            COMPLETIONS, msgspec.json.encode(fields | {"prompt": fields["prompt"] + text}), has_requested_shape=True
+        )
+    if ways.raw is not None and not needs_chat(fields):
+        prompt = await raw_prompt(backend, model, fields, text, ways.raw)
+        if prompt is None:
+            raise BadBackendReply("the model server did not tell its prompt")
+        return BackendRequest(COMPLETIONS, _raw_body(fields, prompt), has_requested_shape=False)
+    if ways.prefill is None:
+        raise CannotContinue("the model server has no way to go on with such an answer")
+    return BackendRequest(CHAT, _prefilled_body(fields, text, ways.prefill), has_requested_shape=True)
+
+
+def _raw_body(fields: dict[str, Any], prompt: str | list[int]) -> bytes:
+    rest = {name: value for name, value in fields.items() if name not in _CHAT_ONLY}
+    limit = fields.get("max_completion_tokens") or fields.get("max_tokens")
+    bound = {} if limit is None else {"max_tokens": limit}
+    return msgspec.json.encode(rest | bound | {"prompt": prompt})
+
+
+def _prefilled_body(fields: dict[str, Any], text: str, way: AssistantPrefill) -> bytes:
+    if way.trims and text != text.rstrip():
+        raise CannotContinue("the model server loses the white space at the end of the text")
+    messages = list(fields["messages"])
+    if messages[-1].get("role") == "assistant":  # the client had given a beginning of its own
+        messages[-1] = messages[-1] | {"content": messages[-1]["content"] + text}
+    else:
+        messages.append({"role": "assistant", "content": text})
+    return msgspec.json.encode(fields | {"messages": messages} | (FLAGS if way.needs_flags else {}))
+
+
+async def as_chat_stream(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The stream of a completed prompt, as that of a chat. Raises BackendBroke."""
+    rest = b""
+    async for data in chunks:
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > SSE_EVENT_BYTES_MAX:
+            raise BadBackendReply("the model server's answer is over the limit")
+        events = b"".join(_event(line[5:].strip()) for line in lines if line.startswith(b"data:"))
+        if events:
+            yield events
+
+
+def _event(data: bytes) -> bytes:
+    if data == b"[DONE]":
+        return b"data: [DONE]\n\n"
+    try:
+        chunk: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        if chunk.get("error") is not None:
+            return b"data: " + data + b"\n\n"
+        usage = chunk.pop("usage", None)
+        choices = [_choice(choice) for choice in chunk.pop("choices", None) or ()]
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError, RecursionError):
+        raise BadBackendReply("the model server streams something that is no chunk") from None
+    chunk["object"] = "chat.completion.chunk"
+    said = [chunk | {"choices": choices}] if choices else []
+    counted = [chunk | {"choices": [], "usage": usage}] if usage is not None else []
+    return b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in said + counted)
+
+
+def _choice(choice: dict[str, Any]) -> dict[str, Any]:
+    text = choice.get("text")
+    delta = {"content": text} if text else {}
+    return {"index": choice.get("index", 0), "delta": delta, "finish_reason": choice.get("finish_reason")}

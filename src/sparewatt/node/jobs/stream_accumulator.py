@@ -1,0 +1,149 @@
+"""A whole answer put together from a streamed one.
+
+Some model servers notice that nobody listens any more only when they write. Asked for a whole answer they would compute
+on for minutes after the client has gone; asked for a stream they stop at once. So the node asks for a stream, and the
+client still gets the whole answer it wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.node.backends.backend import BadBackendReply
+from sparewatt.protocol.link.frames import JobPath
+
+_GROWING = ("content", "reasoning_content", "reasoning", "refusal")
+"""Fields of a delta whose pieces are joined; any other field is taken as it last came."""
+
+
+def can_be_streamed(path: JobPath, body: bytes | bytearray) -> bool:
+    """Vectors come whole, and no server streams the best of several completions."""
+    return path != "/v1/embeddings" and not (path == "/v1/completions" and b'"best_of"' in body)
+
+
+class StreamAccumulator:
+    """Feed the bytes of a stream; `body` is the answer as the server would have given it whole."""
+
+    def __init__(self, *, prompts: int = 1) -> None:
+        """`prompts`: how many the request holds; a chat is one."""
+        self._prompts = prompts
+        self._rest = b""
+        self._size = 0
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._done = False
+        self._written = 0
+        self._read_tokens: list[int] = []
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._size > REPLY_BODY_BYTES_MAX * 4 or len(self._rest) > SSE_EVENT_BYTES_MAX:
+            raise BadBackendReply("the model server's answer is over the limit")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._read(line[5:].strip())
+
+    def body(self) -> bytes:
+        if not self._done:
+            raise BadBackendReply("the model server's stream ended early")
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        kind = self._top.get("object")
+        whole = kind if kind == "text_completion" else "chat.completion"
+        return msgspec.json.encode(self._top | {"object": whole, "choices": choices})
+
+    def _read(self, data: bytes) -> None:
+        if data == b"[DONE]":
+            self._done = True
+        elif data != b"null":  # which llama.cpp streams now and then beside several texts
+            self._read_chunk(data)
+
+    def _read_chunk(self, data: bytes) -> None:
+        try:
+            chunk: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise BadBackendReply("the model server streams something that is no chunk") from None
+        if chunk.get("error") is not None:
+            raise BadBackendReply("the model server reported an error in its stream")
+        choices = chunk.pop("choices", None) or ()
+        try:
+            for choice in choices:
+                self._read_choice(choice)
+            if chunk.get("usage") is not None:
+                chunk["usage"] = self._counted(chunk["usage"], choices)
+        except (AttributeError, KeyError, TypeError):  # numbers where objects should be, and the like
+            raise BadBackendReply("the model server streams something that is no chunk") from None
+        self._top |= {name: value for name, value in chunk.items() if value is not None}
+
+    def _counted(self, usage: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """With several answers some servers count each by itself: at the end of all, or of each text."""
+        ends_text = any("text" in choice and choice.get("finish_reason") for choice in choices)
+        if choices and not ends_text:
+            return usage
+        self._written += usage["completion_tokens"]
+        self._read_tokens.append(usage["prompt_tokens"])
+        read = self._read_in_all() if ends_text else usage["prompt_tokens"]
+        return usage | {
+            "prompt_tokens": read,
+            "completion_tokens": self._written,
+            "total_tokens": read + self._written,
+        }
+
+    def _read_in_all(self) -> int:
+        """Each prompt once, however many texts were written for it."""
+        texts = len(self._read_tokens)
+        return sum(self._read_tokens) * min(self._prompts, texts) // texts
+
+    def _read_choice(self, choice: dict[str, Any]) -> None:
+        index = choice.get("index", 0)
+        if "text" in choice:
+            whole = self._choices.setdefault(
+                index, {"index": index, "text": "", "logprobs": None, "finish_reason": None}
+            )
+            whole["text"] += choice["text"] or ""
+        else:
+            message = {"role": "assistant", "content": None}
+            whole = self._choices.setdefault(index, {"index": index, "message": message, "finish_reason": None})
+            _merge_delta(whole["message"], choice.get("delta") or {})
+        if choice.get("logprobs") is not None:
+            _merge_logprobs(whole, choice["logprobs"])
+        if choice.get("finish_reason") is not None:
+            whole["finish_reason"] = choice["finish_reason"]
+
+
+def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for name, value in delta.items():
+        if value is None:
+            message.setdefault(name, None)
+        elif name in _GROWING:
+            message[name] = (message.get(name) or "") + value
+        elif name == "tool_calls":
+            _merge_tool_calls(message.setdefault("tool_calls", []), value)
+        else:
+            message[name] = value
+
+
+def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]]) -> None:
+    """A call's name comes once, its arguments in pieces; `index` says which call a piece belongs to."""
+    for piece in pieces:
+        index = piece.get("index", len(calls))
+        if index >= len(calls):
+            calls.append({"function": {"name": "", "arguments": ""}})
+        call = calls[min(index, len(calls) - 1)]
+        function = piece.get("function") or {}
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""
+        call |= {name: value for name, value in piece.items() if name not in ("index", "function") and value}
+
+
+def _merge_logprobs(whole: dict[str, Any], piece: dict[str, Any]) -> None:
+    found = whole["logprobs"] = whole.get("logprobs") or {}
+    for name, values in piece.items():
+        if isinstance(values, list):
+            found[name] = (found.get(name) or []) + values
+        else:
+            found.setdefault(name, values)

@@ -1,0 +1,1 @@
+"""What the node reports of itself: models and speeds of its server, prices of its owner."""

@@ -1,0 +1,133 @@
+"""A node's specs, put together from what the owner set, what was found and what was measured. Pure."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparewatt import __version__
+from sparewatt.core.limits import NAME_CHARS_MAX
+from sparewatt.core.money import parse_usd
+from sparewatt.node.backends.backend import BackendLoad, BackendModel
+from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
+from sparewatt.node.hardware.gpu_bench import GpuSpeed
+from sparewatt.node.settings import NodeSettings
+from sparewatt.node.specs.token_price import price_of
+from sparewatt.protocol.link.node_report import (
+    COUNT_MAX,
+    TFLOPS_MAX,
+    Capability,
+    GpuSpec,
+    ModelReport,
+    NodeSpecs,
+    ServerMetrics,
+    Speed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpecs:
+    """What a model server is found to be."""
+
+    kind: str
+    slots: int
+    models: Sequence[BackendModel]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecsBuilder:
+    settings: NodeSettings
+    hardware: Hardware
+    speed_of: Callable[[BackendModel], Speed | None]
+    probed_capabilities: Callable[[BackendModel], tuple[Capability, ...]] = lambda _: ()
+    """What was found out by trying, besides what the server tells."""
+    gpu_speed: GpuSpeed | None = None
+
+    def build(self, server: BackendSpecs) -> NodeSpecs:
+        settings, hardware = self.settings, self.hardware
+        return NodeSpecs(
+            name=settings.name or (socket.gethostname()[:NAME_CHARS_MAX] or "node"),
+            region=settings.region,
+            gpu=hardware.gpu,
+            gpu_count=hardware.gpu_count,
+            vram_bytes=hardware.vram_bytes,
+            tflops=hardware.tflops,
+            hourly_price_nano=parse_usd(settings.hourly_usd),
+            slots=server.slots,
+            backend=server.kind,
+            agent_version=__version__,
+            models=tuple(self.model_report(model) for model in server.models),
+            tflops_measured=self._tflops_measured(server.models),
+            gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
+        )
+
+    def model_report(self, model: BackendModel) -> ModelReport:
+        measured = self.speed_of(model)
+        price = price_of(self.settings, measured)
+        return ModelReport(
+            id=model.id,
+            state=model.state,
+            weights_bytes=model.weights_bytes,
+            kv_bytes_per_token=model.kv_bytes_per_token,
+            prompt_price_nano=price.prompt,
+            completion_price_nano=price.completion,
+            context_length=model.context_length,
+            quantization=model.quantization,
+            claimed=self._claimed(model),
+            measured=measured,
+            prefix_cache_tokens=model.prefix_cache_tokens,
+            capabilities=self._capabilities(model),
+            weights_digest=model.weights_digest,
+        )
+
+    def _capabilities(self, model: BackendModel) -> tuple[Capability, ...] | None:
+        found = self.probed_capabilities(model)
+        if model.capabilities is None and not found:
+            return None
+        return tuple(dict.fromkeys((*(model.capabilities or ("chat",)), *found)))
+
+    def _claimed(self, model: BackendModel) -> Speed | None:
+        """What the claimed TFLOPS would mean for reading: two operations per parameter and token."""
+        if not model.parameters or not self.hardware.tflops:
+            return None
+        prefill = self.hardware.tflops * 1e12 / (2 * model.parameters)
+        return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
+
+    def _tflops_measured(self, models: Sequence[BackendModel]) -> float | None:
+        """What a product of matrices reached, else what reading prompts really used, over the models measured."""
+        if self.gpu_speed is not None and self.gpu_speed.fp16_tflops is not None:
+            return min(TFLOPS_MAX, round(self.gpu_speed.fp16_tflops, 3))
+        used = [
+            2 * model.parameters * speed.prefill_tps / 1e12
+            for model in models
+            if model.parameters and (speed := self.speed_of(model))
+        ]
+        return min(TFLOPS_MAX, round(max(used), 6)) if used else None
+
+    def _gpu(self, index: int, gpu: DetectedGpu) -> GpuSpec:
+        """The first one is measured; the others are described."""
+        speed = self.gpu_speed if index == 0 else None
+        return GpuSpec(
+            model="".join(char for char in gpu.model if char.isprintable())[:NAME_CHARS_MAX] or "gpu",
+            vram_bytes=gpu.vram_bytes,
+            vendor=gpu.vendor,
+            driver=gpu.driver[:NAME_CHARS_MAX] if gpu.driver else None,
+            copy_bytes_s=speed.copy_bytes_s if speed else None,
+            fp16_tflops=speed.fp16_tflops if speed else None,
+        )
+
+
+def figures_of(load: BackendLoad) -> ServerMetrics:
+    """What its server says of itself, as operators see it."""
+    totals = load.totals
+    return ServerMetrics(
+        running=min(COUNT_MAX, load.running),
+        waiting=min(COUNT_MAX, load.queued),
+        prompt_tokens=totals.prompt_tokens,
+        generation_tokens=totals.generation_tokens,
+        first_token_s=totals.first_token_s,
+        first_tokens=totals.first_tokens,
+        request_s=totals.request_s,
+        requests=totals.requests,
+    )

@@ -1,0 +1,1 @@
+"""What the contracts see: signed messages, Merkle trees, events, meta-transactions."""

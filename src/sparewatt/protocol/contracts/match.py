@@ -1,0 +1,200 @@
+"""The messages of a lease's match: what renters ask, providers bid and validators sign.
+
+Field order, names and widths are the protocol: changing one raises the domain's version. Prices are µUSD per hour for
+the whole lease. Masks have bit i for id i of the published tables; 0 means any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparewatt.protocol.signing import keccak256
+from sparewatt.protocol.typed_message import (
+    Address,
+    Addresses,
+    Bytes32,
+    Bytes32s,
+    TypedMessage,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Uint256,
+)
+
+NO_LEAF = 0xFFFF
+"""A candidate's index when there is none."""
+
+CANDIDATES_MAX = 3
+NO_PROVIDER = "0x" + "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerms(TypedMessage):
+    struct_name = "Policy"
+
+    countries: Uint256
+    tiers: Uint256
+    gpu_models: Uint256
+    min_gpu_class: Uint8
+    min_vram_gb: Uint16
+    gpu_units: Uint16
+    compliance: Uint256
+    min_uptime_ppm: Uint32
+    min_reputation_ppm: Uint32
+    max_price_uusd: Uint64
+    latency_value: Uint32
+    rtt_row: Bytes32
+    payment_rule: Uint8
+    commit_ms: Uint32
+    reveal_ms: Uint32
+    start_s: Uint32
+    standin_s: Uint32
+    down_s: Uint32
+    reclaim_s: Uint32
+    empty_grace_s: Uint32
+    duration_s: Uint32
+    only: Addresses
+    ignore: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(TypedMessage):
+    provider: Address
+    epoch: Uint32
+    country: Uint8
+    zone: Uint8
+    tier: Uint8
+    gpu_model: Uint8
+    gpu_class: Uint8
+    vram_gb: Uint16
+    gpu_units: Uint16
+    compliance: Uint256
+    uptime_ppm: Uint32
+    reputation_ppm: Uint32
+
+
+@dataclass(frozen=True, slots=True)
+class Bid(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    provider: Address
+    price_uusd: Uint64
+    terms_hash: Bytes32
+    salt: Bytes32
+
+
+@dataclass(frozen=True, slots=True)
+class BidCommit(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    provider: Address
+    bid_id: Bytes32
+
+
+@dataclass(frozen=True, slots=True)
+class CommitList(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    bid_ids: Bytes32s
+
+
+@dataclass(frozen=True, slots=True)
+class RevealList(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    bid_ids: Bytes32s
+
+
+@dataclass(frozen=True, slots=True)
+class BidLeaf(TypedMessage):
+    provider: Address
+    price_uusd: Uint64
+    terms_hash: Bytes32
+    salt: Bytes32
+    uptime_ppm: Uint32
+    reputation_ppm: Uint32
+    rtt_ms: Uint16
+    status: Uint8
+    score: Uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Task(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    policy_hash: Bytes32
+    snapshot_epoch: Uint32
+    snapshot_root: Bytes32
+    stake_version: Uint32
+    bid_root: Bytes32
+    bid_count: Uint16
+    first: Uint16
+    second: Uint16
+    third: Uint16
+
+
+@dataclass(frozen=True, slots=True)
+class Vote(TypedMessage):
+    order_id: Bytes32
+    attempt: Uint32
+    round: Uint32
+    task_hash: Bytes32
+
+
+@dataclass(frozen=True, slots=True)
+class ReputationSnapshot(TypedMessage):
+    struct_name = "Snapshot"
+
+    epoch: Uint32
+    round: Uint32
+    root: Bytes32
+    count: Uint32
+    inputs_hash: Bytes32
+
+
+@dataclass(frozen=True, slots=True)
+class Down(TypedMessage):
+    lease_id: Bytes32
+    term: Uint32
+    provider: Address
+    down_since: Uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Award:
+    """A candidate and what it is paid per hour if the lease is placed with it."""
+
+    provider: str
+    price_uusd: int
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRecord:
+    """What a certificate leaves behind: the chain keeps its hash, whoever needs it brings it back."""
+
+    task_hash: bytes
+    round: int
+    chosen: tuple[Award, Award, Award]
+
+    def record_hash(self) -> bytes:
+        words = [self.task_hash, uint256_word(self.round)]
+        for award in self.chosen:
+            words += [uint256_word(int(award.provider, 16)), uint256_word(award.price_uusd)]
+        return keccak256(b"".join(words))
+
+    def values(self) -> tuple[bytes, int, list[tuple[str, int]]]:
+        """As a contract call takes it."""
+        return self.task_hash, self.round, [(award.provider, award.price_uusd) for award in self.chosen]
+
+
+def order_id_of(
+    *, chain_id: int, orders: str, renter: str, renter_nonce: int, policy_hash: bytes, spec_hash: bytes
+) -> bytes:
+    """The id of an order, and of its lease: it covers what is ordered."""
+    numbers = [chain_id, int(orders, 16), int(renter, 16), renter_nonce]
+    return keccak256(b"".join(map(uint256_word, numbers)) + policy_hash + spec_hash)
+
+
+def uint256_word(number: int) -> bytes:
+    return number.to_bytes(32, "big")

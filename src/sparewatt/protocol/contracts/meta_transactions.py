@@ -1,0 +1,241 @@
+"""What accounts without a wallet or gas sign, for the `…_with_signature` functions of the contracts.
+
+Each ends in the account's nonce at that contract and a deadline in chain time. The exceptions bind something that
+happens once: a key that serves an account, or a lease's term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparewatt.protocol.typed_message import Address, Bytes32, TypedMessage, Uint8, Uint16, Uint32, Uint64, Uint256
+
+# any ERC-20 with permits, under its own domain
+
+
+@dataclass(frozen=True, slots=True)
+class Permit(TypedMessage):
+    owner: Address
+    spender: Address
+    value: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+# settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit(TypedMessage):
+    payer: Address
+    account: Address
+    amount: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimToBond(TypedMessage):
+    account: Address
+    pool: Uint256
+    earned: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class RequestExit(TypedMessage):
+    account: Address
+    amount: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+# escrow, stake_registry, dispute_book
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw(TypedMessage):
+    account: Address
+    receiver: Address
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class TopUp(TypedMessage):
+    payer: Address
+    lease_id: Bytes32
+    amount: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class DepositBond(TypedMessage):
+    payer: Address
+    provider: Address
+    amount: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class UnbondBond(TypedMessage):
+    provider: Address
+    amount: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class VoteKey(TypedMessage):
+    operator: Address
+    vote_key: Address
+
+
+# provider_registry
+
+
+@dataclass(frozen=True, slots=True)
+class Register(TypedMessage):
+    provider: Address
+    country: Uint8
+    zone: Uint8
+    tier: Uint8
+    gpu_model: Uint8
+    gpu_units: Uint16
+    price_hint_uusd: Uint64
+    metadata_hash: Bytes32
+    node_key: Address
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class SetClaims(TypedMessage):
+    provider: Address
+    country: Uint8
+    zone: Uint8
+    tier: Uint8
+    gpu_model: Uint8
+    gpu_units: Uint16
+    price_hint_uusd: Uint64
+    metadata_hash: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus(TypedMessage):
+    provider: Address
+    status: Uint8
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class SetNodeKey(TypedMessage):
+    provider: Address
+    node_key: Address
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKey(TypedMessage):
+    provider: Address
+    node_key: Address
+
+
+# deployment_order
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOrder(TypedMessage):
+    renter: Address
+    policy_hash: Bytes32
+    spec_hash: Bytes32
+    deposit: Uint256
+    expires_at: Uint256
+    max_attempts: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrder(TypedMessage):
+    renter: Address
+    order_id: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmStart(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    details_hash: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeUpdate(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    spec_hash: Bytes32
+    rate_uusd: Uint256
+    seq: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptUpdate(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    spec_hash: Bytes32
+    rate_uusd: Uint256
+    seq: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class GiveNotice(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class Close(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    reason: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+@dataclass(frozen=True, slots=True)
+class Resign(TypedMessage):
+    lease_id: Bytes32
+    term: Uint32

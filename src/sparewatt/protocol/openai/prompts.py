@@ -1,0 +1,102 @@
+"""Requests without messages: text completions and embeddings. Their texts may come as strings or as token ids."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson
+from sparewatt.core.limits import MODEL_ID_CHARS_MAX, PROMPTS_MAX
+from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.chat import StreamOptions, parse_body
+
+_TOKEN_ID_MAX = 1 << 31
+_NULL = msgspec.Raw(b"null")
+_Model = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+_Limit = Annotated[int, Meta(ge=0, le=1 << 24)]
+_Answers = Annotated[int, Meta(ge=1, le=128)]
+_TokenId = Annotated[int, Meta(ge=0, le=_TOKEN_ID_MAX)]
+_Ids = Annotated[list[_TokenId], Meta(min_length=1)]
+Texts = str | Annotated[list[str | _TokenId | _Ids], Meta(min_length=1)]
+
+MAX_TOKENS_UNASKED = 16
+"""OpenAI's default for a text completion; servers differ, and some write without end."""
+
+
+class PromptInputs(msgspec.Struct, frozen=True):
+    """The texts of one request, told apart."""
+
+    strings: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+    """How many token ids each of the others has."""
+
+    @property
+    def count(self) -> int:
+        return len(self.strings) + len(self.ids)
+
+
+class CompletionRequest(msgspec.Struct, frozen=True):
+    model: _Model
+    prompt: Texts
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: _Limit | None = None
+    n: _Answers | None = None
+    best_of: Annotated[int, Meta(ge=0, le=128)] | None = None
+    echo: bool | None = None
+    logprobs: msgspec.Raw = _NULL
+    provider: msgspec.Raw = msgspec.Raw(b"")
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+
+class EmbeddingRequest(msgspec.Struct, frozen=True):
+    model: _Model
+    input: Texts
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
+    provider: msgspec.Raw = msgspec.Raw(b"")
+
+
+_completion_decoder = msgspec.json.Decoder(CompletionRequest)
+_embedding_decoder = msgspec.json.Decoder(EmbeddingRequest)
+
+
+def parse_completion(body: bytes) -> tuple[CompletionRequest, PromptInputs]:
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
+    asked = parse_body(_completion_decoder, body)
+    return asked, prompt_inputs(asked.prompt, param="prompt")
+
+
+def parse_embedding(body: bytes) -> tuple[EmbeddingRequest, PromptInputs]:
+    """Raises InvalidJson, InvalidField or BodyTooLarge."""
+    asked = parse_body(_embedding_decoder, body)
+    return asked, prompt_inputs(asked.input, param="input")
+
+
+def count_prompts(path: JobPath, body: bytes) -> int:
+    """How many prompts a request for texts holds; 1 for whatever else."""
+    if path != "/v1/completions":
+        return 1
+    try:
+        return parse_completion(body)[1].count
+    except (InvalidField, InvalidJson, BodyTooLarge):
+        return 1  # the server will say what is wrong with it
+
+
+def prompt_inputs(texts: Texts, *, param: str) -> PromptInputs:
+    """A string, a list of them, one list of token ids, or a list of such lists. Raises InvalidField."""
+    if isinstance(texts, str):
+        return PromptInputs((texts,))
+    strings = tuple(each for each in texts if isinstance(each, str))
+    ids = tuple(len(each) for each in texts if isinstance(each, list))
+    is_one_prompt = not strings and not ids
+    if not is_one_prompt and len(texts) not in (len(strings), len(ids)):
+        raise InvalidField(f"'{param}' must not mix texts with token ids.", param=param)
+    if not is_one_prompt and len(texts) > PROMPTS_MAX:
+        raise InvalidField(f"'{param}' may hold {PROMPTS_MAX} entries at most.", param=param)
+    return PromptInputs(ids=(len(texts),)) if is_one_prompt else PromptInputs(strings, ids)

@@ -1,0 +1,95 @@
+"""Chunks and whole replies of a chat, as far as a response is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sparewatt.core.errors import JobFailed, SparewattError
+from sparewatt.protocol.responses.request import Json
+
+
+class FunctionCallDelta(Struct, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCallDelta(Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionCallDelta | None = None
+
+
+class StreamDelta(Struct, frozen=True):
+    """A piece of a message, or all of it. Servers have two names for thoughts."""
+
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
+
+    @property
+    def reasoning_text(self) -> str:
+        return self.reasoning_content or self.reasoning or ""
+
+    @property
+    def text(self) -> str:
+        return self.content or self.refusal or ""
+
+
+class StreamLogprobs(Struct, frozen=True):
+    content: list[Json] | None = None
+
+
+class StreamChoice(Struct, frozen=True):
+    delta: StreamDelta | None = None
+    message: StreamDelta | None = None
+    finish_reason: str | None = None
+    logprobs: StreamLogprobs | None = None
+
+    @property
+    def content_delta(self) -> StreamDelta:
+        return self.delta or self.message or StreamDelta()
+
+
+class StreamChunk(Struct, frozen=True):
+    choices: list[StreamChoice] | None = None
+    usage: Json | None = None
+    error: Any = None
+
+    def failure(self) -> SparewattError | None:
+        """What an error object inside a stream says."""
+        if self.error is None:
+            return None
+        said = self.error.get("message") if isinstance(self.error, dict) else None
+        return JobFailed(said if isinstance(said, str) else "The answer broke off.")
+
+
+_decoder = msgspec.json.Decoder(StreamChunk)
+_DATA, _END = b"data:", b"[DONE]"
+
+
+def read_chunk(data: bytes) -> StreamChunk | None:
+    """A chunk or a whole reply; None if it is neither."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+class ChunkReader:
+    """Chunks from the bytes of an event stream, wherever those are cut. Comments and the end mark are left out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[StreamChunk]:
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for event in events:
+            found = b"\n".join(line[len(_DATA) :].strip() for line in event.splitlines() if line.startswith(_DATA))
+            if found and found != _END and (chunk := read_chunk(found)) is not None:
+                yield chunk

@@ -1,0 +1,136 @@
+"""From a chat's chunks to a response's events, chunk by chunk. A whole reply is one large chunk.
+
+Items come in the order in which the model begins them: thoughts, text, calls. An item is closed when the next one
+begins; a call only if its arguments are whole by then, since some servers write several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparewatt.core.errors import SparewattError
+from sparewatt.protocol.responses.chat_chunks import StreamChoice, StreamChunk, ToolCallDelta
+from sparewatt.protocol.responses.events import ResponseEventWriter
+from sparewatt.protocol.responses.input_items import NewId
+from sparewatt.protocol.responses.output_item import PREFIXES, OutputItem, OutputItemKind, OutputItemStatus
+from sparewatt.protocol.responses.request import Json
+from sparewatt.protocol.responses.response_object import cancelled, failed, usage_of
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponseTranslator:
+    """One response on its way. `response` is as it stands; what the methods return is to be sent."""
+
+    def __init__(self, response: Json, *, new_id: NewId) -> None:
+        self.response = response
+        self.failure: SparewattError | None = None
+        self._new_id = new_id
+        self._events = ResponseEventWriter()
+        self._items: list[OutputItem] = []
+        self._finish_reason: str | None = None
+        self._usage: Json | None = None
+
+    def begin(self) -> list[Json]:
+        return [self._events.snapshot(state, self.response) for state in ("created", "in_progress")]
+
+    def feed(self, chunk: StreamChunk) -> Iterator[Json]:
+        self.failure = self.failure or chunk.failure()
+        self._usage = chunk.usage or self._usage
+        for choice in (chunk.choices or ())[:1]:
+            yield from self._choice(choice)
+            self._finish_reason = choice.finish_reason or self._finish_reason
+
+    def finish(self, *, now: int) -> list[Json]:
+        """There will be no more chunks: close what is open. `response` is final afterwards."""
+        if self.failure is not None:
+            return self.fail(self.failure)
+        reason = _INCOMPLETE.get(self._finish_reason or "")
+        events = [] if self._items or reason else self._open("message")
+        events += self._close_all("incomplete" if reason else "completed")
+        if reason is None:
+            outcome: Json = {"status": "completed", "completed_at": now}
+        else:
+            outcome = {"status": "incomplete", "incomplete_details": {"reason": reason}}
+        self.response = self.response | outcome | self._written()
+        return events
+
+    def fail(self, error: SparewattError) -> list[Json]:
+        """It broke off, for this reason."""
+        self.failure = error
+        events = self._close_all("incomplete")
+        self.response = failed(self.response | self._written(), error)
+        return events
+
+    def cancel(self) -> list[Json]:
+        """Nobody wants more of it."""
+        events = self._close_all("incomplete")
+        self.response = cancelled(self.response | self._written())
+        return events
+
+    def final_events(self) -> list[Json]:
+        """The last events, once the response is final. There is no event for a cancelled one: it is incomplete."""
+        status = self.response["status"]
+        events = [self._events.snapshot("incomplete" if status == "cancelled" else status, self.response)]
+        return events if self.failure is None else [*events, self._events.error(self.failure)]
+
+    def _written(self) -> Json:
+        return {"output": [item.item() for item in self._items], "usage": usage_of(self._usage)}
+
+    # items
+
+    def _choice(self, choice: StreamChoice) -> Iterator[Json]:
+        said = choice.content_delta
+        if said.reasoning_text:
+            yield from self._add("reasoning", said.reasoning_text)
+        logprobs = choice.logprobs.content if choice.logprobs is not None else None
+        if said.text or logprobs:
+            yield from self._add("message", said.text, logprobs)
+        for position, call in enumerate(said.tool_calls or ()):
+            yield from self._add_call(call, number=position if call.index is None else call.index)
+
+    def _add(self, kind: OutputItemKind, text: str, logprobs: list[Json] | None = None) -> Iterator[Json]:
+        if not self._items or self._items[-1].kind != kind:
+            yield from self._open(kind)
+        item = self._items[-1]
+        item.logprobs += logprobs or ()
+        yield self._write(item, text, logprobs)
+
+    def _add_call(self, call: ToolCallDelta, *, number: int) -> Iterator[Json]:
+        item = self._find_call(call, number)
+        name, arguments = (call.function.name, call.function.arguments) if call.function is not None else (None, None)
+        if item is None:
+            yield from self._open("function_call", name=name or "", number=number, call_id=call.id)
+            item = self._items[-1]
+        if arguments:
+            yield self._write(item, arguments)
+
+    def _find_call(self, call: ToolCallDelta, number: int) -> OutputItem | None:
+        """Which call it goes on with: the same number, and no other id. Some servers number all of them 0."""
+        for item in reversed(self._items):
+            if item.number == number and item.is_open:
+                return item if not call.id or call.id == item.call_id else None
+        return None
+
+    def _open(
+        self, kind: OutputItemKind, *, name: str = "", number: int | None = None, call_id: str | None = None
+    ) -> list[Json]:
+        events = [event for item in self._items if item.is_whole() for event in self._close(item, "completed")]
+        item = OutputItem(len(self._items), kind, self._new_id(PREFIXES[kind]), name=name, number=number)
+        if kind == "function_call":
+            item.call_id = call_id or self._new_id("call")
+        self._items.append(item)
+        return events + self._events.item_added(item.index, item.announced_item())
+
+    def _write(self, item: OutputItem, text: str, logprobs: list[Json] | None = None) -> Json:
+        item.pieces.append(text)
+        return self._events.item_delta(item.kind, text, index=item.index, item_id=item.id, logprobs=logprobs)
+
+    def _close_all(self, status: OutputItemStatus) -> list[Json]:
+        return [event for item in self._items for event in self._close(item, status)]
+
+    def _close(self, item: OutputItem, status: OutputItemStatus) -> list[Json]:
+        if not item.is_open:
+            return []
+        item.status = status
+        return self._events.item_done(item.index, item.item())

@@ -1,0 +1,1 @@
+"""Simulated machines: their physics, their caches, and what they report of themselves."""

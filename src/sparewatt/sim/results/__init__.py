@@ -1,0 +1,1 @@
+"""Results of a simulation: summary, plot, and the comparison with spot prices."""

@@ -1,0 +1,1 @@
+"""The simulated workload: traces, and the jobs made from them."""

@@ -1,0 +1,1 @@
+"""A deterministic model server: every answer can be computed beforehand."""

@@ -1,0 +1,227 @@
+"""The engine: an OpenAI-compatible server on aiohttp with the parts of llama.cpp's surface that nodes look at.
+
+It takes requests through their stages: refuse, plan, wait for a slot, prefill, decode at the set pace. Text, shapes and
+faults live in their own modules, the routes in `app`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import TypeVar
+from zlib import crc32
+
+import msgspec
+from aiohttp import web
+
+from sparewatt.core.clock import Clock, SystemClock, sleep_until
+from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
+from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.testing.engine import text
+from sparewatt.testing.engine.chat import ChatReply, plan_chat
+from sparewatt.testing.engine.completions import CompletionReply, plan_completion
+from sparewatt.testing.engine.embeddings import embeddings_body, plan_embeddings
+from sparewatt.testing.engine.output import (
+    InjectedFault,
+    Output,
+    StreamedOutput,
+    WholeOutput,
+    fail_at_once,
+    is_immediate,
+    json_response,
+)
+from sparewatt.testing.engine.pacer import ModelLoader, TokenPacer
+from sparewatt.testing.engine.prefix_cache import EnginePrefixCache
+from sparewatt.testing.engine.replies import EngineReply, ReplyHead, encode
+from sparewatt.testing.engine.requests import (
+    EngineChatRequest,
+    EngineCompletionRequest,
+    EngineEmbeddingRequest,
+    TemplateRequest,
+    TokenizeRequest,
+)
+from sparewatt.testing.engine.settings import EngineSettings, EngineStats, Fault, FaultQueue
+from sparewatt.testing.engine.slots import EngineSlots
+
+T = TypeVar("T")
+
+_FIELD_IN_ERROR = re.compile(r"(?:at `\$\.|missing required field `)([^`]*)`$")
+
+
+class Engine:
+    """One model server: its state, and the handlers of its routes."""
+
+    def __init__(self, settings: EngineSettings, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
+        self.settings = settings
+        self.stats = EngineStats()
+        self.faults = FaultQueue(fail_rate=settings.fail_rate, seed=settings.seed)
+        self._clock = clock or SystemClock()
+        self._rng = rng or SystemRng()
+        self._started_at = int(self._clock.unix_s())
+        self._slots = EngineSlots(settings.slots, self.stats)
+        self._load = ModelLoader(self._clock, settings)
+        self._kept = EnginePrefixCache(settings.prefix_cache_tokens)
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        wanted = await read_body(request, EngineChatRequest)
+        self._admit(wanted.model)
+        plan = plan_chat(wanted, settings=self.settings)
+        if self.settings.prefix_cache_tokens:
+            plan = replace(plan, cached_tokens=self._kept.read(text.tokenize(text.render_chat(wanted.messages))))
+        reply = ChatReply(plan, head=self._head("chatcmpl", wanted.model), request=wanted)
+        return await self._generate(request, reply, is_streamed=bool(wanted.stream))
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        wanted = await read_body(request, EngineCompletionRequest)
+        self._admit(wanted.model)
+        reply = CompletionReply(
+            plan_completion(wanted, settings=self.settings), head=self._head("cmpl", wanted.model), request=wanted
+        )
+        return await self._generate(request, reply, is_streamed=bool(wanted.stream))
+
+    async def embed(self, request: web.Request) -> web.StreamResponse:
+        wanted = await read_body(request, EngineEmbeddingRequest)
+        self._admit(wanted.model)
+        texts, n_tokens = plan_embeddings(wanted, settings=self.settings)
+        fault = self.faults.take()
+        if fault is not None and is_immediate(fault):
+            return await fail_at_once(request, fault)
+        try:
+            async with self._slots.occupy():
+                await self._prefill(n_tokens)
+                if fault is not None:
+                    await WholeOutput(request).fail(fault)
+                return json_response(embeddings_body(wanted, texts, n_tokens=n_tokens, n_embd=self.settings.n_embd))
+        except InjectedFault as hit:
+            return hit.response
+
+    async def models(self, _request: web.Request) -> web.Response:
+        return _json({"object": "list", "data": [self._model(name) for name in self.settings.models]})
+
+    async def model(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        self._check_model(name)
+        return _json(self._model(name))
+
+    async def health(self, _request: web.Request) -> web.Response:
+        self._load.check()
+        return _json({"status": "ok"})
+
+    async def props(self, _request: web.Request) -> web.Response:
+        return _json(
+            {
+                "total_slots": self.settings.slots,
+                "default_generation_settings": {"n_ctx": self.settings.n_ctx},
+                "model_path": self.settings.models[0],
+                "chat_template": text.CHAT_TEMPLATE,
+                "build_info": "deterministic",
+            }
+        )
+
+    async def slots(self, _request: web.Request) -> web.Response:
+        n_ctx = self.settings.n_ctx
+        return _json([{"id": i, "n_ctx": n_ctx, "is_processing": busy} for i, busy in enumerate(self._slots.busy())])
+
+    async def apply_template(self, request: web.Request) -> web.Response:
+        wanted = await read_body(request, TemplateRequest)
+        return _json({"prompt": text.render_chat(wanted.messages)})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        wanted = await read_body(request, TokenizeRequest)
+        return _json({"tokens": [crc32(token.encode()) for token in text.tokenize(wanted.content)]})
+
+    async def show_stats(self, _request: web.Request) -> web.Response:
+        return _json(asdict(self.stats))
+
+    async def add_fault(self, request: web.Request) -> web.Response:
+        self.faults.add(await read_body(request, Fault))
+        return await self.show_faults(request)
+
+    async def show_faults(self, _request: web.Request) -> web.Response:
+        return _json({"faults": self.faults.pending()})
+
+    async def clear_faults(self, request: web.Request) -> web.Response:
+        self.faults.clear()
+        return await self.show_faults(request)
+
+    async def _generate(self, request: web.Request, reply: EngineReply, *, is_streamed: bool) -> web.StreamResponse:
+        """Answer, or fail in the way that the next fault says."""
+        fault = self.faults.take()
+        if fault is not None and is_immediate(fault):
+            return await fail_at_once(request, fault)
+        output: Output = StreamedOutput(request) if is_streamed else WholeOutput(request)
+        try:
+            async with self._slots.occupy():
+                return await self._run(reply, output, fault)
+        except InjectedFault as hit:
+            return hit.response
+        except ConnectionError:  # the client left while we wrote
+            return output.response
+
+    async def _run(self, reply: EngineReply, output: Output, fault: Fault | None) -> web.StreamResponse:
+        await self._prefill(reply.plan.prompt_tokens - reply.plan.cached_tokens)
+        await output.open(reply)
+        n_steps = reply.plan.n_steps
+        await self._decode(reply, output, n_steps if fault is None else min(fault.after_tokens, n_steps))
+        if fault is not None:
+            await output.fail(fault)
+        return await output.close(reply)
+
+    async def _prefill(self, n_tokens: int) -> None:
+        await self._load.use()
+        if self.settings.prefill_tps > 0:
+            await sleep_until(self._clock, self._clock.now_s() + n_tokens / self.settings.prefill_tps)
+
+    async def _decode(self, reply: EngineReply, output: Output, n_steps: int) -> None:
+        pace = TokenPacer(self._clock, tps=self.settings.decode_tps)
+        done = 0
+        while done < n_steps:
+            due = min(await pace.next_due(done), n_steps)
+            await output.emit(reply, range(done, due))
+            self.stats.tokens += sum(max(min(due, len(choice.pieces)) - done, 0) for choice in reply.plan.choices)
+            done = due
+
+    def _admit(self, model: str) -> None:
+        self._load.check()
+        self._check_model(model)
+
+    def _check_model(self, model: str) -> None:
+        if model not in self.settings.models:
+            raise ModelNotFound(model, nearest=self.settings.models[:3])
+
+    def _head(self, prefix: str, model: str) -> ReplyHead:
+        return ReplyHead(id=f"{prefix}-{self._rng.randbytes(12).hex()}", created=int(self._clock.unix_s()), model=model)
+
+    def _model(self, name: str) -> dict[str, object]:
+        settings = self.settings
+        return {
+            "id": name,
+            "object": "model",
+            "created": self._started_at,
+            "owned_by": "sparewatt",
+            "status": {"value": self._load.state},
+            "meta": ({"prefix_cache_tokens": settings.prefix_cache_tokens} if settings.prefix_cache_tokens else {})
+            | {
+                "n_ctx_train": settings.n_ctx,
+                "n_params": settings.n_params,
+                "size": settings.n_params // 2,
+                "n_embd": settings.n_embd,
+                "capabilities": settings.capabilities,
+            },
+        }
+
+
+async def read_body(request: web.Request, kind: type[T]) -> T:
+    """The request's body as `kind`, or an error that names the field at fault."""
+    body = await request.read()
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        where = _FIELD_IN_ERROR.search(str(error))
+        raise InvalidField(str(error), param=where.group(1) if where else None) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJson(f"The body is not JSON that can be read: {error}.") from None
+
+
+def _json(value: object) -> web.Response:
+    return json_response(encode(value))

@@ -1,0 +1,128 @@
+"""How an engine behaves: its settings, the faults it can be given, and what it counts.
+
+The errors here complete the tree of `core.errors` for the one process that plays a model server.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from msgspec import Meta, Struct
+
+from sparewatt.core.errors import BadRequest, SparewattError
+from sparewatt.core.rng import Rng, seeded
+from sparewatt.protocol.link.node_report import Capability
+
+QUEUE_MAX = 10_000
+"""Requests that may wait for a slot; a test that needs more is testing its own loop."""
+
+FAULTS_MAX = 64
+"""Faults that may wait for requests."""
+
+FaultKind = Literal[
+    "status", "drop_before_head", "drop_after_tokens", "stall_after_tokens", "garbage", "error_event", "exit"
+]
+_CHANCE_KINDS: tuple[FaultKind, ...] = ("status", "drop_before_head", "drop_after_tokens", "error_event")
+_CHANCE_TOKENS_MAX = 20
+
+
+class EngineContextTooLong(BadRequest):
+    code = "context_length_exceeded"
+
+
+class TooManyFaults(BadRequest):
+    code = "too_many_faults"
+
+
+class ModelStillLoading(SparewattError):
+    code = "model_loading"
+    status = 503
+    kind = "unavailable_error"
+    retryable = True
+
+
+class EngineQueueFull(SparewattError):
+    code = "queue_full"
+    status = 503
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """One engine. A rate of 0 means as fast as it goes; `answer_tokens` fixes every answer's natural length."""
+
+    models: tuple[str, ...] = ("deterministic",)
+    answer_tokens: int | None = None
+    prefill_tps: float = 0.0
+    decode_tps: float = 0.0
+    slots: int = 8
+    load_s: float = 0.0
+    cold: bool = False
+    n_ctx: int = 8192
+    n_params: int = 1_000_000_000
+    n_embd: int = 64
+    prefix_cache_tokens: int = 0
+    capabilities: tuple[Capability, ...] = get_args(Capability)
+    """What it says that it can do; it does all of it anyway."""
+    fail_rate: float = 0.0
+    seed: int = 0
+
+
+class Fault(Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong, after how many tokens, and for how many requests (None: until cleared)."""
+
+    kind: FaultKind
+    after_tokens: Annotated[int, Meta(ge=0)] = 0
+    status: Annotated[int, Meta(ge=400, le=599)] = 503
+    count: Annotated[int, Meta(ge=1)] | None = 1
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """`started` is always `running + finished + cancelled`; `tokens` counts what was generated."""
+
+    running: int = 0
+    queued: int = 0
+    started: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    tokens: int = 0
+
+
+class FaultQueue:
+    """The faults to come, first in first out, and behind them those that chance brings."""
+
+    def __init__(self, *, fail_rate: float, seed: int) -> None:
+        self._fail_rate = fail_rate
+        self._rng: Rng = seeded(seed)
+        self._waiting: deque[tuple[Fault, int | None]] = deque()
+
+    def add(self, fault: Fault) -> None:
+        if len(self._waiting) >= FAULTS_MAX:
+            raise TooManyFaults(f"At most {FAULTS_MAX} faults can wait. Clear them with DELETE /engine/faults.")
+        self._waiting.append((fault, fault.count))
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def pending(self) -> list[Fault]:
+        return [Fault(fault.kind, fault.after_tokens, fault.status, left) for fault, left in self._waiting]
+
+    def take(self) -> Fault | None:
+        """The fault of the request that just came in."""
+        if not self._waiting:
+            return self._by_chance()
+        fault, left = self._waiting[0]
+        if left is not None:
+            self._waiting.popleft()
+            if left > 1:
+                self._waiting.appendleft((fault, left - 1))
+        return fault
+
+    def _by_chance(self) -> Fault | None:
+        if self._fail_rate <= 0 or self._rng.random() >= self._fail_rate:
+            return None
+        kind = _CHANCE_KINDS[int(self._rng.random() * len(_CHANCE_KINDS))]
+        return Fault(kind, after_tokens=int(self._rng.random() * _CHANCE_TOKENS_MAX))
