@@ -56,13 +56,13 @@ import asyncio, sys
 from pathlib import Path
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
-from sparewatt.machine.children import Child, Supervisor
+from sparewatt.machine.children import ChildSpec, Supervisor
 
 OWN = "from sparewatt.machine.lifeline import die_with_parent as d; d(); print('own', flush=True)\\nwhile True: pass"
 async def supervise(folder):
     async with Supervisor(clock=SystemClock(), rng=seeded(1), on_exit=print) as supervisor:
-        await supervisor.start(Child("foreign", ("sleep", "3600"), Path(folder) / "foreign.log"))
-        await supervisor.start(Child("own", (sys.executable, "-c", OWN), Path(folder) / "own.log"))
+        await supervisor.start(ChildSpec("foreign", ("sleep", "3600"), Path(folder) / "foreign.log"))
+        await supervisor.start(ChildSpec("own", (sys.executable, "-c", OWN), Path(folder) / "own.log"))
         print(*supervisor.pids().values(), flush=True)
         await asyncio.Event().wait()
 
