@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS, PrefixIndex
+from sparewatt.inference.matcher.formula import BALANCED, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED, Ranking
+from sparewatt.inference.matcher.model import Decision, MatchJob
+from sparewatt.inference.matcher.node_row import NodeRow
 from tests.property.test_matcher import by_seconds, changed, few_jobs, place, preferences, rankings, rivals, tables
 from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
 
@@ -22,7 +23,7 @@ nobody: st.SearchStrategy[dict[NodeId, int] | None] = st.sampled_from([None, {}]
 
 
 def decide(job: MatchJob, nodes: Any, held: dict[NodeId, int] | None, ranking: Ranking = BALANCED) -> Decision:
-    return match(job, table_of(*nodes), situation(held=held), ranking=ranking, seed=5)
+    return match(job, table_of(*nodes), situation(prefix_tokens=held), ranking=ranking, seed=5)
 
 
 def keeping(row: NodeRow, tokens: int) -> NodeRow:

@@ -19,7 +19,8 @@ from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, 
 from sparewatt.inference.capabilities import NOTHING_REQUIRED, RequiredCapabilities, is_able
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.model import AllowedNodes, NodeRow
+from sparewatt.inference.matcher.model import AllowedNodes
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import (
     FRESH_S,
@@ -83,7 +84,7 @@ class Eligibility:
 
     def stages(self, terms: EligibilityTerms) -> Sequence[AllowedNodes | None]:
         """First those whom the policy names in order, one after the other; then whomever it leaves."""
-        entries = self._table.entries(terms.model)
+        entries = self._table.columns_of(terms.model)
         if entries is None:
             return _NOBODY
         judged = self._judged.get(terms)
@@ -120,7 +121,7 @@ class Eligibility:
 
     def all_are_able(self, needs: RequiredCapabilities, model: ModelId) -> bool:
         """Whether every node that has the model can do this, as of a moment ago."""
-        entries, now_s = self._table.entries(model), self._clock.now_s()
+        entries, now_s = self._table.columns_of(model), self._clock.now_s()
         if entries is None:
             return True
         known = self._able.get((model, needs))
@@ -128,7 +129,9 @@ class Eligibility:
             if len(self._able) >= POLICIES_COMPILED_MAX:
                 self._able.clear()
             holds = all(is_able(needs, self._says(node_id, model)) for node_id in entries.nodes)
-            known = self._able[model, needs] = UniformCapability(holds, entries, entries.changes, entries.said, now_s)
+            known = self._able[model, needs] = UniformCapability(
+                holds, entries, entries.membership_version, entries.version, now_s
+            )
         return known.holds
 
     def is_sure(self, said: int, *, usual: MaxPrice | None, needs: RequiredCapabilities, model: ModelId) -> bool:
@@ -139,18 +142,18 @@ class Eligibility:
 
     def has_heard_all(self, terms: EligibilityTerms) -> bool:
         """Whether the list for these terms was made of all that nodes have said by now."""
-        judged, entries = self._judged.get(terms), self._table.entries(terms.model)
+        judged, entries = self._judged.get(terms), self._table.columns_of(terms.model)
         return judged is not None and entries is not None and judged.knows_all(entries)
 
     def said(self, model: ModelId) -> int:
         """How often a node came to a model, left it, or said something new."""
-        entries = self._table.entries(model)
-        return -1 if entries is None else entries.said
+        entries = self._table.columns_of(model)
+        return -1 if entries is None else entries.version
 
     def was_asked(self, node_id: NodeId, model: ModelId) -> bool:
         """Whether a node is among those whose prices and abilities are looked at when all are."""
         row = self._table.get(node_id)
-        seat = row.seats.get(model) if row is not None else None
+        seat = row.positions.get(model) if row is not None else None
         return row is not None and seat is not None and row.connected and seat.figures.is_measured
 
     def _says(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
@@ -215,7 +218,7 @@ class Eligibility:
 
     def facts(self, model: ModelId) -> list[NodeFacts]:
         """Of every node that has the model. Kept for all policies: to put them together takes longest."""
-        entries, before = self._table.entries(model), self._known.pop(model, {})
+        entries, before = self._table.columns_of(model), self._known.pop(model, {})
         if entries is None:
             return []
         rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None]
@@ -241,9 +244,9 @@ class UniformCapability(NamedTuple):
     made_at_s: float
 
     def is_old(self, entries: NodeColumns, now_s: float) -> bool:
-        if entries is not self.entries or entries.changes != self.changes:
+        if entries is not self.entries or entries.membership_version != self.changes:
             return True
-        return entries.said != self.said and now_s - self.made_at_s >= FRESH_S
+        return entries.version != self.said and now_s - self.made_at_s >= FRESH_S
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ and what is unknown satisfies no bound.
 
 from __future__ import annotations
 
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.policy.check import NodeFacts
 from sparewatt.policy.field_types.sets import normalized_names
 from sparewatt.policy.gpus import gpu_class_of, gpu_name

@@ -11,7 +11,7 @@ import msgspec
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
-from sparewatt.inference.matcher.model import Preference
+from sparewatt.inference.matcher.formula import Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_object, read_request, split_model

@@ -17,7 +17,7 @@ from sparewatt.inference.admission.service import AdmissionControl
 from sparewatt.inference.capabilities import RequiredCapabilities
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
-from sparewatt.inference.matcher.ranking import RANKINGS, Ranking
+from sparewatt.inference.matcher.formula import RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.price_caps import PriceCaps
 from sparewatt.inference.metering.service import Metering

@@ -163,7 +163,7 @@ class Submission(Generic[S]):
     def _prefix(self) -> tuple[int, ...]:
         """Hashed only for a model of which some node keeps prompts."""
         service, call, model = self._service, self.call, self.match.model
-        if not service.table.keeps_prefixes(model):
+        if not service.table.caches_prefixes(model):
             return ()
         account, secret = str(self._principal.account_id), service.prefix_secret
         return prefix_hashes(call.prompt, model=model, account=account, secret=secret, is_text=call.is_text)
@@ -270,7 +270,7 @@ async def buffered_submission(
 
 
 def is_worth_waiting(decision: Decision) -> bool:
-    return decision.best is not None or any(decision.dropped.get(reason) for reason in _WORTH_WAITING)
+    return decision.best is not None or any(decision.rejected_by_reason.get(reason) for reason in _WORTH_WAITING)
 
 
 def _with_ignored_fields(call: ModelCall, routing: Routing) -> Routing:

@@ -13,7 +13,8 @@ from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.inference.capabilities import NOTHING_REQUIRED, CapabilityCheck, RequiredCapabilities, says_of
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.model import AllowedNodes, NodeRow, PositionList
+from sparewatt.inference.matcher.model import AllowedNodes, PositionList
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.policy.check import FACT_OF, CompiledPolicy, FieldCheck, NodeFacts, compile_policy
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.model import MaxPrice, Policy
@@ -112,20 +113,24 @@ class PolicyVerdicts:
     """What would let somebody through, if anybody asked."""
 
     def is_old(self, entries: NodeColumns, now_s: float, *, is_live: bool) -> bool:
-        if self.made_at_s is None or entries is not self.entries or entries.changes != self.changes:
+        if self.made_at_s is None or entries is not self.entries or entries.membership_version != self.changes:
             return True
-        return now_s - self.made_at_s >= FRESH_S and (is_live or entries.reports != self.reports)
+        return now_s - self.made_at_s >= FRESH_S and (is_live or entries.specs_version != self.reports)
 
     def knows_all(self, entries: NodeColumns) -> bool:
         """Whether nobody has come, gone or reported since."""
-        is_same = entries is self.entries and entries.changes == self.changes and entries.reports == self.reports
+        is_same = (
+            entries is self.entries
+            and entries.membership_version == self.changes
+            and entries.specs_version == self.reports
+        )
         return is_same and self.made_at_s is not None
 
     def judge(self, facts: Sequence[NodeFacts], entries: NodeColumns, order: Sequence[str], *, now_s: float) -> None:
         before = self.verdicts
         self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}
         self.stages = _stages(self, entries)
-        self.entries, self.changes, self.reports = entries, entries.changes, entries.reports
+        self.entries, self.changes, self.reports = entries, entries.membership_version, entries.specs_version
         self.made_at_s, self.hints = now_s, None
 
 
@@ -156,4 +161,4 @@ def _seated(nodes: Collection[NodeId], entries: NodeColumns, dropped: Mapping[st
     allowed = frozenset(nodes)
     places = np.flatnonzero(np.fromiter((node_id in allowed for node_id in entries.nodes), bool, len(entries)))
     counts = {name: count for name, count in dropped.items() if count}
-    return AllowedNodes(allowed, counts, PositionList(entries, entries.changes, places))
+    return AllowedNodes(allowed, counts, PositionList(entries, entries.membership_version, places))

@@ -30,7 +30,8 @@ from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONC
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Reassignment
 from sparewatt.inference.matcher.explain import describe, describe_ranked
-from sparewatt.inference.matcher.model import Decision, NodeRow
+from sparewatt.inference.matcher.model import Decision
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.matches import (
     ContinuationPoint,

@@ -54,7 +54,7 @@ class JobCounter:
         totals = self.totals.model(record.decision.job.model)
         totals.ends[end] += 1
         self.totals.match.observe(record.match_s)
-        self.totals.candidates.observe(record.decision.eligible)
+        self.totals.candidates.observe(record.decision.eligible_count)
         first_ms = record.first_token_ms
         if end == "done":
             _observe_times(totals, record, first_ms)

@@ -64,7 +64,7 @@ def allowed_by(table: NodeTable, policy: Policy) -> AllowedNodes:
 
 def assert_adds_up(decision: Decision, *, kept: int) -> None:
     """What was dropped and what is left are all there are; `kept` candidates are told of at most."""
-    counts = [*decision.dropped.values(), *decision.barred.values()]
+    counts = [*decision.rejected_by_reason.values(), *decision.rejected_by_policy.values()]
     assert all(count >= 0 for count in counts)
     left = decision.total - sum(counts)
     assert left >= 0

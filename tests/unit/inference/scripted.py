@@ -17,8 +17,9 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import BALANCED, Ranking
+from sparewatt.inference.matcher.formula import BALANCED, Ranking
+from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.send_queue import SendQueue

@@ -13,8 +13,9 @@ from sparewatt.inference.dispatch.node_selection import match_through, no_match_
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.model import AllowedNodes, Decision, NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.model import AllowedNodes, Decision
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.check import NodeFacts
@@ -237,7 +238,7 @@ def test_the_first_name_that_can_have_the_job_has_it_and_the_funnel_says_so() ->
     fleet = named_fleet()
     decision = fleet.decide(fleet.gate("order=b,a"))
     assert candidates(decision) == [2]
-    assert decision.barred == {"order": 3}
+    assert decision.rejected_by_policy == {"order": 3}
     assert_adds_up(decision, kept=8)
     fleet.table.disconnect(node_id(2), unix_s=0)
     assert candidates(fleet.decide(fleet.gate("order=b,a"))) == [1, 3]
@@ -317,7 +318,7 @@ def test_a_node_dearer_than_what_was_held_gets_no_job() -> None:
     gate = fleet.gate(usual=USUAL)
     decision = fleet.decide(gate)
     assert candidates(decision) == [1, 3]
-    assert decision.barred == {"usual_price": 1}
+    assert decision.rejected_by_policy == {"usual_price": 1}
     assert_adds_up(decision, kept=8)
     assert not gate.admits(node_id(2))
 

@@ -13,7 +13,7 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.capabilities import believed
 from sparewatt.inference.matcher.explain import nearest_models
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
 from sparewatt.protocol.link.node_report import ModelReport
 

@@ -25,7 +25,7 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.facts import facts_of
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.formatter import explain_relaxation, to_object
 from sparewatt.policy.list_order import sort_key

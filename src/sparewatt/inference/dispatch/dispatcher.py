@@ -19,9 +19,9 @@ from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.formula import Ranking
+from sparewatt.inference.matcher.model import Decision, MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 

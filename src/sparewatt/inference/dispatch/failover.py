@@ -13,7 +13,8 @@ from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.inference.dispatch.emitted_text import EmittedText
 from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.dispatch.seam import Seam, fields_of
-from sparewatt.inference.matcher.model import AllowedNodes, NodeRow
+from sparewatt.inference.matcher.model import AllowedNodes
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
@@ -170,4 +171,4 @@ def _both(stage: AllowedNodes | None, able: frozenset[NodeId]) -> AllowedNodes:
     if stage is None:
         return AllowedNodes(able)
     nodes = stage.nodes & able
-    return AllowedNodes(nodes, {**stage.dropped, CONTINUES: len(stage.nodes) - len(nodes)})
+    return AllowedNodes(nodes, {**stage.rejected_by_field, CONTINUES: len(stage.nodes) - len(nodes)})

@@ -49,8 +49,9 @@ from sparewatt.inference.dispatch.node_selection import (
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.dispatch.seam import Seam, ending
-from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.formula import Ranking
+from sparewatt.inference.matcher.model import Candidate
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai.chat import Usage, error_body
@@ -419,7 +420,7 @@ class JobRun:
             record.first_token_ms = self._elapsed_ms()
             record.delivered = attempt.delivered if attempt is not None else None
             if self._reservation is not None:
-                self._table.prompt_read(self._reservation)
+                self._table.note_prefill_done(self._reservation)
             self._note_prefix(record.node_id)
         is_first = self._state is RunState.TRYING
         self._state = RunState.REPLYING

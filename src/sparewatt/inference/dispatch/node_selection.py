@@ -27,10 +27,10 @@ from sparewatt.inference.dispatch.failover import FailoverGate
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.explain import nearest_models
+from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.model import Candidate, Decision, MatchContext, MatchJob, Rejection
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.parser import SUFFIX_SORTS
 
@@ -118,9 +118,9 @@ def match_through(
         return match(job, table, at, ranking=ranking, seed=seed)
     own = gate.own_nodes()
     for allowed in gate.stages():
-        through = at if allowed is None and not own else at.seen_through(allowed, own)
+        through = at if allowed is None and not own else at.restricted_to(allowed, own)
         decision = match(job, table, through, ranking=ranking, seed=seed)
-        if decision.found:
+        if decision.ranked_count:
             break
     return decision
 
@@ -135,9 +135,9 @@ def predicted_step_s(candidate: Candidate, job: MatchJob, row: NodeRow | None) -
 def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:
     """Why nobody can have the job: the model's name, the moment, or the request."""
     model = decision.job.model
-    reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
-    if not reasons and decision.barred:
-        return unable_error(decision.barred, model) or _barred_error(decision, gate)
+    reasons = {reason for reason, count in decision.rejected_by_reason.items() if count} - {Rejection.NO_MODEL}
+    if not reasons and decision.rejected_by_policy:
+        return unable_error(decision.rejected_by_policy, model) or _barred_error(decision, gate)
     if not reasons:
         known = table.model_ids()
         return ModelNotFound(model, nearest=nearest_models(model, known), why=wrong_suffix(model, known))
@@ -176,7 +176,7 @@ def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
 
 def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:
     """A policy left nobody: which of its fields, and what would help."""
-    fields = ", ".join(f"{field} ({count})" for field, count in decision.barred.items())
+    fields = ", ".join(f"{field} ({count})" for field, count in decision.rejected_by_policy.items())
     nearest = gate.relaxations() if gate is not None else []
     hint = f" Nearest: {'; '.join(nearest)}." if nearest else ""
     return NoEligibleNode(f"Every node that serves {decision.job.model!r} is ruled out by: {fields}.{hint}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from sparewatt.core.ids import NodeId
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
-from sparewatt.inference.matcher.ranking import RANKINGS
 
 PARTS_NAMED = 3
 _PART_GAP_S_MIN = 0.001
@@ -134,8 +134,8 @@ def _count(report: WhyReport, node_id: NodeId, record: MatchRecord, models: Coll
 
 def _lists_all_but_barred(decision: Decision) -> bool:
     """Whether all nodes that the request's policy and payer allowed are listed: then an unlisted node was barred."""
-    barred, dropped = sum(decision.barred.values()), sum(decision.dropped.values())
-    rejected = dropped - decision.dropped.get(Rejection.NO_MODEL, 0)
+    barred, dropped = sum(decision.rejected_by_policy.values()), sum(decision.rejected_by_reason.values())
+    rejected = dropped - decision.rejected_by_reason.get(Rejection.NO_MODEL, 0)
     ranked = decision.total - barred - dropped
     return barred > 0 and len(decision.ranked) == ranked and len(decision.rejected) == rejected
 

@@ -21,8 +21,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.health import silent_of
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.node_row import HealthRules, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
@@ -249,7 +248,7 @@ class LinkRegistry:
         if now_s < self._silent_from_s:
             return
         rows = [row for node_id in self._held if (row := self._table.get(node_id)) is not None]
-        silent, self._silent_from_s = silent_of(rows, now_s=now_s, rules=self._health)
+        silent, self._silent_from_s = offline_rows(rows, now_s=now_s, rules=self._health)
         for row in silent:
             self._end(row.id, "its heartbeats stopped")
 

@@ -25,7 +25,7 @@ from sparewatt.inference.dispatch.job_run import JobRun, RefusedByServer
 from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
 from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
-from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
+from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs

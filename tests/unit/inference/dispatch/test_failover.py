@@ -12,8 +12,8 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, EMITTED_TEXT_BYTES_MAX, REQUEST_BODY_BYTES_MAX, SEAMS_MAX
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Gate, Job, Outcome
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.model import AllowedNodes
-from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.protocol.link.node_report import Capability
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, event, text_event

@@ -8,7 +8,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.policy.model import ANY, MaxPrice
 from sparewatt.policy.parser import read_line
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs

@@ -11,7 +11,7 @@ from sparewatt.inference.dispatch.explanation_queue import ONE_IN, ExplanationQu
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import look_back, sentences
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.model import REASONS, Candidate, Rejection
+from sparewatt.inference.matcher.model import SCAN_REJECTIONS, Candidate, Rejection
 from tests.unit.inference.nodes import MODEL, a_decision, a_job, node_id
 
 MINE, OTHER = node_id(1), node_id(2)
@@ -78,7 +78,7 @@ def test_a_loss_by_score_is_counted_and_not_timed() -> None:
     assert sentences(why)[1] == "It could have had 1 more of 1, but others were better."
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", SCAN_REJECTIONS)
 def test_every_filter_that_stopped_it_is_counted_and_named(reason: Rejection) -> None:
     why = look_back(MINE, [record(candidate(OTHER), rejected=reason, tried=(OTHER,))], models=[MODEL])
     assert why.rejected == {reason: 1}
