@@ -80,10 +80,10 @@ notes = st.lists(
 def test_memory_stays_within_its_bounds(notes: list[tuple[int, list[int], int, bool]], blocks_max: int) -> None:
     memory = PrefixIndex(blocks_max=blocks_max)
     for number, chain, keeps, leaves in notes:
-        memory.note(node_id(number), "m", chain, capacity_tokens=keeps * BLOCK_TOKENS, now_s=NOW_S)
+        memory.add(node_id(number), "m", chain, capacity_tokens=keeps * BLOCK_TOKENS, now_s=NOW_S)
         if leaves:
             memory.forget(node_id(number))
-        assert len(memory) == sum(map(len, memory._kept.values())) <= blocks_max
-        remembered = {(block, node) for (node, _), kept in memory._kept.items() for block in kept}
+        assert len(memory) == sum(map(len, memory._cached.values())) <= blocks_max
+        remembered = {(block, node) for (node, _), kept in memory._cached.items() for block in kept}
         assert {(block, node) for block, nodes in memory._readers.items() for node in nodes} <= remembered
         assert all(memory._readers.values())

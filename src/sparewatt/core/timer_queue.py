@@ -21,7 +21,10 @@ class DeadlineHandler(Protocol):
 
 
 class TimerQueue:
-    """Rings who is due, at most `TIMER_QUEUE_INTERVAL_S` late. Without deadlines the timer rings once more, then never."""
+    """Calls what is due, at most `TIMER_QUEUE_INTERVAL_S` late.
+
+    Without deadlines its timer fires once more and stops.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

@@ -299,7 +299,7 @@ class PolicyGate:
         asks_none = self.checks is None and terms.usual is None and not terms.needs.can
         return asks_none and self.policy.order is None
 
-    def own_nodes(self) -> Collection[NodeId]:
+    def payer_nodes(self) -> Collection[NodeId]:
         """The payer's own, which may not serve a job that free credits pay."""
         return self.eligibility.nodes_of(self.payer) if self.payer is not None else ()
 
@@ -308,7 +308,7 @@ class PolicyGate:
 
         Only where the policy itself asks nothing, and nobody has said anything since, is it known already.
         """
-        if node_id in self.own_nodes():
+        if node_id in self.payer_nodes():
             return False
         is_known = self._is_sure and self._known_said == self.eligibility.said(self.model)
         if is_known and self._leaves(node_id) and self.eligibility.was_asked(node_id, self.model):

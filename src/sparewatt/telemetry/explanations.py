@@ -87,7 +87,7 @@ class Explanations:
             outcome=record.outcome.value,
             streamed=record.streamed,
             attempts=self._describe_attempts(record),
-            moves=[self._describe_move(move, record) for move in record.moves],
+            moves=[self._describe_move(move, record) for move in record.reassignments],
         )
 
     def explain_decision(self, decision: Decision) -> DecisionExplanation:
@@ -125,7 +125,7 @@ class Explanations:
         try:
             await self._database.save_matches([self._stored(record) for record in records])
         except BaseException:
-            queue.give_back(records)
+            queue.return_unstored(records)
             raise
 
     # for the other processes of this gateway

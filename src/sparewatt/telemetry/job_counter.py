@@ -61,8 +61,8 @@ class JobCounter:
         if first_ms is not None:
             self._recent.append((self._clock.now_s(), first_ms))
         self._count_interval(record, end, tokens, first_ms)
-        if record.broke is not None:
-            self.count_error(record.broke)
+        if record.stream_error_code is not None:
+            self.count_error(record.stream_error_code)
 
     def count_error(self, code: str) -> None:
         """A request for an answer got this error instead."""

@@ -1,4 +1,4 @@
-"""All running jobs of a gateway, and the ring of explanations of the last ones."""
+"""All running jobs of a gateway: starts them, ends those that take too long, and remembers the last matches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
-from sparewatt.inference.dispatch.explanation_queue import ExplanationQueue
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
 from sparewatt.inference.dispatch.job_run import JobRun, RunContext
-from sparewatt.inference.dispatch.match_ring import MatchRing
+from sparewatt.inference.dispatch.match_history import ExplanationQueue, MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
 from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
@@ -27,14 +26,14 @@ from sparewatt.link.gateway_end import NodeLink
 
 
 class JobObserver(Protocol):
-    """Hears of every job, on the request path: a note, no more."""
+    """Is called for every job, on the request path: it must be cheap."""
 
     def on_started(self, record: MatchRecord) -> None:
         """A job was dispatched and is not over."""
         ...
 
     def on_finished(self, record: MatchRecord) -> None:
-        """A job is over, however. Called once."""
+        """A job has ended in any way. Called once."""
         ...
 
 
@@ -66,14 +65,14 @@ class Dispatcher:
         self._clock = clock
         self._observer = observer or Unobserved()
         self.deadlines = TimerQueue(clock=clock)
-        """Of all attempts."""
+        """The deadlines of all attempts."""
         self._running: dict[JobRun, None] = {}
-        """The oldest first."""
+        """In the order of their start."""
         self._timer: Timer | None = None
         """Fires when the time of the oldest is up."""
         self._ring = MatchRing()
         self.explanations = ExplanationQueue()
-        """Those that wait to be stored."""
+        """Records that wait to be stored."""
         self._tokens_done = 0
         self._context = RunContext(
             table=table,
@@ -94,7 +93,7 @@ class Dispatcher:
 
     @property
     def tokens(self) -> int:
-        """All that nodes have written so far, by count."""
+        """All tokens that nodes have written so far."""
         return self._tokens_done + sum(run.tokens for run in self._running)
 
     def tokens_in_progress(self) -> tuple[Counter[str], Counter[NodeId]]:
@@ -108,7 +107,7 @@ class Dispatcher:
         return models, nodes
 
     def dispatch(self, job: Job, sink: Sink, *, ranking: Ranking) -> JobRun:
-        """Match and start a job. The sink hears of it at once or later, never twice."""
+        """Match and start a job. The sink may be called before this returns."""
         run = JobRun(job, sink, ranking, self._context)
         self._running[run] = None
         if self._timer is None:
@@ -119,13 +118,13 @@ class Dispatcher:
             self._observer.on_started(run.record)
         return run
 
-    def break_off(self, error: SparewattError) -> None:
-        """End every job that still runs. Each client is told, also in the middle of an answer."""
+    def abort_all(self, error: SparewattError) -> None:
+        """End every running job. Each client gets the error, also in the middle of an answer."""
         for run in list(self._running):
-            run.break_off(error)
+            run.abort(error)
 
     def dry_run(self, job: MatchJob, *, ranking: Ranking, gate: Gate | None = None) -> Decision:
-        """Who would serve it, without sending anything."""
+        """Match without sending anything."""
         at = MatchContext(now_s=self._clock.now_s(), rules=self._health)
         return match_through(gate, job, self._table, at, ranking=ranking, seed=self._seed)
 
@@ -149,7 +148,7 @@ class Dispatcher:
         self._observer.on_finished(record)
 
     def _end_overdue(self) -> None:
-        """All jobs have the same time, so the oldest is the next whose time is up: one timer is enough."""
+        """All jobs have the same time limit, so the oldest is due next, and one timer is enough."""
         self._timer = None
         now_s = self._clock.now_s()
         while self._running:
@@ -157,5 +156,5 @@ class Dispatcher:
             if run.due_s > now_s + CLOCK_SLACK_S:
                 self._timer = self._clock.call_later(run.due_s - now_s, self._end_overdue)
                 return
-            run.run_out_of_time()
+            run.time_out()
             self._running.pop(run, None)

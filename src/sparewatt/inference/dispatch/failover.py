@@ -1,4 +1,4 @@
-"""Whether and from where another node can go on with a broken answer. One per job; idle until something breaks."""
+"""Failover in the middle of an answer: whether another node can continue it, from where, and which nodes can."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.inference.dispatch.emitted_text import EmittedText
 from sparewatt.inference.dispatch.model import Gate, Job
-from sparewatt.inference.dispatch.seam import Seam, fields_of
+from sparewatt.inference.dispatch.seam import EmittedText, Seam, fields_of
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
@@ -20,51 +19,51 @@ from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
 
 CONTINUES = "continue"
-"""The filter that keeps the rest of an answer off nodes that could only start it anew."""
-
-
-ABLE_FRESH_S = 1.0
-"""Who can go on changes seldom, and a node that dies under many answers has all of them look at once."""
+"""The filter that keeps the rest of an answer off nodes that could only start it again."""
+CANDIDATES_FRESH_S = 1.0
+"""The list changes seldom, and when a node dies under many answers, all of them read it at once."""
 
 
 class ContinuationCandidates:
-    """Who can go on with an answer, among all nodes: one list for all jobs that look."""
+    """The nodes that can continue an answer: one cached list for all jobs."""
 
     def __init__(self, table: NodeTable, *, clock: Clock) -> None:
         self._table = table
         self._clock = clock
         self._known: dict[tuple[str, frozenset[Capability]], tuple[float, frozenset[NodeId]]] = {}
 
-    def nodes(self, model: str, ways: frozenset[Capability]) -> frozenset[NodeId]:
-        """As of a second ago at most."""
-        now_s, known = self._clock.now_s(), self._known.get((model, ways))
-        if known is None or now_s - known[0] >= ABLE_FRESH_S:
-            self._known = {key: entry for key, entry in self._known.items() if now_s - entry[0] < ABLE_FRESH_S}
-            found = frozenset(row.id for row in self._table if _is_able(row, model, ways))
-            known = self._known[model, ways] = (now_s, found)
+    def nodes(self, model: str, methods: frozenset[Capability]) -> frozenset[NodeId]:
+        """At most a second old."""
+        now_s, known = self._clock.now_s(), self._known.get((model, methods))
+        if known is None or now_s - known[0] >= CANDIDATES_FRESH_S:
+            self._known = {key: entry for key, entry in self._known.items() if now_s - entry[0] < CANDIDATES_FRESH_S}
+            found = frozenset(row.id for row in self._table if _can_continue(row, model, methods))
+            known = self._known[model, methods] = (now_s, found)
         return known[1]
 
-    def has(self, node_id: NodeId, model: str, ways: frozenset[Capability]) -> bool:
+    def includes(self, node_id: NodeId, model: str, methods: frozenset[Capability]) -> bool:
         """As of now."""
         row = self._table.get(node_id)
-        return row is not None and _is_able(row, model, ways)
+        return row is not None and _can_continue(row, model, methods)
 
 
-def _is_able(row: NodeRow, model: str, ways: frozenset[Capability]) -> bool:
+def _can_continue(row: NodeRow, model: str, methods: frozenset[Capability]) -> bool:
     report = row.models.get(model)
-    return report is not None and not ways.isdisjoint(report.capabilities or ())
+    return report is not None and not methods.isdisjoint(report.capabilities or ())
 
 
 class Failover:
-    def __init__(self, job: Job, able: ContinuationCandidates) -> None:
+    """The broken answer of one job: what the client has, and what is left."""
+
+    def __init__(self, job: Job, candidates: ContinuationCandidates) -> None:
         self._job = job
-        self._able = able
+        self._candidates = candidates
         self._texts: list[str] = []
         self._opening: bytes | None = None
         self._is_more_than_text = False
         self._finished: set[int] = set()
         self.tokens = 0
-        """Of the answer, that the client has."""
+        """Tokens of the answer that the client has."""
 
     @cached_property
     def terms(self) -> ContinuationTerms:
@@ -72,26 +71,28 @@ class Failover:
         found = continuation_terms(job.call.path, job.body)
         if job.allow_resume and job.attempts_max > 1:
             return found
-        return found._replace(methods=frozenset(), why_not="the request's policy does not let it go on elsewhere")
+        return found._replace(
+            methods=frozenset(), why_not="the request's policy does not allow another node to continue it"
+        )
 
-    def add(self, said: EmittedText, tokens: int) -> int:
-        """A node's part is over. Tells how many characters of text it was."""
-        self._opening = self._opening or said.opening
-        self._is_more_than_text |= said.is_more_than_text
-        self._finished |= said.finished
+    def add(self, emitted: EmittedText, tokens: int) -> int:
+        """Add the part that one node wrote. Returns its length in characters."""
+        self._opening = self._opening or emitted.opening
+        self._is_more_than_text |= emitted.is_more_than_text
+        self._finished |= emitted.finished
         self.tokens += tokens
-        text = "" if said.is_more_than_text else said.text()
+        text = "" if emitted.is_more_than_text else emitted.text()
         self._texts.append(text)
         return len(text)
 
-    def can_move(self, said: EmittedText | None) -> bool:
-        """While a node is at it: whether another could go on after what it has said so far."""
-        said = said or EmittedText()
-        is_text = not (self._is_more_than_text or said.is_more_than_text or said.finished)
+    def can_continue(self, emitted: EmittedText | None) -> bool:
+        """Whether another node could continue after what the running one has emitted."""
+        emitted = emitted or EmittedText()
+        is_text = not (self._is_more_than_text or emitted.is_more_than_text or emitted.finished)
         return is_text and bool(self.terms.methods)
 
-    def finish(self) -> str | None:
-        """The reason to give where all is written and only the end is missing ("" if it was given); else None."""
+    def finish_reason(self) -> str | None:
+        """The finish reason if all is written and only the end is missing ("" if it was sent already); else None."""
         terms = self.terms
         if terms.choices and len(self._finished) >= terms.choices:
             return ""
@@ -104,7 +105,7 @@ class Failover:
         if self.terms.why_not:
             return self.terms.why_not
         if self._is_more_than_text:
-            return "more than text was sent, which nobody can go on from"
+            return "more than plain text was sent, which no node can continue"
         if len(self._job.body) + len(self.text.encode()) > REQUEST_BODY_BYTES_MAX:
             return "request and answer together are too large for another node"
         return None
@@ -116,8 +117,8 @@ class Failover:
     def seam(self) -> Seam:
         return Seam(self.text, self.tokens, fields_of(self._opening), self.terms.stops)
 
-    def rest(self) -> Job:
-        """What is left of the job, for nodes that can go on with it."""
+    def remaining_job(self) -> Job:
+        """The rest of the job, for nodes that can continue it."""
         job = self._job
         match = msgspec.structs.replace(
             job.match,
@@ -130,45 +131,45 @@ class Failover:
 
     @cached_property
     def gate(self) -> FailoverGate:
-        return FailoverGate(self._job.gate, self._able, self._job.match.model, self.terms.methods)
+        return FailoverGate(self._job.gate, self._candidates, self._job.match.model, self.terms.methods)
 
 
 class FailoverGate:
-    """Implements Gate: whom the request's own policy allows, and of these who can go on with an answer."""
+    """Implements Gate: of the nodes that the request's policy allows, those that can continue an answer."""
 
     def __init__(
-        self, inner: Gate | None, able: ContinuationCandidates, model: str, ways: frozenset[Capability]
+        self, inner: Gate | None, candidates: ContinuationCandidates, model: str, methods: frozenset[Capability]
     ) -> None:
         self.inner = inner
-        self._able = able
+        self._candidates = candidates
         self._model = model
-        self._ways = ways
+        self._methods = methods
 
     def stages(self) -> Sequence[AllowedNodes]:
-        able = self._able.nodes(self._model, self._ways)
+        candidates = self._candidates.nodes(self._model, self._methods)
         inner = self.inner.stages() if self.inner is not None else (None,)
-        return [_both(stage, able) for stage in inner]
+        return [_both(stage, candidates) for stage in inner]
 
-    def own_nodes(self) -> Collection[NodeId]:
-        return self.inner.own_nodes() if self.inner is not None else ()
+    def payer_nodes(self) -> Collection[NodeId]:
+        return self.inner.payer_nodes() if self.inner is not None else ()
 
     def relaxations(self) -> list[str]:
         return []
 
     def admits(self, node_id: NodeId) -> bool:
-        return self.is_able(node_id) and (self.inner is None or self.inner.admits(node_id))
+        return self.can_continue(node_id) and (self.inner is None or self.inner.admits(node_id))
 
-    def is_able(self, node_id: NodeId) -> bool:
-        return self._able.has(node_id, self._model, self._ways)
+    def can_continue(self, node_id: NodeId) -> bool:
+        return self._candidates.includes(node_id, self._model, self._methods)
 
-    def may_come(self, tried: Collection[NodeId]) -> bool:
-        """Whether somebody is left who is only busy, or away for a moment."""
-        left_out = {*tried, *self.own_nodes()}
+    def may_recover(self, tried: Collection[NodeId]) -> bool:
+        """Whether a node that was not tried is only busy, or offline for a moment."""
+        left_out = {*tried, *self.payer_nodes()}
         return any(not stage.nodes <= left_out for stage in self.stages())
 
 
-def _both(stage: AllowedNodes | None, able: frozenset[NodeId]) -> AllowedNodes:
+def _both(stage: AllowedNodes | None, candidates: frozenset[NodeId]) -> AllowedNodes:
     if stage is None:
-        return AllowedNodes(able)
-    nodes = stage.nodes & able
+        return AllowedNodes(candidates)
+    nodes = stage.nodes & candidates
     return AllowedNodes(nodes, {**stage.rejected_by_field, CONTINUES: len(stage.nodes) - len(nodes)})

@@ -85,7 +85,7 @@ class WhyReport:
     ruled_out: int = 0
     """The node has the model, but the request's policy or payer allowed other nodes only."""
     unlisted: int = 0
-    """The node has the model, but is neither among the candidates nor among the rejections that were stored."""
+    """The node has the model, but is neither among the recorded candidates nor among the recorded rejections."""
 
     @property
     def chosen(self) -> int:
@@ -126,14 +126,14 @@ def _count(report: WhyReport, node_id: NodeId, record: MatchRecord, models: Coll
         report.rejected[rejection] += 1
     elif decision.job.model not in models:
         report.rejected[Rejection.NO_MODEL] += 1
-    elif _lists_all_but_barred(decision):
+    elif _records_all_allowed(decision):
         report.ruled_out += 1
     else:
         report.unlisted += 1
 
 
-def _lists_all_but_barred(decision: Decision) -> bool:
-    """Whether all nodes that the request's policy and payer allowed are listed: then an unlisted node was barred."""
+def _records_all_allowed(decision: Decision) -> bool:
+    """Whether all nodes that policy and payer allowed are recorded: then any other node was ruled out by them."""
     barred, dropped = sum(decision.rejected_by_policy.values()), sum(decision.rejected_by_reason.values())
     rejected = dropped - decision.rejected_by_reason.get(Rejection.NO_MODEL, 0)
     ranked = decision.total - barred - dropped
@@ -155,7 +155,7 @@ def sentences(report: WhyReport) -> list[str]:
         lines.append(f"It was ruled out by the request's policy or payer {_share_phrase(report.ruled_out, report)}.")
     if report.unlisted:
         lines.append(
-            f"No more is kept {_share_phrase(report.unlisted, report)} than that it has the model: "
+            f"No reason was recorded {_share_phrase(report.unlisted, report)}, although it has the model: "
             "others were better, or the request's policy or payer ruled it out."
         )
     return lines

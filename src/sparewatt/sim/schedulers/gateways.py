@@ -140,7 +140,7 @@ class SimGateways:
 
     def _situation(self, job: SimJob, now_s: float) -> MatchContext:
         tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
-        held = self._prefixes[job.gateway].held(job.prefix, now_s=now_s) if job.prefix else None
+        held = self._prefixes[job.gateway].tokens_by_node(job.prefix, now_s=now_s) if job.prefix else None
         return MatchContext(now_s=now_s, rules=self._rules, tried=tried, prefix_tokens=held)
 
     def _pick_late(
@@ -185,7 +185,7 @@ class SimGateways:
         model = row.models.get(job.model.name) if row is not None else None
         if model is not None:
             tokens, now_s = model.prefix_cache_tokens, self._world.now_s
-            self._prefixes[job.gateway].note(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
+            self._prefixes[job.gateway].add(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: NodeReport | None) -> None:
         held = self._in_flight.pop(job.number)

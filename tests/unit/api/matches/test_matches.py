@@ -31,7 +31,8 @@ def database_of(services: Services) -> ListDatabase:
 
 
 def forget_ring(services: Services) -> None:
-    services.dispatcher._ring.clear()
+    services.dispatcher._ring._records.clear()
+    services.dispatcher._ring._order.clear()
 
 
 # stored explanations

@@ -165,7 +165,7 @@ async def test_a_policy_that_lets_nobody_through_does_not_lower_the_success_rate
 
 
 def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:
-    counter = a_counter(a_record(Outcome.FAILED, broke="job_failed"))
+    counter = a_counter(a_record(Outcome.FAILED, stream_error_code="job_failed"))
     assert counter.interval.take(["error"])["error", "job_failed"].jobs == 1
 
 
