@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS, PrefixIndex
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import BALANCED, Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, MatchJob
 from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.prompt import BLOCK_TOKENS
 from tests.property.test_matcher import by_seconds, changed, few_jobs, place, preferences, rankings, rivals, tables
 from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
 

@@ -148,8 +148,8 @@ def test_who_is_known_to_be_admitted_would_be_so_if_judged(
     steps: list[tuple[str, int, int]], ceiling: int, needs: RequiredCapabilities
 ) -> None:
     table, clock = NodeTable(), ManualClock(now_s=NOW_S)
-    usual = MaxPrice(10_000_000 * ceiling, 30_000_000 * ceiling)
-    gate = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+    default_cap = MaxPrice(10_000_000 * ceiling, 30_000_000 * ceiling)
+    gate = Eligibility(table, clock=clock).gate(ANY, MODEL, default_cap=default_cap, needs=needs)
     assert gate is not None
     for what, number, other in steps:
         row = table.get(node_id(number))
@@ -165,7 +165,7 @@ def test_who_is_known_to_be_admitted_would_be_so_if_judged(
             table.set_specs(row.id, some_specs(a_model(id="another")))
         gate.stages()
         for row in table:
-            judging = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+            judging = Eligibility(table, clock=clock).gate(ANY, MODEL, default_cap=default_cap, needs=needs)
             assert judging is not None
             assert gate.admits(row.id) == judging.admits(row.id)
 

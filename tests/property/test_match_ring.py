@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.inference.dispatch.match_history import MatchRing, pack, unpack
+from sparewatt.inference.dispatch.dispatcher import MatchRing, pack, unpack
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome, Reassignment
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match

@@ -43,8 +43,7 @@ from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
-from sparewatt.inference.service import InferenceService, RequestOptions
-from sparewatt.inference.submission import Submission
+from sparewatt.inference.service import InferenceService, RequestOptions, Submission
 from sparewatt.protocol.openai.chat import error_body, error_headers
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}

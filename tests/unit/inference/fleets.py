@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.model import AllowedNodes, Decision
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import facts_with
 from sparewatt.policy.check import first_mismatch
 from sparewatt.policy.model import Policy
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs

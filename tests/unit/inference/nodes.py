@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
-from sparewatt.inference.admission.sizing import PromptSize
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.columns import ColumnField
@@ -25,6 +24,7 @@ from sparewatt.inference.matcher.model import (
 )
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
 
 MODEL = ModelId("llama-3-8b")

@@ -29,7 +29,7 @@ from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.direct_path import DirectPath
-from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover
+from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     DeliveryCount,
@@ -48,7 +48,6 @@ from sparewatt.inference.dispatch.node_selection import (
     predicted_step_s,
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.dispatch.seam import Seam, ending
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow

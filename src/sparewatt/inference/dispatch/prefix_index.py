@@ -1,63 +1,26 @@
-"""Which nodes have read the beginning of a prompt before: a bounded memory of keyed hashes, never of text.
+"""Prefix-cache affinity: which nodes have read the beginning of a prompt before. Holds keyed hashes, never text.
 
-A prompt is a chain of blocks; the hash of a block covers everything before it as well, so that two prompts share a hash
-only if they share all up to there. The first hash is keyed by a secret of this process and by the account, so a hash
-tells nothing about other accounts' prompts. The rest of the chain is Python's own keyed hash of bytes (SipHash), at a
-fifth of BLAKE2's cost: a collision would mislead the account that made it, and no other. The index is a guess: servers
-evict when they please.
+The index is a guess: servers evict from their caches when they please. The hashes come from `prompt.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import (
-    PREFIX_AGE_S_MAX,
-    PREFIX_BLOCK_BYTES,
-    PREFIX_BLOCKS_MAX,
-    PREFIX_BLOCKS_PER_PROMPT_MAX,
-    PREFIX_HOLDERS_MAX,
-)
-from sparewatt.inference.admission.sizing import BYTES_PER_TOKEN, has_media
+from sparewatt.core.limits import PREFIX_HOLDERS_MAX
+from sparewatt.inference.prompt import BLOCK_TOKENS
 
-BLOCK_TOKENS = PREFIX_BLOCK_BYTES // BYTES_PER_TOKEN
-HASH_BYTES = 8
+PREFIX_BLOCKS_MAX = 200_000
+"""Blocks that a gateway remembers over all nodes and models (about 400 bytes each); the longest unused go first."""
+
+PREFIX_AGE_S_MAX = 1800.0
+"""After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
 
 Chain = Sequence[int]
 """A prompt's whole blocks, first to last, as hashes. They include the model."""
-
-
-def prefix_hashes(
-    messages: Collection[bytes], *, model: str, account: str, secret: bytes, is_text: bool = False
-) -> tuple[int, ...]:
-    """The hashes of a prompt given as raw JSON messages, up to the first that holds an image or a sound.
-
-    `is_text` if none does.
-    """
-    if sum(map(len, messages)) < PREFIX_BLOCK_BYTES:  # less than one block
-        return ()
-    key = hashlib.blake2b(f"{account}\n{model}\n".encode(), key=secret, digest_size=HASH_BYTES)
-    text, name = _beginning(messages, is_text=is_text), int.from_bytes(key.digest(), "big")
-    found = []
-    for first in range(0, len(text) - PREFIX_BLOCK_BYTES + 1, PREFIX_BLOCK_BYTES):
-        name = hash((name, text[first : first + PREFIX_BLOCK_BYTES]))
-        found.append(name)
-    return tuple(found)
-
-
-def _beginning(messages: Iterable[bytes], *, is_text: bool) -> bytes:
-    """The part of the prompt that is hashed."""
-    room, pieces = PREFIX_BLOCK_BYTES * PREFIX_BLOCKS_PER_PROMPT_MAX, []
-    for message in messages:
-        if room <= 0 or (not is_text and has_media(message)):
-            break
-        pieces.append(message[:room])
-        room -= len(pieces[-1])
-    return b"".join(pieces)
 
 
 class PrefixIndex:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.direct_path import ChunkShape, shape_of
+from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop
 from sparewatt.inference.dispatch.model import DeliveryCount
-from sparewatt.inference.dispatch.seam import EmittedText, Seam, StraddlingStop
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
     CompletionChunk,

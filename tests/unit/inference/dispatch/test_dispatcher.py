@@ -21,11 +21,11 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
+from sparewatt.inference.dispatch.dispatcher import MatchRing
 from sparewatt.inference.dispatch.job_run import JobRun, RefusedByServer
-from sparewatt.inference.dispatch.match_history import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
 from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
+from sparewatt.inference.prompt import BLOCK_TOKENS
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
