@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.dispatch.direct_path import ChunkShape
-from sparewatt.inference.dispatch.reply import StreamReply
+from sparewatt.inference.dispatch.reply import ChunkShape, StreamReply
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     ['"', "\\", "\n", "é", " a", '","finish_reason":"stop"', "data: x\n\n", "\r"]

@@ -42,7 +42,7 @@ from sparewatt.edge.settings import EdgeSettings
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
-from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
+from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
 from sparewatt.inference.service import InferenceService, RequestOptions, Submission
 from sparewatt.protocol.openai.chat import error_body, error_headers
 

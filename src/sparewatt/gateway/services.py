@@ -46,7 +46,7 @@ from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, cou
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.rules import PriceCaps
+from sparewatt.inference.metering.service import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService

@@ -34,8 +34,8 @@ from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.formula import RANKINGS, Ranking
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.rules import PriceCaps, deliveries_of
-from sparewatt.inference.metering.service import Metering, Payer, Quote, RunningTab
+from sparewatt.inference.metering.rules import deliveries_of
+from sparewatt.inference.metering.service import Metering, Payer, PriceCaps, Quote, RunningTab
 from sparewatt.inference.prompt import prefix_hashes
 from sparewatt.inference.routing import Routing, route
 from sparewatt.ledger.budgets import KeyBudget

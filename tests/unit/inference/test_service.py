@@ -12,8 +12,7 @@ from sparewatt.core.rng import seeded
 from sparewatt.inference.capabilities import NOTHING_REQUIRED
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import PriceCaps
-from sparewatt.inference.metering.service import Metering
+from sparewatt.inference.metering.service import Metering, PriceCaps
 from sparewatt.inference.service import InferenceService
 from sparewatt.ledger.budgets import KeyBudgets
 from sparewatt.ledger.journal import Journal

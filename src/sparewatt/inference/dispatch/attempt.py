@@ -15,10 +15,9 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
 from sparewatt.core.timer_queue import TimerQueue
-from sparewatt.inference.dispatch.direct_path import DirectPath, needs_reading
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
-from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DispatchRules, Job, Outcome
-from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply, whole_reply
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, DispatchRules, Job, Outcome
+from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply, needs_reading, whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest

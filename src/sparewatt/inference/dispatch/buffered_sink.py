@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.inference.dispatch.direct_path import DirectPath
+from sparewatt.inference.dispatch.model import DirectPath
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which every reader of server-sent events skips."""

@@ -1,8 +1,8 @@
 """Failover in the middle of an answer: whether another node can continue it, from where, and which nodes can.
 
 A seam is the place where one node's part of an answer ends and the next one's begins. To continue, the gateway keeps
-the text that it has sent (`EmittedText`), cuts it out of a node's repetition, and watches for a stop text that begins in
-one part and ends in the next, where neither node can see it (`StraddlingStop`).
+the text that it has sent (`EmittedText`), cuts it out of a node's repetition, and watches for a stop text that begins
+in one part and ends in the next, where neither node can see it (`StraddlingStop`).
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ from sparewatt.core.limits import REFUSALS_MAX, RESUME_RETRY_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
-from sparewatt.inference.dispatch.direct_path import DirectPath
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     DeliveryCount,
+    DirectPath,
     DispatchRules,
     Job,
     MatchRecord,

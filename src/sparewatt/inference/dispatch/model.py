@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -14,8 +14,58 @@ from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
 from sparewatt.inference.call import ModelCall
-from sparewatt.inference.dispatch.direct_path import DirectPath
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
+
+
+class WriteBatch:
+    """What the direct path writes at the end of this tick of the event loop, for all clients of a server."""
+
+    __slots__ = ("_at_end_of_tick", "pieces")
+
+    def __init__(self, at_end_of_tick: Callable[[Callable[[], None]], object]) -> None:
+        self._at_end_of_tick = at_end_of_tick
+        self.pieces: dict[DirectPath, bytes] = {}
+        """The caller that adds the first piece calls `schedule`."""
+
+    def schedule(self) -> None:
+        self._at_end_of_tick(self._write_all)
+
+    def _write_all(self) -> None:
+        pieces = self.pieces
+        try:
+            for path in list(pieces):
+                path.write(pieces.pop(path))
+        finally:
+            if pieces:  # a client whose write failed must not hold up the others
+                self.schedule()
+
+
+class DirectPath:
+    """The direct path from a node's link to one client's socket, used while chunks differ in their text only.
+
+    Once two chunks of an answer have the same shape (`reply.ChunkShape`), the next need not be parsed as JSON. Instead
+    of calling `Sink.data`, the attempt adds such a chunk to the `WriteBatch`: each client gets all its chunks of a tick
+    in one write. Any other event falls back to `Attempt.on_data`. Worth 10 to 18 % of a streamed token's processor time
+    (ADR 37). The sink updates `is_open`, and takes unwritten pieces back before it writes itself.
+    """
+
+    __slots__ = ("batch", "frame_format", "is_open", "last_added_s", "unread_bytes", "write")
+
+    def __init__(self, write: Callable[[bytes], object], form: bytes, batch: WriteBatch, *, is_open: bool) -> None:
+        self.write = write
+        self.frame_format = form
+        """A bytes format with two fields: the length of a piece and the piece."""
+        self.batch = batch
+        self.is_open = is_open
+        """Whether the client reads: False is back-pressure."""
+        self.unread_bytes = 0
+        """Written here and not read by the client yet."""
+        self.last_added_s = 0.0
+        """When a piece was last added."""
+
+    def take_unwritten(self) -> bytes:
+        """The pieces not written yet: they come before anything that the sink writes itself."""
+        return self.batch.pieces.pop(self, b"")
 
 
 class Sink(Protocol):

@@ -5,12 +5,11 @@ Nearly every server sends one token per chunk. One that sends several is believe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from sparewatt.core.clock import Clock
-from sparewatt.core.ids import AccountId, ModelId
+from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.ledger.model import Delivery, JobState, TokenPrice
@@ -151,25 +150,3 @@ def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | 
 
 def cap_of(median: TokenPrice) -> TokenPrice:
     return TokenPrice(Nano(median.prompt * PRICE_CAP_MEDIANS), Nano(median.completion * PRICE_CAP_MEDIANS))
-
-
-FRESH_S = 1.0
-"""A median over many nodes takes longer than a match; prices change seldom."""
-
-
-class PriceCaps:
-    def __init__(self, median: Callable[[ModelId], tuple[int, int]], *, clock: Clock) -> None:
-        self._median = median
-        self._clock = clock
-        self._known: dict[ModelId, tuple[float, TokenPrice]] = {}
-
-    def of(self, model: ModelId) -> TokenPrice:
-        now_s = self._clock.now_s()
-        known = self._known.get(model)
-        if known is not None and now_s - known[0] < FRESH_S:
-            return known[1]
-        prompt, completion = self._median(model)
-        cap = cap_of(TokenPrice(Nano(prompt), Nano(completion)))
-        if cap.prompt or cap.completion:  # a name that nobody serves is not worth remembering
-            self._known[model] = (now_s, cap)
-        return cap

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.ids import AccountId, KeyId, MatchId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
 from sparewatt.core.money import Nano, format_usd, token_cost
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.rules import cap_of, count, deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.ledger import Ledger
@@ -53,6 +53,33 @@ Limit = Literal["default", "credits", "budget"]
 def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     """Tokens per answer that so much money pays for."""
     return (affordable_output_tokens(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
+
+
+PRICE_FRESH_S = 1.0
+"""A median over many nodes takes longer than a match; prices change seldom."""
+
+
+class PriceCaps:
+    """What a request that names no price may cost per token: a few times the median of what nodes ask for the model.
+
+    Without a bound, one node with an absurd price would make every hold absurd; with it, such a node gets no jobs.
+    """
+
+    def __init__(self, median: Callable[[ModelId], tuple[int, int]], *, clock: Clock) -> None:
+        self._median = median
+        self._clock = clock
+        self._cached: dict[ModelId, tuple[float, TokenPrice]] = {}
+
+    def of(self, model: ModelId) -> TokenPrice:
+        now_s = self._clock.now_s()
+        cached = self._cached.get(model)
+        if cached is not None and now_s - cached[0] < PRICE_FRESH_S:
+            return cached[1]
+        prompt, completion = self._median(model)
+        cap = cap_of(TokenPrice(Nano(prompt), Nano(completion)))
+        if cap.prompt or cap.completion:  # a model without nodes is not cached
+            self._cached[model] = (now_s, cap)
+        return cap
 
 
 class Metering:
