@@ -121,7 +121,7 @@ class InferenceService:
             model,
             header=header,
             provider=provider,
-            who=principal,
+            principal=principal,
             network=self._network_policy,
             is_model=self.table.has_model,
         )

@@ -395,7 +395,7 @@ class JobRun:
         record.completion_price_nano = model.completion_price_nano
 
     def _promise_s(self, candidate: Candidate) -> float:
-        """The first-token time that the node must keep; 0 (none) after two refusals, or when it is asked again."""
+        """The first-token time that the node must keep; 0 (none) after two refusals, or at its second try."""
         if not self.record.attempts:
             return candidate.predicted_ttft_s
         is_asked_again = candidate.node_id in self._selector.late_nodes

@@ -79,7 +79,7 @@ class NodeSelector:
         return self._decide(job, job.gate)
 
     def best(self, job: Job) -> Candidate | None:
-        """The best node that was not tried. If only late ones are left, they are asked once more, without a promise."""
+        """The best untried node; if none is left, one that refused the promised time, which is then not promised."""
         found = self._best(job)
         if found is None and self.late_nodes:
             self.tried -= self.late_nodes
