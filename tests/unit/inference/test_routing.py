@@ -116,8 +116,8 @@ def test_a_request_may_not_widen_what_any_level_says(level: str, standing: Any, 
     line = to_line(routed(provider=standing).policy)
     ways: dict[str, dict[str, Any]] = {
         "network": {"network": read_line(line)},
-        "account": {"who": principal_from_key(key(None, standing))},
-        "key": {"who": principal_from_key(key(standing))},
+        "account": {"principal": principal_from_key(key(None, standing))},
+        "key": {"principal": principal_from_key(key(standing))},
     }
     levels = ways[level]
     assert routed(provider=standing, **levels).policy == read_line(line)
@@ -143,7 +143,7 @@ def test_a_request_may_narrow_and_levels_that_leave_nobody_are_no_error_of_the_r
 
 
 def test_a_browsers_session_has_its_accounts_policy() -> None:
-    who = session('{"region":"EU"}')
+    principal = session('{"region":"EU"}')
     assert said(routed(principal=principal)) == "region=EU"
     with pytest.raises(KeyPolicyViolation, match="account policy"):
         routed(provider={"region": "US"}, principal=principal)
