@@ -116,7 +116,8 @@ def stream(base_url: str, key: str) -> dict[str, Any]:
     }
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     request = urllib.request.Request(f"{base_url}/chat/completions", json.dumps(body).encode(), headers)
-    began_s, first_s, text, usage = time.monotonic(), None, "", {}
+    began_s, first_s, text = time.monotonic(), None, ""
+    usage: dict[str, int] = {}
     with urllib.request.urlopen(request, timeout=120) as reply:
         for line in reply:
             if not line.startswith(b"data: {"):

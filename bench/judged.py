@@ -17,10 +17,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_policy
-from sparewatt.sim.traffic.workload import TraceRequest, read_trace
+from sparewatt.sim.traffic.trace import TraceRequest
+from sparewatt.sim.traffic.workload import read_trace
 
 BEGIN, END = "<!-- judged: begin -->", "<!-- judged: end -->"
 RATES = (65.0, 135.0, 230.0)

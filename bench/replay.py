@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import (
     DECODE_BANDWIDTH_SHARE,

@@ -28,17 +28,19 @@ from bench.gateway.ours import prepare_network, running_nodes, running_postgres
 from bench.gateway.scenarios import SCENARIOS, body_of
 
 import sparewatt
+from sparewatt.edge.server import _check_timeouts
+from sparewatt.gateway.chores import repeat
 from sparewatt.gateway.process import run_gateway
 from sparewatt.gateway.settings import GatewaySettings
 
 NODES = 3
 CHATS = 8
 SOURCE = str(Path(sparewatt.__file__).parent) + "/"
-BACKGROUND = frozenset({"_every", "_look", "_ring", "ring"})
+BACKGROUND = frozenset({repeat.__code__, _check_timeouts.__code__})
 """Functions at the bottom of a call stack that run by the clock, with or without a request."""
 QUIET_S = 0.05
-APART_S = 1.5
 """After the last byte: what the end of the job puts off until the event loop's next ticks."""
+APART_S = 1.5
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class Profiler:
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
             if self._depth == 0:
-                self._is_background = frame.f_code.co_name in BACKGROUND
+                self._is_background = frame.f_code in BACKGROUND
             self._depth += 1
             if not self._is_background:
                 self._note(frame)

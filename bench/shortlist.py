@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from sparewatt.core.ids import MatchId
 from sparewatt.inference.matcher import kernel
-from sparewatt.inference.matcher.match import match, question
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.match_query import NOBODY
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import BALANCED, Ranking
+from sparewatt.inference.matcher.columns import NO_POSITIONS
+from sparewatt.inference.matcher.formula import BALANCED, Ranking
+from sparewatt.inference.matcher.match import make_query, match
+from sparewatt.inference.matcher.model import MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.testing.matcher_timing import MODEL, NOW_S, make_table
 
@@ -33,11 +33,11 @@ PLAIN = Ranking("plain", BALANCED.usd_weight, BALANCED.part_names, 0.0)
 
 
 def best_cost_s(job: MatchJob, table: NodeTable, at: MatchContext) -> float:
-    entries = table.entries(MODEL)
+    entries = table.columns_of(MODEL)
     if entries is None:
         raise SystemExit("The table is empty.")
-    asked = question(job, table, at, ranking=PLAIN, seed=1)
-    return float(kernel.rank(asked, entries, NOBODY, NOBODY, k=8).lines[0, 0])
+    asked = make_query(job, table, at, ranking=PLAIN, seed=1)
+    return float(kernel.rank(asked, entries, NO_POSITIONS, NO_POSITIONS, k=8).costs[0, 0])
 
 
 def regrets(n_nodes: int, n_jobs: int, rate: float) -> list[float]:

@@ -16,8 +16,7 @@ from sparewatt.api.inference.chat import read_chat
 from sparewatt.api.inference.completions import read_completion_request
 from sparewatt.api.inference.embeddings import read_embedding_request
 from sparewatt.core.errors import ProtocolViolation, SparewattError
-from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
-from sparewatt.inference.dispatch.sse import EventSplitter, event_data
+from sparewatt.inference.dispatch.reply import EventSplitter, ReplyBroken, StreamReply, WholeReply, event_data
 from sparewatt.policy.parser import read_line, read_object, read_query, split_model
 from sparewatt.protocol.link.frames import (
     Credit,

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS, PrefixIndex
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.matcher.formula import BALANCED, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED, Ranking
+from sparewatt.inference.matcher.model import Decision, MatchJob
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.prompt import BLOCK_TOKENS
 from tests.property.test_matcher import by_seconds, changed, few_jobs, place, preferences, rankings, rivals, tables
 from tests.unit.inference.nodes import NOW_S, node_id, situation, table_of
 
@@ -22,7 +24,7 @@ nobody: st.SearchStrategy[dict[NodeId, int] | None] = st.sampled_from([None, {}]
 
 
 def decide(job: MatchJob, nodes: Any, held: dict[NodeId, int] | None, ranking: Ranking = BALANCED) -> Decision:
-    return match(job, table_of(*nodes), situation(held=held), ranking=ranking, seed=5)
+    return match(job, table_of(*nodes), situation(prefix_tokens=held), ranking=ranking, seed=5)
 
 
 def keeping(row: NodeRow, tokens: int) -> NodeRow:
@@ -79,10 +81,10 @@ notes = st.lists(
 def test_memory_stays_within_its_bounds(notes: list[tuple[int, list[int], int, bool]], blocks_max: int) -> None:
     memory = PrefixIndex(blocks_max=blocks_max)
     for number, chain, keeps, leaves in notes:
-        memory.note(node_id(number), "m", chain, capacity_tokens=keeps * BLOCK_TOKENS, now_s=NOW_S)
+        memory.add(node_id(number), "m", chain, capacity_tokens=keeps * BLOCK_TOKENS, now_s=NOW_S)
         if leaves:
             memory.forget(node_id(number))
-        assert len(memory) == sum(map(len, memory._kept.values())) <= blocks_max
-        remembered = {(block, node) for (node, _), kept in memory._kept.items() for block in kept}
+        assert len(memory) == sum(map(len, memory._cached.values())) <= blocks_max
+        remembered = {(block, node) for (node, _), kept in memory._cached.items() for block in kept}
         assert {(block, node) for block, nodes in memory._readers.items() for node in nodes} <= remembered
         assert all(memory._readers.values())

@@ -17,9 +17,9 @@ from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.matcher import match as module
 from sparewatt.inference.matcher.explain import describe
+from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision
-from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.model import ANY, MaxPrice
@@ -74,7 +74,7 @@ def test_a_match_under_a_policy_is_the_whole_ranking_filtered(numbers: list[int]
     assert [candidate.node_id for candidate in decision.ranked] == wanted[:CANDIDATES_KEPT]
     by_hand = match(a_job(), table, situation(allowed=allowed_by(table, read_line(line))), ranking=policy, seed=5)
     assert by_hand == decision
-    assert sum(decision.barred.values()) == sum(reason is not None for reason in refused.values())
+    assert sum(decision.rejected_by_policy.values()) == sum(reason is not None for reason in refused.values())
 
 
 @given(numbers=fleets, line=lines, payer=st.none() | owners, order=st.sampled_from(["", " order=node-3,acc_ann"]))
@@ -148,8 +148,8 @@ def test_who_is_known_to_be_admitted_would_be_so_if_judged(
     steps: list[tuple[str, int, int]], ceiling: int, needs: RequiredCapabilities
 ) -> None:
     table, clock = NodeTable(), ManualClock(now_s=NOW_S)
-    usual = MaxPrice(10_000_000 * ceiling, 30_000_000 * ceiling)
-    gate = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+    default_cap = MaxPrice(10_000_000 * ceiling, 30_000_000 * ceiling)
+    gate = Eligibility(table, clock=clock).gate(ANY, MODEL, default_cap=default_cap, needs=needs)
     assert gate is not None
     for what, number, other in steps:
         row = table.get(node_id(number))
@@ -165,7 +165,7 @@ def test_who_is_known_to_be_admitted_would_be_so_if_judged(
             table.set_specs(row.id, some_specs(a_model(id="another")))
         gate.stages()
         for row in table:
-            judging = Eligibility(table, clock=clock).gate(ANY, MODEL, usual=usual, needs=needs)
+            judging = Eligibility(table, clock=clock).gate(ANY, MODEL, default_cap=default_cap, needs=needs)
             assert judging is not None
             assert gate.admits(row.id) == judging.admits(row.id)
 
@@ -212,7 +212,7 @@ def test_a_shortlist_of_which_a_policy_leaves_nobody_is_not_the_last_word(monkey
     table = a_fleet(range(400))
     row = table.get(node_id(3))
     assert row is not None
-    only_it = np.array([row.seats[MODEL].place])
+    only_it = np.array([row.positions[MODEL].index])
     monkeypatch.setattr(module, "shortlisted", lambda *_, **__: only_it)
     decision = through(table, "ignore=node-3")
     assert len(decision.ranked) == CANDIDATES_KEPT

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.inference.dispatch.match_ring import MatchRing, pack, unpack
+from sparewatt.inference.dispatch.dispatcher import MatchRing, pack, unpack
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome, Reassignment
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.inference.matcher.ranking import BALANCED
 from tests.unit.inference.nodes import a_job, a_table, node_id, situation
 
 DECISION = match(a_job(), a_table(3), situation(), ranking=BALANCED, seed=1)

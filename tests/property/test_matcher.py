@@ -13,11 +13,10 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.inference.dispatch.node_selection import no_match_error
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.formula import BALANCED, PARTS, RANKINGS, Preference, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import vram_needed_bytes
-from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Preference
-from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
+from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.inference.nodes import (
     MODEL,
@@ -284,7 +283,7 @@ def test_having_more_to_do_never_helps(  # noqa: PLR0917 (one thing each)
 def test_memory_beyond_the_need_changes_nothing(
     nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, vram_bytes: int, kv_bytes: int
 ) -> None:
-    enough = max(vram_bytes, vram_needed_bytes(job, model_of(nodes[0])))
+    enough = max(vram_bytes, job.vram_needed_bytes(model_of(nodes[0])))
     bigger = changed(nodes[0], specs={"vram_bytes": enough})
     assert decide(job, (bigger, *nodes[1:]), ranking).ranked == decide(job, nodes, ranking).ranked
     load = nodes[0].load
@@ -342,7 +341,7 @@ def test_every_figure_is_finite_and_every_node_accounted_for(
         figures = (candidate.cost, *candidate.parts, candidate.predicted_ttft_s, candidate.predicted_finish_s)
         assert all(math.isfinite(figure) for figure in figures)
         assert all(figure >= 0 for figure in figures) or ranking.unit == "score"
-    assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(nodes)
+    assert len(decision.ranked) + sum(decision.rejected_by_reason.values()) == decision.total == len(nodes)
     assert decision.ranked == tuple(sorted(decision.ranked, key=lambda c: (math.floor(c.cost * 1e6 + 0.5), c.node_id)))
 
 
@@ -398,7 +397,7 @@ def test_figures_that_cannot_be_never_crash_and_never_win(
     """What decoding would refuse gets no job; what it lets through has a cost."""
     odd = changed(nodes[0], model={"measured": measured, **model}, specs=specs)
     decision = decide(a_job(), (odd, *nodes[1:]), ranking)
-    assert len(decision.ranked) + sum(decision.dropped.values()) == len(nodes)
+    assert len(decision.ranked) + sum(decision.rejected_by_reason.values()) == len(nodes)
     for candidate in decision.ranked:
         assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))
     if not is_lawful(odd.specs):

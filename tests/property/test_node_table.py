@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.trying import walks
@@ -117,12 +117,12 @@ class NodesComeAndGo(RuleBasedStateMachine):
         self.table.release(held)
         if twice:
             self.table.release(held)
-            self.table.prompt_read(held)
+            self.table.note_prefill_done(held)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def prompt_read(self, data: st.DataObject) -> None:
-        self.table.prompt_read(data.draw(st.sampled_from(self.held)))
+        self.table.note_prefill_done(data.draw(st.sampled_from(self.held)))
 
     @rule()
     def refresh_strain(self) -> None:
@@ -131,7 +131,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
     @invariant()
     def every_model_lists_the_nodes_that_have_it(self) -> None:
         for model in MODELS:
-            entries = self.table.entries(model)
+            entries = self.table.columns_of(model)
             having = {node for node, specs in self.specs.items() if any(m.id == model for m in specs.models)}
             assert (set(entries.nodes) if entries else set()) == having
             assert len(entries.nodes if entries else []) == len(having)
@@ -169,14 +169,14 @@ def columns(table: NodeTable) -> Columns:
     """Everything that a scan reads, by model and node; a place must be where its node says it is."""
     found: Columns = {}
     for model in table.model_ids():
-        entries = table.entries(model)
+        entries = table.columns_of(model)
         assert entries is not None
         for place, node in enumerate(entries.nodes):
             row = table.get(node)
             assert row is not None
-            assert (row.seats[model].place, row.index) == (place, entries.rows[place])
+            assert (row.positions[model].index, row.index) == (place, entries.rows[place])
             assert entries.hashes[place] == row.hash
-            found[model, node] = entries.data[:, place].tolist()
+            found[model, node] = entries.by_field[:, place].tolist()
     return found
 
 

@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.dispatch.chunk_shape import ChunkShape
-from sparewatt.inference.dispatch.reply import StreamReply
+from sparewatt.inference.dispatch.reply import ChunkShape, StreamReply
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     ['"', "\\", "\n", "é", " a", '","finish_reason":"stop"', "data: x\n\n", "\r"]
@@ -20,7 +19,7 @@ DONE = b"data: [DONE]\n\n"
 class Unread(StreamReply):
     """Reads every chunk."""
 
-    def passes(self, data: bytes) -> bool:
+    def forward_unread(self, data: bytes) -> bool:
         return False
 
 
@@ -55,7 +54,7 @@ def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: 
     quick, thorough = StreamReply(wants_usage=False), Unread(wants_usage=False)
     for first in range(0, len(events), at_once):
         data = b"".join(events[first : first + at_once])
-        passed = data if quick.passes(data) else quick.feed(data).data
+        passed = data if quick.forward_unread(data) else quick.feed(data).data
         assert passed == thorough.feed(data).data
     assert (quick.delivered, quick.started, quick.done) == (thorough.delivered, thorough.started, thorough.done)
     assert quick.emitted.is_more_than_text == thorough.emitted.is_more_than_text

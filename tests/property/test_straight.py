@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparewatt.core.limits import LINK_CREDIT_PARTS
-from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
 from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
 from sparewatt.protocol.link.frames import Opcode, encode_frame
 from tests.unit.inference.scripted import FINISH, ROLE, RecordingSink, ScriptedNode, Stage, event
 
@@ -49,8 +49,8 @@ class Client(RecordingSink):
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused, self._direct.is_open = is_paused, not is_paused
         if not is_paused and self.run is not None:
-            n_bytes = self._untaken_bytes + self._direct.untaken_bytes
-            self._untaken_bytes = self._direct.untaken_bytes = 0
+            n_bytes = self._untaken_bytes + self._direct.unread_bytes
+            self._untaken_bytes = self._direct.unread_bytes = 0
             self.run.consumed(n_bytes)
 
     def finish(self) -> None:
@@ -128,7 +128,7 @@ class Told:
             said.text() if said is not None and not said.is_more_than_text else None,
             self.node.credit_bytes,
             self.run._passed_bytes,
-            (attempt.had_to_wait, attempt._heard_at_s, attempt._longest_pause_s) if attempt else None,
+            (attempt.was_throttled, attempt._heard_at_s, attempt._longest_pause_s) if attempt else None,
             self.client.calls,
             len(self.run.record.attempts),
         )
@@ -187,6 +187,6 @@ def test_a_node_that_has_used_up_its_credit_has_had_to_wait_on_either_way() -> N
         told.node.data(event({"content": "x" * (told.node.may_send_bytes - frame_bytes)}))
         assert told.node.may_send_bytes == 0
         assert told.run._attempt is not None
-        assert told.run._attempt.had_to_wait
+        assert told.run._attempt.was_throttled
         told.client.pause(is_paused=False)
         assert told.node.may_send_bytes == told.node.opened[-1].window_bytes, "all was taken"

@@ -24,9 +24,9 @@ from sparewatt.core.rng import seeded
 from sparewatt.gateway.services import Services, build
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import HealthRules, NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
 from sparewatt.telemetry.feed.live_feed import LOOK_S

@@ -94,7 +94,7 @@ def simulate(
       sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c
       sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg
     """
-    from sparewatt.inference.matcher.model import HealthRules
+    from sparewatt.inference.matcher.node_row import HealthRules
     from sparewatt.sim.scenario import MTBF_S, FaultRates
     from sparewatt.sim.study import StudyConfig
     from sparewatt.sim.traffic.workload import read_trace

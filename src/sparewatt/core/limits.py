@@ -68,18 +68,6 @@ CANDIDATES_KEPT = 8
 PREFIX_HOLDERS_MAX = 8
 """Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
 
-PREFIX_BLOCK_BYTES = 2 * KIB
-"""Prompts are compared in blocks of this size, about 512 tokens: what is shorter is read faster than it is found."""
-
-PREFIX_BLOCKS_PER_PROMPT_MAX = 128
-"""Blocks of one prompt that are hashed: 256 KiB, some 65,000 tokens, in under 0.2 ms."""
-
-PREFIX_BLOCKS_MAX = 200_000
-"""Blocks that a gateway remembers over all nodes and models (about 400 bytes each); the longest unused go first."""
-
-PREFIX_AGE_S_MAX = 1800.0
-"""After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
-
 IDEMPOTENT_S = 300.0
 """How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
 

@@ -18,7 +18,7 @@ from sparewatt.edge.refusals import Refusals
 from sparewatt.edge.request_head import RequestHead
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.edge.timeouts import ClientTimeouts
-from sparewatt.inference.dispatch.direct_path import WriteBatch
+from sparewatt.inference.dispatch.model import WriteBatch
 
 
 class TrackedConnection(Protocol):

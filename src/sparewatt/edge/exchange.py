@@ -42,9 +42,8 @@ from sparewatt.edge.settings import EdgeSettings
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
-from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
-from sparewatt.inference.service import InferenceService, RequestOptions
-from sparewatt.inference.submission import Submission
+from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
+from sparewatt.inference.service import InferenceService, RequestOptions, Submission
 from sparewatt.protocol.openai.chat import error_body, error_headers
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -240,8 +239,8 @@ class Exchange(RequestContext):
         n_bytes, self._untaken_bytes = self._untaken_bytes, 0
         direct = self._direct
         if direct is not None:
-            n_bytes += direct.untaken_bytes
-            direct.untaken_bytes = 0
+            n_bytes += direct.unread_bytes
+            direct.unread_bytes = 0
             direct.is_open = True
         if n_bytes and self._submission is not None:
             self._submission.consumed(n_bytes)
@@ -253,8 +252,8 @@ class Exchange(RequestContext):
         if self._state is ExchangeState.OVER:
             return
         direct = self._direct
-        if direct is not None and direct.at_s != self._direct_at_s:
-            self._direct_at_s, self._silent_since_s = direct.at_s, now_s
+        if direct is not None and direct.last_added_s != self._direct_at_s:
+            self._direct_at_s, self._silent_since_s = direct.last_added_s, now_s
         if now_s - self._silent_since_s < timeouts.keep_alive_s:
             return
         self._silent_since_s = now_s

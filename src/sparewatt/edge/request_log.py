@@ -89,7 +89,7 @@ def fields_of(line: RequestLine, record: MatchRecord | None) -> Mapping[str, obj
     }
     code = line.code
     if record is not None:
-        code = code or record.error_code or record.broke
+        code = code or record.error_code or record.stream_error_code
         last = record.attempts[-1] if record.attempts else None
         fields |= {
             "match": record.id,

@@ -126,7 +126,7 @@ async def _drain(services: Services) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)
-        services.dispatcher.break_off(ShuttingDown("This gateway is stopping. What came before is incomplete."))
+        services.dispatcher.abort_all(ShuttingDown("This gateway is stopping. What came before is incomplete."))
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await run_once(lambda: save_nodes(services), name="nodes_save")
     await run_once(lambda: save_power(services), name="power_save")

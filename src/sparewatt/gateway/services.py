@@ -44,9 +44,9 @@ from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.price_caps import PriceCaps
+from sparewatt.inference.metering.service import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from sparewatt.inference.admission.sizing import PromptSize
+from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 

@@ -1,7 +1,7 @@
-"""What a request needs a node's model to be able to do, and which nodes can. Pure.
+"""Which capabilities of a node's model a request needs, and which nodes have them. Pure.
 
-A node that does not say what its model can do is taken to do what chat servers commonly do. A request that requires its
-parameters to be honoured takes only nodes that have said so.
+A node that reports no capabilities is assumed to have those common to all chat servers. A request with
+`require_parameters` takes only nodes that report them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARAM: Mapping[str, str] = {
 class RequiredCapabilities(NamedTuple):
     can: frozenset[Capability] = frozenset()
     declared: bool = False
-    """Whether a node must have said so itself."""
+    """Whether a node must have reported them itself."""
 
     def filters(self) -> Iterable[tuple[str, Capability]]:
         """Each capability with the name of its filter, in a fixed order."""
@@ -41,34 +41,34 @@ class RequiredCapabilities(NamedTuple):
 NOTHING_REQUIRED = RequiredCapabilities()
 
 
-def is_able(needs: RequiredCapabilities, says: Collection[str] | None) -> bool:
-    """`says`: what a node reports of its model; None if it reports nothing."""
-    return needs.can.issubset(believed(says, declared=needs.declared))
+def is_able(needs: RequiredCapabilities, reported: Collection[str] | None) -> bool:
+    """`reported`: what a node says that its model can do; None if it says nothing."""
+    return needs.can.issubset(assumed(reported, declared=needs.declared))
 
 
-def believed(says: Collection[str] | None, *, declared: bool = False) -> Collection[str]:
-    """What a node can do, as far as it is taken to."""
-    if says is not None:
-        return says
+def assumed(reported: Collection[str] | None, *, declared: bool = False) -> Collection[str]:
+    """What a node is taken to be able to do: what it reports, otherwise what is common."""
+    if reported is not None:
+        return reported
     return () if declared else COMMON
 
 
 class CapabilityCheck:
-    """A check among a policy's own: one capability, against what a node says."""
+    """Checks one capability against what a node reports, in the form of a policy's own checks."""
 
     def __init__(self, *, declared: bool) -> None:
         self._declared = declared
 
-    def admits(self, needed: Capability, says: Collection[str] | None) -> bool:
-        return needed in believed(says, declared=self._declared)
+    def admits(self, needed: Capability, reported: Collection[str] | None) -> bool:
+        return needed in assumed(reported, declared=self._declared)
 
 
-def says_of(facts: NodeFacts) -> frozenset[str] | None:
+def capabilities_of(facts: NodeFacts) -> frozenset[str] | None:
     return facts.capabilities
 
 
 def unable_error(barred: Mapping[str, int], model: str) -> SparewattError | None:
-    """For a model that nobody here serves in the way that was asked for: the request will not do, now or later."""
+    """The error if missing capabilities alone ruled out every node: then retrying does not help. Otherwise None."""
     names = [name.removeprefix(FILTER) for name, count in barred.items() if count and name.startswith(FILTER)]
     if not names or len(names) < sum(count > 0 for count in barred.values()):
         return None
@@ -80,6 +80,6 @@ def _error_of(capability: str, model: str) -> SparewattError:
     if capability == "vision":
         return UnsupportedContent(f"No node that serves {model!r} can look at pictures.", param=param)
     if param is None:
-        said = f"No node serves {model!r} for {capability}. GET /v1/models says what each model can do."
-        return UnsupportedParameter(said, param="model")
+        text = f"No node serves {model!r} for {capability}. GET /v1/models says what each model can do."
+        return UnsupportedParameter(text, param="model")
     return UnsupportedParameter(f"No node that serves {model!r} takes '{param}'.", param=param)

@@ -1,55 +1,124 @@
-"""Which nodes a job's policy allows. Judged node by node, and kept per policy and model.
+"""Which nodes may serve a job: its policy, its price cap, the capabilities it needs and its payer decide.
 
-A policy looks at what a node reports, which changes seldom, while jobs come by the thousand. So a verdict is kept until
-the node reports anew, and a list is put together at most twice a second, or when a node came or went. Whoever is then
-chosen is judged once more, by what is known right now.
+A policy looks at what nodes report, which changes seldom, while jobs come by the thousand. So each node's verdict is
+cached until it reports something new, and the list of allowed nodes is rebuilt at most twice a second, or when a node
+joined or left. The node that the matcher then picks is checked once more (`PolicyGate.admits`) against its latest
+report, so a cached list never lets a job through to a node that is no longer eligible.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, VERDICTS_KEPT_MAX
-from sparewatt.inference.capabilities import NOTHING_REQUIRED, RequiredCapabilities, is_able
-from sparewatt.inference.facts import facts_with
-from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.model import AllowedNodes, NodeRow
-from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.verdicts import (
-    FRESH_S,
-    EligibilityTerms,
-    KnownFacts,
-    PolicyVerdicts,
-    is_dearer,
-    known_facts,
-    prices_of,
+from sparewatt.inference.capabilities import (
+    NOTHING_REQUIRED,
+    CapabilityCheck,
+    RequiredCapabilities,
+    capabilities_of,
+    is_able,
 )
-from sparewatt.policy.check import CompiledPolicy, NodeFacts, compile_policy
+from sparewatt.inference.matcher.columns import NodeColumns
+from sparewatt.inference.matcher.model import AllowedNodes
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import FRESH_S, CachedFacts, PolicyVerdicts, cached_facts, facts_with
+from sparewatt.policy.check import FACT_OF, CompiledPolicy, FieldCheck, NodeFacts, compile_policy
+from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.formatter import explain_relaxation
 from sparewatt.policy.model import ANY, MaxPrice, Policy
 from sparewatt.policy.relaxation import relaxations
+from sparewatt.protocol.link.node_report import ModelReport
 
-_NEVER = -2
-"""No count of what was said, not even of a model that nobody has."""
-_EVERYBODY: Sequence[AllowedNodes | None] = (None,)
-_NOBODY: Sequence[AllowedNodes | None] = (AllowedNodes(),)
+USUAL_PRICE = "usual_price"
+"""The filter of the default price cap: nodes dearer than what was held for a job whose policy names no price."""
+_NO_VERSION = -2
+"""Equal to no version of a model's columns, nor to -1, which stands for a model without nodes."""
+_ALL_NODES: Sequence[AllowedNodes | None] = (None,)
+_NO_NODES: Sequence[AllowedNodes | None] = (AllowedNodes(),)
+
+
+class EligibilityTerms(NamedTuple):
+    """What a list of allowed nodes depends on: the key of the cache."""
+
+    policy: Policy
+    default_cap: MaxPrice | None
+    """The most that is paid in the directions for which the policy names no price."""
+    model: ModelId
+    needs: RequiredCapabilities = NOTHING_REQUIRED
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it looks at something that changes without a report."""
+        return self.policy.max_ttft_ms is not None
+
+    def checks(self) -> CompiledPolicy:
+        able = CapabilityCheck(declared=self.needs.declared)
+        checks: list[FieldCheck] = [(name, needed, able, capabilities_of) for name, needed in self.needs.filters()]
+        checks += compile_policy(self.policy).checks
+        if self.default_cap is not None:
+            checks.append((USUAL_PRICE, self.default_cap, FIELDS["max_price"], FACT_OF["max_price"]))
+        return CompiledPolicy(tuple(checks))
+
+    def with_default_cap(self) -> Policy:
+        """The policy with the default price cap written out, so that relaxations can name a higher price."""
+        if self.default_cap is None:
+            return self.policy
+        named = self.policy.max_price or MaxPrice()
+        prompt = self.default_cap.prompt if named.prompt is None else named.prompt
+        completion = self.default_cap.completion if named.completion is None else named.completion
+        return replace(self.policy, max_price=MaxPrice(prompt, completion))
+
+
+def exceeds(prices: tuple[int, int], cap: MaxPrice) -> bool:
+    """Whether the price of a prompt or of a completion is above the cap."""
+    return not FIELDS["max_price"].admits(cap, prices)
+
+
+def prices_of(report: ModelReport) -> tuple[int, int]:
+    return report.prompt_price_nano, report.completion_price_nano
+
+
+class HighestPrices(NamedTuple):
+    """The highest prices of a model, and the version of its columns that they were read from."""
+
+    prices: tuple[int, int]
+    version: int
+    read_at_s: float
+
+
+class UniformCapability(NamedTuple):
+    """Whether all nodes of a model have some capabilities, and what that was read from."""
+
+    holds: bool
+    columns: NodeColumns
+    membership_version: int
+    version: int
+    read_at_s: float
+
+    def is_stale(self, columns: NodeColumns, now_s: float) -> bool:
+        if columns is not self.columns or columns.membership_version != self.membership_version:
+            return True
+        return columns.version != self.version and now_s - self.read_at_s >= FRESH_S
 
 
 class Eligibility:
+    """Caches facts, verdicts and lists for all policies. Bounded: the least recently used policies go first."""
+
     def __init__(self, table: NodeTable, *, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._judged: OrderedDict[EligibilityTerms, PolicyVerdicts] = OrderedDict()
-        self._verdicts = 0
-        self._known: dict[ModelId, dict[NodeId, KnownFacts]] = {}
-        self._dearest: dict[ModelId, HighestPrices] = {}
-        self._able: dict[tuple[ModelId, RequiredCapabilities], UniformCapability] = {}
+        self._verdicts: OrderedDict[EligibilityTerms, PolicyVerdicts] = OrderedDict()
+        self._verdict_count = 0
+        self._facts: dict[ModelId, dict[NodeId, CachedFacts]] = {}
+        self._highest: dict[ModelId, HighestPrices] = {}
+        self._uniform: dict[tuple[ModelId, RequiredCapabilities], UniformCapability] = {}
         self._gates: dict[
             tuple[Policy, ModelId, AccountId | None, MaxPrice | None, RequiredCapabilities], PolicyGate
         ] = {}
@@ -61,152 +130,156 @@ class Eligibility:
         model: ModelId,
         *,
         payer: AccountId | None = None,
-        usual: MaxPrice | None = None,
+        default_cap: MaxPrice | None = None,
         needs: RequiredCapabilities = NOTHING_REQUIRED,
     ) -> PolicyGate | None:
-        """What a job must pass; None if everybody may serve it.
+        """The conditions of a job; None if every node may serve it.
 
-        `payer` is one whose own nodes may not. `usual` is the most that is paid where the policy names no price.
-        `needs` is what a node's model must be able to do.
+        `payer`: an account whose own nodes may not serve it. `default_cap`: the most that is paid where the policy
+        names no price. `needs`: what a node's model must be able to do.
         """
         checks = compile_policy(policy) if policy is not ANY else None
         checks = checks if checks is not None and checks.checks else None
-        if payer is None and usual is None and checks is None and policy.order is None and not needs.can:
+        if payer is None and default_cap is None and checks is None and policy.order is None and not needs.can:
             return None
-        key = (policy, model, payer, usual, needs)
+        key = (policy, model, payer, default_cap, needs)
         gate = self._gates.get(key)
         if gate is None:
             if len(self._gates) >= POLICIES_COMPILED_MAX:
                 self._gates.clear()
-            gate = self._gates[key] = PolicyGate(self, policy, checks, model, payer, usual, needs)
+            gate = self._gates[key] = PolicyGate(self, policy, checks, model, payer, default_cap, needs)
         return gate
 
     def stages(self, terms: EligibilityTerms) -> Sequence[AllowedNodes | None]:
-        """First those whom the policy names in order, one after the other; then whomever it leaves."""
-        entries = self._table.entries(terms.model)
-        if entries is None:
-            return _NOBODY
-        judged = self._judged.get(terms)
-        if judged is None:
-            judged = self._judged[terms] = PolicyVerdicts(terms.checks())
-        self._judged.move_to_end(terms)
+        """First the nodes that the policy's order names, one after the other; then all that it allows."""
+        columns = self._table.columns_of(terms.model)
+        if columns is None:
+            return _NO_NODES
+        cached = self._verdicts.get(terms)
+        if cached is None:
+            cached = self._verdicts[terms] = PolicyVerdicts(terms.checks())
+        self._verdicts.move_to_end(terms)
         now_s = self._clock.now_s()
-        if judged.is_old(entries, now_s, is_live=terms.is_live):
-            before = len(judged.verdicts)
-            judged.judge(self.facts(terms.model), entries, terms.policy.order or (), now_s=now_s)
-            self._verdicts += len(judged.verdicts) - before
-            self._forget_oldest()
-        return judged.stages
+        if cached.is_stale(columns, now_s, is_live=terms.is_live):
+            before = len(cached.verdicts)
+            cached.rebuild(self.facts(terms.model), columns, terms.policy.order or (), now_s=now_s)
+            self._verdict_count += len(cached.verdicts) - before
+            self._evict()
+        return cached.stages
 
-    def _forget_oldest(self) -> None:
-        """The latest stays, whatever its size: it is in use."""
-        while len(self._judged) > 1 and (
-            len(self._judged) > POLICIES_COMPILED_MAX or self._verdicts > VERDICTS_KEPT_MAX
+    def _evict(self) -> None:
+        """Drop the least recently used policies beyond the bounds, but never the latest, which is in use."""
+        while len(self._verdicts) > 1 and (
+            len(self._verdicts) > POLICIES_COMPILED_MAX or self._verdict_count > VERDICTS_KEPT_MAX
         ):
-            _, gone = self._judged.popitem(last=False)
-            self._verdicts -= len(gone.verdicts)
+            _, evicted = self._verdicts.popitem(last=False)
+            self._verdict_count -= len(evicted.verdicts)
 
     def now_s(self) -> float:
         return self._clock.now_s()
 
-    def has_dearer(self, usual: MaxPrice, model: ModelId) -> bool:
-        """Whether anybody asks for more, as of a moment ago."""
-        now_s, known = self._clock.now_s(), self._dearest.get(model)
-        if known is None or now_s - known.made_at_s >= FRESH_S:
-            if len(self._dearest) >= POLICIES_COMPILED_MAX:
-                self._dearest.clear()
-            known = self._dearest[model] = HighestPrices(self._table.dearest_price(model), self.said(model), now_s)
-        return is_dearer(usual, known.prices)
+    def any_exceeds(self, cap: MaxPrice, model: ModelId) -> bool:
+        """Whether any node is dearer than the cap, as of at most FRESH_S ago."""
+        now_s, highest = self._clock.now_s(), self._highest.get(model)
+        if highest is None or now_s - highest.read_at_s >= FRESH_S:
+            if len(self._highest) >= POLICIES_COMPILED_MAX:
+                self._highest.clear()
+            highest = HighestPrices(self._table.dearest_price(model), self.version(model), now_s)
+            self._highest[model] = highest
+        return exceeds(highest.prices, cap)
 
     def all_are_able(self, needs: RequiredCapabilities, model: ModelId) -> bool:
-        """Whether every node that has the model can do this, as of a moment ago."""
-        entries, now_s = self._table.entries(model), self._clock.now_s()
-        if entries is None:
+        """Whether every node of the model has these capabilities, as of at most FRESH_S ago."""
+        columns, now_s = self._table.columns_of(model), self._clock.now_s()
+        if columns is None:
             return True
-        known = self._able.get((model, needs))
-        if known is None or known.is_old(entries, now_s):
-            if len(self._able) >= POLICIES_COMPILED_MAX:
-                self._able.clear()
-            holds = all(is_able(needs, self._says(node_id, model)) for node_id in entries.nodes)
-            known = self._able[model, needs] = UniformCapability(holds, entries, entries.changes, entries.said, now_s)
-        return known.holds
+        cached = self._uniform.get((model, needs))
+        if cached is None or cached.is_stale(columns, now_s):
+            if len(self._uniform) >= POLICIES_COMPILED_MAX:
+                self._uniform.clear()
+            holds = all(is_able(needs, self._declared_by(node_id, model)) for node_id in columns.nodes)
+            cached = UniformCapability(holds, columns, columns.membership_version, columns.version, now_s)
+            self._uniform[model, needs] = cached
+        return cached.holds
 
-    def is_sure(self, said: int, *, usual: MaxPrice | None, needs: RequiredCapabilities, model: ModelId) -> bool:
-        """Whether the answers of the two above, of a moment ago, take in everything that was said until then."""
-        dearest, able = self._dearest.get(model), self._able.get((model, needs))
-        knows_prices = usual is None or (dearest is not None and dearest.said == said)
-        return knows_prices and (not needs.can or (able is not None and able.said == said))
+    def is_read_from(
+        self, version: int, *, default_cap: MaxPrice | None, needs: RequiredCapabilities, model: ModelId
+    ) -> bool:
+        """Whether `any_exceeds` and `all_are_able` answered from this version of the model's columns."""
+        highest, uniform = self._highest.get(model), self._uniform.get((model, needs))
+        has_prices = default_cap is None or (highest is not None and highest.version == version)
+        return has_prices and (not needs.can or (uniform is not None and uniform.version == version))
 
-    def has_heard_all(self, terms: EligibilityTerms) -> bool:
-        """Whether the list for these terms was made of all that nodes have said by now."""
-        judged, entries = self._judged.get(terms), self._table.entries(terms.model)
-        return judged is not None and entries is not None and judged.knows_all(entries)
+    def is_current(self, terms: EligibilityTerms) -> bool:
+        """Whether the list for these terms was built from all reports until now."""
+        cached, columns = self._verdicts.get(terms), self._table.columns_of(terms.model)
+        return cached is not None and columns is not None and cached.is_current(columns)
 
-    def said(self, model: ModelId) -> int:
-        """How often a node came to a model, left it, or said something new."""
-        entries = self._table.entries(model)
-        return -1 if entries is None else entries.said
+    def version(self, model: ModelId) -> int:
+        """Changes when a node joins a model, leaves it or reports something new; -1 without nodes."""
+        columns = self._table.columns_of(model)
+        return -1 if columns is None else columns.version
 
-    def was_asked(self, node_id: NodeId, model: ModelId) -> bool:
-        """Whether a node is among those whose prices and abilities are looked at when all are."""
+    def is_counted(self, node_id: NodeId, model: ModelId) -> bool:
+        """Whether `any_exceeds` and `all_are_able` look at this node: it is connected and measured."""
         row = self._table.get(node_id)
-        seat = row.seats.get(model) if row is not None else None
-        return row is not None and seat is not None and row.connected and seat.figures.is_measured
+        position = row.positions.get(model) if row is not None else None
+        return row is not None and position is not None and row.connected and position.figures.is_measured
 
-    def _says(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
+    def _declared_by(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
         row = self._table.get(node_id)
         report = row.models.get(model) if row is not None else None
         return report.capabilities if report is not None else None
 
     def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: CompiledPolicy | None) -> bool:
-        """By what is known of it right now. A list that still had it is put together anew."""
+        """Check one node by its latest report. If it fails, the cached lists are rebuilt before their next use."""
         row = self._table.get(node_id)
         report = row.models.get(terms.model) if row is not None else None
         if row is None or report is None:
             return True
-        is_refused = terms.usual is not None and is_dearer(terms.usual, prices_of(report))
+        is_refused = terms.default_cap is not None and exceeds(prices_of(report), terms.default_cap)
         is_refused = is_refused or not is_able(terms.needs, report.capabilities)
         if checks is not None and not is_refused:
-            is_refused = checks.first_mismatch(self._facts_now(row, terms)) is not None
+            is_refused = checks.first_mismatch(self._latest_facts(row, terms)) is not None
         if is_refused:
-            self._look_again(node_id, terms)
+            self._invalidate(node_id, terms)
         return is_refused
 
-    def _facts_now(self, row: NodeRow, terms: EligibilityTerms) -> NodeFacts:
-        known = self._known.get(terms.model, {}).get(row.id)
-        if known is not None and known.holds_for(row, drift_s=0.0 if terms.is_live else row.rtt_s + known.rtt_s):
-            return known.facts
+    def _latest_facts(self, row: NodeRow, terms: EligibilityTerms) -> NodeFacts:
+        cached = self._facts.get(terms.model, {}).get(row.id)
+        if cached is not None and cached.holds_for(row, drift_s=0.0 if terms.is_live else row.rtt_s + cached.rtt_s):
+            return cached.facts
         return facts_with(row, row.models[terms.model])
 
-    def _look_again(self, node_id: NodeId, terms: EligibilityTerms) -> None:
-        self._dearest.pop(terms.model, None)
-        self._known.get(terms.model, {}).pop(node_id, None)
-        self._able.pop((terms.model, terms.needs), None)
-        for usual, needs in product((terms.usual, None), (terms.needs, NOTHING_REQUIRED)):
-            key = terms._replace(usual=usual, needs=needs)
-            if key in self._judged:
-                self._judged[key].made_at_s = None
+    def _invalidate(self, node_id: NodeId, terms: EligibilityTerms) -> None:
+        self._highest.pop(terms.model, None)
+        self._facts.get(terms.model, {}).pop(node_id, None)
+        self._uniform.pop((terms.model, terms.needs), None)
+        for default_cap, needs in product((terms.default_cap, None), (terms.needs, NOTHING_REQUIRED)):
+            key = terms._replace(default_cap=default_cap, needs=needs)
+            if key in self._verdicts:
+                self._verdicts[key].built_at_s = None
 
     def relaxations(self, terms: EligibilityTerms) -> list[str]:
-        """What would let somebody through. Worked out once per list: whoever fails, fails again and again."""
-        judged = self._judged.get(terms)
-        if judged is not None and judged.hints is not None:
-            return list(judged.hints)
-        facts = [fact for fact in self._facts_of_present(terms.model) if is_able(terms.needs, fact.capabilities)]
+        """What would make a node eligible, in words. Computed once per list: failing clients retry often."""
+        cached = self._verdicts.get(terms)
+        if cached is not None and cached.hints is not None:
+            return list(cached.hints)
+        facts = [fact for fact in self._facts_of_connected(terms.model) if is_able(terms.needs, fact.capabilities)]
         nodes = [[fact] for fact in facts[:RELAXATIONS_NODES_MAX]]
         is_part = len(facts) > len(nodes)
-        hints = [explain_relaxation(found, is_part=is_part) for found in relaxations(terms.whole_policy(), nodes)]
-        if judged is not None:
-            judged.hints = hints
+        hints = [explain_relaxation(found, is_part=is_part) for found in relaxations(terms.with_default_cap(), nodes)]
+        if cached is not None:
+            cached.hints = hints
         return list(hints)
 
-    def _facts_of_present(self, model: ModelId) -> list[NodeFacts]:
-        """A node that is away would not serve, whatever the policy says."""
+    def _facts_of_connected(self, model: ModelId) -> list[NodeFacts]:
+        """Without nodes that are away: they would not serve, whatever the policy."""
         self.facts(model)
-        found = self._known.get(model, {})
-        return [known.facts for node_id, known in found.items() if self._is_here(node_id)]
+        found = self._facts.get(model, {})
+        return [cached.facts for node_id, cached in found.items() if self._is_connected(node_id)]
 
-    def _is_here(self, node_id: NodeId) -> bool:
+    def _is_connected(self, node_id: NodeId) -> bool:
         row = self._table.get(node_id)
         return row is not None and row.connected
 
@@ -214,111 +287,86 @@ class Eligibility:
         return self._table.nodes_of(account)
 
     def facts(self, model: ModelId) -> list[NodeFacts]:
-        """Of every node that has the model. Kept for all policies: to put them together takes longest."""
-        entries, before = self._table.entries(model), self._known.pop(model, {})
-        if entries is None:
+        """The facts of every node that has the model. Shared by all policies: building them takes longest."""
+        columns, before = self._table.columns_of(model), self._facts.pop(model, {})
+        if columns is None:
             return []
-        rows = [row for node_id in entries.nodes if (row := self._table.get(node_id)) is not None]
-        known = self._known[model] = {row.id: known_facts(row, model, before) for row in rows}
-        return [found.facts for found in known.values()]
-
-
-class HighestPrices(NamedTuple):
-    """The highest prices of a model, and what they were taken from."""
-
-    prices: tuple[int, int]
-    said: int
-    made_at_s: float
-
-
-class UniformCapability(NamedTuple):
-    """Whether all nodes of a model can do something, and what that was taken from."""
-
-    holds: bool
-    entries: NodeColumns
-    changes: int
-    said: int
-    made_at_s: float
-
-    def is_old(self, entries: NodeColumns, now_s: float) -> bool:
-        if entries is not self.entries or entries.changes != self.changes:
-            return True
-        return entries.said != self.said and now_s - self.made_at_s >= FRESH_S
+        rows = [row for node_id in columns.nodes if (row := self._table.get(node_id)) is not None]
+        found = self._facts[model] = {row.id: cached_facts(row, model, before) for row in rows}
+        return [cached.facts for cached in found.values()]
 
 
 @dataclass(slots=True)
 class PolicyGate:
-    """One job's conditions on who may serve it. Implements dispatch's Gate."""
+    """The conditions that a job puts on nodes, shared by all jobs that are alike. Implements dispatch's Gate."""
 
     eligibility: Eligibility
     policy: Policy
     checks: CompiledPolicy | None
     model: ModelId
     payer: AccountId | None = None
-    usual: MaxPrice | None = None
+    default_cap: MaxPrice | None = None
     needs: RequiredCapabilities = NOTHING_REQUIRED
 
-    _known: Sequence[AllowedNodes | None] = _EVERYBODY
-    """Whom it leaves, by what was known when it was last looked at; until then, unless a node says something."""
-    _known_until_s: float = 0.0
-    _known_said: int = _NEVER
-    _is_sure: bool = False
-    """Whether that took in everything that nodes had said: then nobody of those can be refused until one says more."""
+    _stages: Sequence[AllowedNodes | None] = _ALL_NODES
+    """Cached until `_stages_until_s`, while the model's columns have `_stages_version`."""
+    _stages_until_s: float = 0.0
+    _stages_version: int = _NO_VERSION
+    _is_exact: bool = False
+    """Whether `_stages` took in every report of that version: then `admits` has nothing to add for its nodes."""
 
     def stages(self) -> Sequence[AllowedNodes | None]:
-        """Whoever is then chosen is judged once more (`admits`): so what was seen a moment ago is good enough."""
-        now_s, said = self.eligibility.now_s(), self.eligibility.said(self.model)
-        if now_s < self._known_until_s and said == self._known_said:
-            return self._known
-        terms = self._terms()
-        asks_nothing = self._asks_nothing(terms)
-        self._known = _EVERYBODY if asks_nothing else self.eligibility.stages(terms)
+        """May be FRESH_S old: the node that is picked is checked again by `admits`."""
+        now_s, version = self.eligibility.now_s(), self.eligibility.version(self.model)
+        if now_s < self._stages_until_s and version == self._stages_version:
+            return self._stages
+        terms = self._effective_terms()
+        is_open = self._is_open(terms)
+        self._stages = _ALL_NODES if is_open else self.eligibility.stages(terms)
         if terms.is_live:
-            self._forget()
-            return self._known
-        self._known_until_s, self._known_said = now_s + FRESH_S, said
-        is_sure = self.eligibility.is_sure(said, usual=self.usual, needs=self.needs, model=self.model)
-        self._is_sure = is_sure and (asks_nothing or (self.checks is None and self.eligibility.has_heard_all(terms)))
-        return self._known
-
-    def _forget(self) -> None:
-        self._known_until_s, self._known_said, self._is_sure = 0.0, _NEVER, False
-
-    def _terms(self) -> EligibilityTerms:
-        """Nearly always nobody is dearer than usual, and all can do it: then nobody needs to be left out for it."""
-        is_dear = self.usual is not None and self.eligibility.has_dearer(self.usual, self.model)
-        are_able = not self.needs.can or self.eligibility.all_are_able(self.needs, self.model)
-        return EligibilityTerms(
-            self.policy, self.usual if is_dear else None, self.model, NOTHING_REQUIRED if are_able else self.needs
+            self._reset()
+            return self._stages
+        self._stages_until_s, self._stages_version = now_s + FRESH_S, version
+        is_exact = self.eligibility.is_read_from(
+            version, default_cap=self.default_cap, needs=self.needs, model=self.model
         )
+        self._is_exact = is_exact and (is_open or (self.checks is None and self.eligibility.is_current(terms)))
+        return self._stages
 
-    def _asks_nothing(self, terms: EligibilityTerms) -> bool:
-        asks_none = self.checks is None and terms.usual is None and not terms.needs.can
-        return asks_none and self.policy.order is None
+    def _reset(self) -> None:
+        self._stages_until_s, self._stages_version, self._is_exact = 0.0, _NO_VERSION, False
 
-    def own_nodes(self) -> Collection[NodeId]:
-        """The payer's own, which may not serve a job that free credits pay."""
+    def _effective_terms(self) -> EligibilityTerms:
+        """Without conditions that all nodes of the model meet, as nearly always: most lists are then the same one."""
+        cap = self.default_cap
+        cap = cap if cap is not None and self.eligibility.any_exceeds(cap, self.model) else None
+        are_able = not self.needs.can or self.eligibility.all_are_able(self.needs, self.model)
+        return EligibilityTerms(self.policy, cap, self.model, NOTHING_REQUIRED if are_able else self.needs)
+
+    def _is_open(self, terms: EligibilityTerms) -> bool:
+        is_unchecked = self.checks is None and terms.default_cap is None and not terms.needs.can
+        return is_unchecked and self.policy.order is None
+
+    def payer_nodes(self) -> Collection[NodeId]:
+        """The payer's own nodes, which may not serve a job that free credits pay for."""
         return self.eligibility.nodes_of(self.payer) if self.payer is not None else ()
 
     def admits(self, node_id: NodeId) -> bool:
-        """Judged anew: a list that is half a second old must not let anybody through.
-
-        Only where the policy itself asks nothing, and nobody has said anything since, is it known already.
-        """
-        if node_id in self.own_nodes():
+        """Check one node by its latest report, unless the cached list is known to be exact for it."""
+        if node_id in self.payer_nodes():
             return False
-        is_known = self._is_sure and self._known_said == self.eligibility.said(self.model)
-        if is_known and self._leaves(node_id) and self.eligibility.was_asked(node_id, self.model):
+        is_exact = self._is_exact and self._stages_version == self.eligibility.version(self.model)
+        if is_exact and self._allows(node_id) and self.eligibility.is_counted(node_id, self.model):
             return True
-        terms = EligibilityTerms(self.policy, self.usual, self.model, self.needs)
+        terms = EligibilityTerms(self.policy, self.default_cap, self.model, self.needs)
         is_refused = self.eligibility.refuses(node_id, terms, self.checks)
         if is_refused:
-            self._forget()
+            self._reset()
         return not is_refused
 
-    def _leaves(self, node_id: NodeId) -> bool:
-        return any(allowed is None or node_id in allowed.nodes for allowed in self._known)
+    def _allows(self, node_id: NodeId) -> bool:
+        return any(allowed is None or node_id in allowed.nodes for allowed in self._stages)
 
     def relaxations(self) -> list[str]:
-        terms = self._terms()
-        return [] if self._asks_nothing(terms) else self.eligibility.relaxations(terms)
+        terms = self._effective_terms()
+        return [] if self._is_open(terms) else self.eligibility.relaxations(terms)

@@ -1,4 +1,4 @@
-"""What a request, its key, its account and the network say about who may serve it, as one policy."""
+"""Routing: the policies of a request, its key, its account and the network, narrowed to one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
-from sparewatt.inference.matcher.model import Preference
+from sparewatt.inference.matcher.formula import Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_object, read_request, split_model
@@ -27,7 +27,7 @@ class Routing(NamedTuple):
     policy: Policy
     ignored: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
-    """Fields of the body that the server of some nodes does not heed."""
+    """Fields of the body that some model servers accept and do not act on."""
 
     @property
     def preference(self) -> Preference:
@@ -35,7 +35,7 @@ class Routing(NamedTuple):
         return Preference(None if sort == "score" else sort, preferred_weights(self.policy))
 
     def headers(self, *, server: str = "") -> dict[str, str]:
-        """Says what was understood but could not be heeded, by the kind of server that has it."""
+        """Names the fields that were understood and have no effect with the kind of server that has the job."""
         if self.policy is ANY and not self.ignored and not self.unsure:
             return {}
         unheeded = [f"provider.{name}" for name in UNHEEDED if getattr(self.policy, name) not in (None, False)]
@@ -44,7 +44,7 @@ class Routing(NamedTuple):
 
 
 def preferred_weights(policy: Policy) -> tuple[tuple[str, float], ...]:
-    """The vocabulary's words for costs, as the matcher calls them."""
+    """The policy's weights by the matcher's names of costs."""
     return tuple((part, weight) for name, weight in policy.weights or () for part in _PARTS[name])
 
 
@@ -76,7 +76,7 @@ def _json(text: str | bytes, *, param: str) -> object:
 
 
 def check_policy(text: str) -> None:
-    """Before it is stored: a policy that cannot be read must not lie in wait for every request."""
+    """Before it is stored: a policy that cannot be read would fail every later request."""
     read_policy(text)
 
 
@@ -89,7 +89,7 @@ def read_network_policy(line: str | None) -> Policy:
 
 
 class RoutingTexts(NamedTuple):
-    """All texts that decide who may serve a request, by whom they are. Texts, since they key a cache."""
+    """The policies of a request by their level, as text: they are the key of a cache."""
 
     suffixes: str = ""
     header: str | None = None
@@ -108,49 +108,51 @@ def route(
     *,
     header: str | None,
     provider: bytes,
-    who: Principal,
+    principal: Principal,
     network: Policy,
     is_model: Callable[[str], bool],
 ) -> Routing:
-    """Raises InvalidField, UnknownField or KeyPolicyViolation. `is_model`: whether a name is served as it stands."""
+    """Raises InvalidField, UnknownField or KeyPolicyViolation. `is_model`: whether some node serves a name."""
     name, _ = split_model(model, is_model=is_model)
-    account, key = standing_texts(who)
-    said = RoutingTexts(model[len(name) :], header or None, provider, account, key, None if network is ANY else network)
-    if said == _NOTHING:
+    account, key = standing_texts(principal)
+    texts = RoutingTexts(
+        model[len(name) :], header or None, provider, account, key, None if network is ANY else network
+    )
+    if texts == _NOTHING:
         return Routing(name, ANY)
     read = _read if len(provider) <= POLICY_BYTES_MAX else _read.__wrapped__
-    return Routing(name, *read(said))
+    return Routing(name, *read(texts))
 
 
-def standing_texts(who: Principal) -> tuple[str | None, str | None]:
+def standing_texts(principal: Principal) -> tuple[str | None, str | None]:
     """The policies of account and key, as they were stored. A browser's session has no key."""
-    if who.key is not None:
-        return who.key.account_policy, who.key.policy
-    return who.session.account_policy if who.session is not None else None, None
+    if principal.key is not None:
+        return principal.key.account_policy, principal.key.policy
+    return principal.session.account_policy if principal.session is not None else None, None
 
 
 @lru_cache(maxsize=REQUEST_POLICIES_KEPT)
-def _read(said: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
-    """The policy that holds, and what has no effect. Clients say the same again and again."""
-    provider = _json(said.provider, param=BODY_FIELD) if said.provider else None
-    _, asked, ignored = read_request(f"-{said.suffixes}", header=said.header, provider=provider)
-    levels = levels_of(said)
-    return narrow(levels, asked) if levels else asked, ignored
+def _read(texts: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
+    """The narrowed policy, and the fields that have no effect. Cached: clients repeat themselves."""
+    provider = _json(texts.provider, param=BODY_FIELD) if texts.provider else None
+    _, requested, ignored = read_request(f"-{texts.suffixes}", header=texts.header, provider=provider)
+    levels = levels_of(texts)
+    return narrow(levels, requested) if levels else requested, ignored
 
 
-def levels_of(said: RoutingTexts) -> list[PolicyLevel]:
+def levels_of(texts: RoutingTexts) -> list[PolicyLevel]:
     """Standing policies, the most general first. Raises InvalidField if one cannot be read any more."""
-    found = [PolicyLevel("network", said.network)] if said.network is not None else []
-    texts = (("account", said.account), ("key", said.key))
-    return found + [PolicyLevel(name, _standing(name, text)) for name, text in texts if text is not None]
+    found = [PolicyLevel("network", texts.network)] if texts.network is not None else []
+    stored = (("account", texts.account), ("key", texts.key))
+    return found + [PolicyLevel(name, _standing(name, text)) for name, text in stored if text is not None]
 
 
 def _standing(level: str, text: str) -> Policy:
-    """It was checked when it was stored. Should the vocabulary have changed since, it must not be left out silently."""
+    """Checked when it was stored; if the vocabulary has changed since, it must not be skipped silently."""
     try:
         return read_policy(text)
     except BadRequest as error:
         raise InvalidField(
-            f"The {level} policy cannot be read any more: {error.message} Set it anew, or to null for none.",
+            f"The {level} policy cannot be read any more: {error.message} Set it again, or to null for none.",
             param=f"{level}.policy",
         ) from None

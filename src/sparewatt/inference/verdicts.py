@@ -1,75 +1,70 @@
-"""What a policy says about each node of a model, and the lists that follow from it. Records and pure functions."""
+"""Verdicts of a policy on each node of a model, and the lists of allowed nodes that follow. Records and pure functions.
+
+Facts of a node that nothing measures yet (uptime, compliance, tier beyond the lowest) stay unknown, and an unknown fact
+satisfies no bound.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.inference.capabilities import NOTHING_REQUIRED, CapabilityCheck, RequiredCapabilities, says_of
-from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.model import AllowedNodes, NodeRow, PositionList
-from sparewatt.policy.check import FACT_OF, CompiledPolicy, FieldCheck, NodeFacts, compile_policy
-from sparewatt.policy.fields import FIELDS
-from sparewatt.policy.model import MaxPrice, Policy
+from sparewatt.inference.matcher.model import AllowedNodes, PositionList
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.policy.check import CompiledPolicy, NodeFacts
+from sparewatt.policy.field_types.sets import normalized_names
+from sparewatt.policy.gpus import gpu_class_of, gpu_name
+from sparewatt.policy.quantization import quantization_of
+from sparewatt.policy.regions import place_of
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 
+BYTES_PER_GB = 10**9
+LOWEST_TIER = "community"
+"""The tier of every node until someone vouches for it."""
 FRESH_S = 0.5
+"""How old a cached list may be."""
 RTT_DRIFT_S = 0.005
-"""A way that grew by less is not judged anew before somebody is chosen."""
-USUAL_PRICE = "usual_price"
-"""The filter that keeps a job off nodes dearer than what was held for it, where its policy names no price."""
+"""Facts are rebuilt for a list only when the round-trip time changed by more than this."""
 ORDER = "order"
+"""The filter of a policy's `order`: nodes that it does not name in this stage."""
 
 
-class EligibilityTerms(NamedTuple):
-    """What a list of allowed nodes depends on."""
-
-    policy: Policy
-    usual: MaxPrice | None
-    """The most that is paid in the directions for which the policy names no price."""
-    model: ModelId
-    needs: RequiredCapabilities = NOTHING_REQUIRED
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it looks at something that changes without a report."""
-        return self.policy.max_ttft_ms is not None
-
-    def checks(self) -> CompiledPolicy:
-        able = CapabilityCheck(declared=self.needs.declared)
-        checks: list[FieldCheck] = [(name, needed, able, says_of) for name, needed in self.needs.filters()]
-        checks += compile_policy(self.policy).checks
-        if self.usual is not None:
-            checks.append((USUAL_PRICE, self.usual, FIELDS["max_price"], FACT_OF["max_price"]))
-        return CompiledPolicy(tuple(checks))
-
-    def whole_policy(self) -> Policy:
-        """With what is usual as a price of its own: whoever is too dear can be had by naming another."""
-        if self.usual is None:
-            return self.policy
-        asked = self.policy.max_price or MaxPrice()
-        prompt = self.usual.prompt if asked.prompt is None else asked.prompt
-        completion = self.usual.completion if asked.completion is None else asked.completion
-        return replace(self.policy, max_price=MaxPrice(prompt, completion))
+def facts_of(row: NodeRow) -> list[NodeFacts]:
+    """What a policy can look at, one entry per model; one entry without a model for a node that has none."""
+    return [facts_with(row, model) for model in row.models.values()] or [facts_with(row, None)]
 
 
-def is_dearer(usual: MaxPrice, prices: tuple[int, int]) -> bool:
-    """Prices of prompt and of completion."""
-    return not FIELDS["max_price"].admits(usual, prices)
+def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
+    specs, speed = row.specs, model.measured if model else None
+    return NodeFacts(
+        node_id=row.id,
+        names=normalized_names((row.id, specs.name, *([row.owner] if row.owner else []))),
+        place=place_of(specs.region),
+        gpu=gpu_name(specs.gpu) or None,
+        gpu_class=gpu_class_of(specs.gpu),
+        vram_gb=specs.vram_bytes / BYTES_PER_GB,
+        gpu_count=specs.gpu_count,
+        tier=LOWEST_TIER,
+        hourly_nano=specs.hourly_price_nano,
+        model=model.id if model else None,
+        quantization=quantization_of(model.quantization) if model else None,
+        prompt_nano=model.prompt_price_nano if model else None,
+        completion_nano=model.completion_price_nano if model else None,
+        throughput_tps=speed.decode_tps if speed else None,
+        ttft_ms=(speed.ttft_s + row.rtt_s) * 1000 if speed else None,
+        warm=model is not None and model.state == "warm",
+        capabilities=frozenset(model.capabilities) if model and model.capabilities is not None else None,
+    )
 
 
-def prices_of(report: ModelReport) -> tuple[int, int]:
-    return report.prompt_price_nano, report.completion_price_nano
-
-
-class KnownFacts(NamedTuple):
-    """A node's facts, and what they were taken from."""
+class CachedFacts(NamedTuple):
+    """A node's facts, and what they were read from."""
 
     specs: NodeSpecs
     owner: AccountId | None
@@ -81,19 +76,19 @@ class KnownFacts(NamedTuple):
         return is_same and abs(self.rtt_s - row.rtt_s) <= drift_s
 
 
-def known_facts(row: NodeRow, model: ModelId, before: Mapping[NodeId, KnownFacts]) -> KnownFacts:
-    known = before.get(row.id)
-    if known is not None and known.holds_for(row, drift_s=RTT_DRIFT_S):
-        return known
-    return KnownFacts(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
+def cached_facts(row: NodeRow, model: ModelId, before: Mapping[NodeId, CachedFacts]) -> CachedFacts:
+    cached = before.get(row.id)
+    if cached is not None and cached.holds_for(row, drift_s=RTT_DRIFT_S):
+        return cached
+    return CachedFacts(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
 
 
 class Verdict(NamedTuple):
     facts: NodeFacts
-    refused: str | None
-    """The field that rules it out."""
-    turn: int | None
-    """Where the policy's order names it first."""
+    refused_by: str | None
+    """The field of the policy that rules the node out."""
+    order_rank: int | None
+    """The first place of the policy's order that names the node."""
 
 
 @dataclass(slots=True)
@@ -101,32 +96,39 @@ class PolicyVerdicts:
     """All verdicts of one policy on the nodes of one model."""
 
     checks: CompiledPolicy
-    entries: NodeColumns | None = None
-    changes: int = 0
-    reports: int = 0
-    made_at_s: float | None = None
-    """None: to be judged before it is used."""
+    columns: NodeColumns | None = None
+    membership_version: int = 0
+    specs_version: int = 0
+    built_at_s: float | None = None
+    """None: to be built before use."""
     verdicts: dict[NodeId, Verdict] = field(default_factory=dict)
     stages: Sequence[AllowedNodes | None] = ()
     hints: Sequence[str] | None = None
-    """What would let somebody through, if anybody asked."""
+    """Relaxations in words, once they were asked for."""
 
-    def is_old(self, entries: NodeColumns, now_s: float, *, is_live: bool) -> bool:
-        if self.made_at_s is None or entries is not self.entries or entries.changes != self.changes:
+    def is_stale(self, columns: NodeColumns, now_s: float, *, is_live: bool) -> bool:
+        if self.built_at_s is None or not self._has_members_of(columns):
             return True
-        return now_s - self.made_at_s >= FRESH_S and (is_live or entries.reports != self.reports)
+        return now_s - self.built_at_s >= FRESH_S and (is_live or columns.specs_version != self.specs_version)
 
-    def knows_all(self, entries: NodeColumns) -> bool:
-        """Whether nobody has come, gone or reported since."""
-        is_same = entries is self.entries and entries.changes == self.changes and entries.reports == self.reports
-        return is_same and self.made_at_s is not None
+    def is_current(self, columns: NodeColumns) -> bool:
+        """Whether no node has joined, left or reported since."""
+        is_same = self._has_members_of(columns) and columns.specs_version == self.specs_version
+        return is_same and self.built_at_s is not None
 
-    def judge(self, facts: Sequence[NodeFacts], entries: NodeColumns, order: Sequence[str], *, now_s: float) -> None:
+    def _has_members_of(self, columns: NodeColumns) -> bool:
+        return columns is self.columns and columns.membership_version == self.membership_version
+
+    def rebuild(self, facts: Sequence[NodeFacts], columns: NodeColumns, order: Sequence[str], *, now_s: float) -> None:
         before = self.verdicts
         self.verdicts = {NodeId(fact.node_id): _verdict(fact, self.checks, order, before) for fact in facts}
-        self.stages = _stages(self, entries)
-        self.entries, self.changes, self.reports = entries, entries.changes, entries.reports
-        self.made_at_s, self.hints = now_s, None
+        self.stages = _stages(self, columns)
+        self.columns, self.membership_version, self.specs_version = (
+            columns,
+            columns.membership_version,
+            columns.specs_version,
+        )
+        self.built_at_s, self.hints = now_s, None
 
 
 def _verdict(
@@ -136,24 +138,26 @@ def _verdict(
     if verdict is not None and verdict.facts is facts:
         return verdict
     refused = checks.first_mismatch(facts)
-    turn = next((turn for turn, name in enumerate(order) if name in facts.names), None) if order else None
-    return Verdict(facts, refused.field if refused is not None else None, turn)
+    rank = next((rank for rank, name in enumerate(order) if name in facts.names), None) if order else None
+    return Verdict(facts, refused.field if refused is not None else None, rank)
 
 
-def _stages(judged: PolicyVerdicts, entries: NodeColumns) -> Sequence[AllowedNodes | None]:
-    """First those whom the order names, one after the other; then whomever the checks leave."""
-    dropped = Counter(refused for _, refused, _ in judged.verdicts.values() if refused is not None)
-    left = {node_id: turn for node_id, (_, refused, turn) in judged.verdicts.items() if refused is None}
-    named: dict[int, list[NodeId]] = {}
-    for node_id, turn in left.items():
-        if turn is not None:
-            named.setdefault(turn, []).append(node_id)
-    first = [_seated(named[turn], entries, {**dropped, ORDER: len(left) - len(named[turn])}) for turn in sorted(named)]
-    return [*first, _seated(left.keys(), entries, dropped) if judged.checks.checks else None]
+def _stages(built: PolicyVerdicts, columns: NodeColumns) -> Sequence[AllowedNodes | None]:
+    """First the nodes that the order names, one place after the other; then all that the checks leave."""
+    rejected = Counter(refused_by for _, refused_by, _ in built.verdicts.values() if refused_by is not None)
+    left = {node_id: rank for node_id, (_, refused_by, rank) in built.verdicts.items() if refused_by is None}
+    by_rank: dict[int, list[NodeId]] = {}
+    for node_id, rank in left.items():
+        if rank is not None:
+            by_rank.setdefault(rank, []).append(node_id)
+    first = [
+        _allowed(nodes, columns, {**rejected, ORDER: len(left) - len(nodes)}) for _, nodes in sorted(by_rank.items())
+    ]
+    return [*first, _allowed(left.keys(), columns, rejected) if built.checks.checks else None]
 
 
-def _seated(nodes: Collection[NodeId], entries: NodeColumns, dropped: Mapping[str, int]) -> AllowedNodes:
+def _allowed(nodes: Collection[NodeId], columns: NodeColumns, rejected: Mapping[str, int]) -> AllowedNodes:
     allowed = frozenset(nodes)
-    places = np.flatnonzero(np.fromiter((node_id in allowed for node_id in entries.nodes), bool, len(entries)))
-    counts = {name: count for name, count in dropped.items() if count}
-    return AllowedNodes(allowed, counts, PositionList(entries, entries.changes, places))
+    positions = np.flatnonzero(np.fromiter((node_id in allowed for node_id in columns.nodes), bool, len(columns)))
+    counts = {name: count for name, count in rejected.items() if count}
+    return AllowedNodes(allowed, counts, PositionList(columns, columns.membership_version, positions))

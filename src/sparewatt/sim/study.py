@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sparewatt.inference.matcher.model import HealthRules
-from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS
+from sparewatt.inference.matcher.formula import BALANCED, RANKINGS
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.results.summary import (
     TIMEOUT_S,

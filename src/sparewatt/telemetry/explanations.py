@@ -30,7 +30,8 @@ from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONC
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Reassignment
 from sparewatt.inference.matcher.explain import describe, describe_ranked
-from sparewatt.inference.matcher.model import Decision, NodeRow
+from sparewatt.inference.matcher.model import Decision
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.matches import (
     ContinuationPoint,
@@ -86,7 +87,7 @@ class Explanations:
             outcome=record.outcome.value,
             streamed=record.streamed,
             attempts=self._describe_attempts(record),
-            moves=[self._describe_move(move, record) for move in record.moves],
+            moves=[self._describe_move(move, record) for move in record.reassignments],
         )
 
     def explain_decision(self, decision: Decision) -> DecisionExplanation:
@@ -124,7 +125,7 @@ class Explanations:
         try:
             await self._database.save_matches([self._stored(record) for record in records])
         except BaseException:
-            queue.give_back(records)
+            queue.return_unstored(records)
             raise
 
     # for the other processes of this gateway

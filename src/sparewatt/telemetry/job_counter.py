@@ -54,15 +54,15 @@ class JobCounter:
         totals = self.totals.model(record.decision.job.model)
         totals.ends[end] += 1
         self.totals.match.observe(record.match_s)
-        self.totals.candidates.observe(record.decision.eligible)
+        self.totals.candidates.observe(record.decision.eligible_count)
         first_ms = record.first_token_ms
         if end == "done":
             _observe_times(totals, record, first_ms)
         if first_ms is not None:
             self._recent.append((self._clock.now_s(), first_ms))
         self._count_interval(record, end, tokens, first_ms)
-        if record.broke is not None:
-            self.count_error(record.broke)
+        if record.stream_error_code is not None:
+            self.count_error(record.stream_error_code)
 
     def count_error(self, code: str) -> None:
         """A request for an answer got this error instead."""

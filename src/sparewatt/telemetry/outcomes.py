@@ -42,7 +42,7 @@ def is_our_failure(record: MatchRecord) -> bool:
 
 def _is_ruled_out(record: MatchRecord) -> bool:
     """There were nodes, and the request's policy allowed none of them. Where none has the memory, it is our lack."""
-    return record.error_code == NoEligibleNode.code and any(record.decision.barred.values())
+    return record.error_code == NoEligibleNode.code and any(record.decision.rejected_by_policy.values())
 
 
 def result_of(attempt: AttemptRecord, record: MatchRecord) -> AttemptResult | None:

@@ -10,11 +10,11 @@ from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher.columns import SCAN_MAX
-from sparewatt.inference.matcher.match import match, question
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.inference.matcher.shortlist import sort_out
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.match import make_query, match
+from sparewatt.inference.matcher.model import MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
+from sparewatt.inference.matcher.shortlist import build_shortlist
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 
@@ -100,7 +100,7 @@ def _time_decisions(table: NodeTable, count: int, *, compiled: bool) -> list[flo
 
 def _sortings(table: NodeTable) -> set[float]:
     """Changes when a shortlist is sorted."""
-    return {shortlist.made_at_s for shortlist in table.shortlists_of(MODEL).values()}
+    return {shortlist.stale_at_s for shortlist in table.shortlists_of(MODEL).values()}
 
 
 def _time_reports(table: NodeTable, *, news: bool) -> list[float]:
@@ -135,14 +135,14 @@ def _time_round(table: NodeTable, nodes: list[NodeId], loads: list[NodeLoad], *,
 
 
 def _time_shortlist(table: NodeTable, *, compiled: bool) -> float:
-    entries = table.entries(MODEL)
+    entries = table.columns_of(MODEL)
     if entries is None:
         return 0.0
     job = MatchJob(MatchId("match_0"), MODEL, prompt_tokens=500, output_tokens=200)
-    asked = question(job, table, MatchContext(now_s=NOW_S, rules=HealthRules()), ranking=BALANCED, seed=1)
+    asked = make_query(job, table, MatchContext(now_s=NOW_S, rules=HealthRules()), ranking=BALANCED, seed=1)
     times_ms = []
     for _ in range(SORTINGS):
         began_s = time.perf_counter()
-        sort_out(asked, entries, compiled=compiled)
+        build_shortlist(asked, entries, compiled=compiled)
         times_ms.append((time.perf_counter() - began_s) * 1e3)
     return statistics.median(times_ms)

@@ -51,8 +51,8 @@ from sparewatt.gateway.process_assignment import read_assignment, write_assignme
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.inference.matcher.model import NodeState
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.node_row import NodeState
 from sparewatt.link.websocket_library import has_picows
 from sparewatt.protocol.api.operations import Pulse
 from sparewatt.protocol.link.frames import LINK_PATH

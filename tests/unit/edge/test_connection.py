@@ -24,7 +24,7 @@ from sparewatt.edge.exchange import Endpoint, Exchange
 from sparewatt.edge.known_head import KnownHead
 from sparewatt.edge.request_head import RequestHead
 from sparewatt.inference.admission.model import Priority
-from sparewatt.inference.matcher.ranking import RANKINGS
+from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.service import RequestOptions
 from tests.property.front import QuickRegistry, Socket, Turns, replies_to
 from tests.unit.edge.served import served

@@ -19,7 +19,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.inference.submission import Submission
+from sparewatt.inference.service import Submission
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.edge.served import served
 from tests.unit.gateway.small_gateway import USER, make_services

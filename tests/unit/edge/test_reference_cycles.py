@@ -12,7 +12,7 @@ import pytest
 from sparewatt.edge.exchange import Exchange
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.inference.submission import Submission
+from sparewatt.inference.service import Submission
 from sparewatt.link.gateway_end import JobStream
 from tests.unit.edge.test_streaming import CHAT, STREAM, a_gateway
 from tests.unit.gateway.small_gateway import bearer

@@ -93,6 +93,6 @@ async def test_without_the_setting_there_is_no_line(caplog: pytest.LogCaptureFix
 
 
 def test_an_answer_that_broke_says_by_what() -> None:
-    record = a_record(an_attempt(), a_failure(), outcome=Outcome.FAILED, broke="job_failed")
+    record = a_record(an_attempt(), a_failure(), outcome=Outcome.FAILED, stream_error_code="job_failed")
     line = fields_of(RequestLine("req_1", "POST /v1/chat/completions", 200, 1.5), record)
     assert (line["code"], line["attempts"], line["tokens"], line["ms"]) == ("job_failed", 2, 51, 1500.0)

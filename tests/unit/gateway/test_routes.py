@@ -9,7 +9,7 @@ from sparewatt.api.dashboard.status_page import render_status
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, EdgeServer, bearer, make_services, running

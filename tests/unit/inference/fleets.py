@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.model import AllowedNodes, Decision
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import facts_with
 from sparewatt.policy.check import first_mismatch
 from sparewatt.policy.model import Policy
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
@@ -64,7 +64,7 @@ def allowed_by(table: NodeTable, policy: Policy) -> AllowedNodes:
 
 def assert_adds_up(decision: Decision, *, kept: int) -> None:
     """What was dropped and what is left are all there are; `kept` candidates are told of at most."""
-    counts = [*decision.dropped.values(), *decision.barred.values()]
+    counts = [*decision.rejected_by_reason.values(), *decision.rejected_by_policy.values()]
     assert all(count >= 0 for count in counts)
     left = decision.total - sum(counts)
     assert left >= 0

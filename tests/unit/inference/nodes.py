@@ -10,22 +10,21 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
-from sparewatt.inference.admission.sizing import PromptSize
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.match_context import MatchContext
 from sparewatt.inference.matcher.model import (
-    REASONS,
-    TOLD_OF_STOPPED,
+    REJECTED_FIELDS,
+    SCAN_REJECTIONS,
     Candidate,
     Decision,
-    HealthRules,
+    MatchContext,
     MatchJob,
-    NodeRow,
     Rejection,
 )
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
 
 MODEL = ModelId("llama-3-8b")
@@ -125,9 +124,9 @@ def a_decision(
         usd = each.price_nano / 1e9
         told.extend((place, each.cost, each.predicted_ttft_s, each.predicted_finish_s, usd, *each.parts))
     for place, (_, reason) in enumerate(stopped, start=len(ranked)):
-        rejected.extend((place, REASONS.index(reason), *[0.0] * len(TOLD_OF_STOPPED)))
+        rejected.extend((place, SCAN_REJECTIONS.index(reason), *[0.0] * len(REJECTED_FIELDS)))
     numbers = (told.tobytes(), seated, rejected.tobytes())
-    return Decision(job, policy, total, len(ranked), *numbers, barred=barred)
+    return Decision(job, policy, total, len(ranked), *numbers, rejected_by_policy=barred)
 
 
 def situation(**changes: Any) -> MatchContext:
@@ -135,7 +134,7 @@ def situation(**changes: Any) -> MatchContext:
     return MatchContext(**(values | changes))
 
 
-_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "seats", "own_active"}
+_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "positions", "own_active"}
 _COPIED = [field.name for field in dataclasses.fields(NodeRow) if field.name not in _OF_THE_SPECS]
 
 
@@ -155,10 +154,10 @@ def table_of(*rows: NodeRow, gateways: int = 1) -> NodeTable:
 
 def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[ColumnField, float]:
     """What a scan would read about one node."""
-    row, entries = table.get(node_id(number)), table.entries(model)
+    row, entries = table.get(node_id(number)), table.columns_of(model)
     assert row is not None
     assert entries is not None
-    return dict(zip(ColumnField, entries.data[:, row.seats[model].place].tolist(), strict=True))
+    return dict(zip(ColumnField, entries.by_field[:, row.positions[model].index].tolist(), strict=True))
 
 
 def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:

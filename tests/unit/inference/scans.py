@@ -6,9 +6,9 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher import kernel, scan
-from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
-from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.match_query import AS_THEY_ARE, NOBODY, MatchQuery, Positions
+from sparewatt.inference.matcher.columns import NO_POSITIONS, ColumnField, Floats, NodeColumns, Positions
+from sparewatt.inference.matcher.formula import PARTS, UNIT_WEIGHTS
+from sparewatt.inference.matcher.scan import MatchQuery
 
 LARGE_SHARE = 0.02
 PREFIXES = (0, 1 << 96, (1 << 160) - (1 << 20))
@@ -23,10 +23,10 @@ _CEILINGS = {
     ColumnField.STEP_S: 0.1,
     ColumnField.STEP_TOKEN_S: 1e-6,
     ColumnField.KV_TOKEN_S: 1e-6,
-    ColumnField.READ_TOKEN_S: 1e-3,
+    ColumnField.PREFILL_TOKEN_S: 1e-3,
     ColumnField.PROMPT_USD: 1e-6,
     ColumnField.COMPLETION_USD: 1e-6,
-    ColumnField.OPEN_S: 100.0,
+    ColumnField.HEARD_IF_OPEN_S: 100.0,
     ColumnField.LAST_HEARD_S: 100.0,
     ColumnField.SUSPECT_UNTIL_S: 100.0,
 }
@@ -43,10 +43,10 @@ def random_entries(chance: np.random.Generator) -> NodeColumns:
         column = chance.integers(0, steps, n) / steps * _CEILINGS.get(field, 2.0)
         numbers: Floats = np.ceil(column / 2.0) if field in _FLAGS else column
         entries.write_column(field, numbers)
-    entries.write_column(ColumnField.HALVING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
+    entries.write_column(ColumnField.SHARING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
     if chance.random() < 0.5:
         for field, value in (
-            (ColumnField.OPEN_S, 99.0),
+            (ColumnField.HEARD_IF_OPEN_S, 99.0),
             (ColumnField.CONTEXT_TOKENS, 1e9),
             (ColumnField.FITS_TOKENS, np.inf),
         ):
@@ -62,18 +62,18 @@ def random_question(chance: np.random.Generator) -> MatchQuery:
         float(chance.integers(0, 10_000)),
         strain=float(chance.integers(0, 2)),
         usd_weight=float(chance.choice([0.0, 1e4, 4e4])),
-        weights=weights if chance.random() < 0.3 else AS_THEY_ARE,
+        weights=weights if chance.random() < 0.3 else UNIT_WEIGHTS,
         now_s=100.0,
-        silent_since_s=90.0,
-        gone_since_s=float(chance.choice([-1.0, 50.0])),
+        suspect_before_s=90.0,
+        offline_before_s=float(chance.choice([-1.0, 50.0])),
         jitter=float(chance.choice([0.0, 0.2])),
-        start=2 * int(chance.integers(0, 1 << 63)),
+        jitter_seed=2 * int(chance.integers(0, 1 << 63)),
     )
 
 
 def some_places(chance: np.random.Generator, n: int, *, share: float) -> Positions:
     if chance.random() < share:
-        return NOBODY
+        return NO_POSITIONS
     return chance.permutation(n)[: int(chance.integers(1, n + 1))]
 
 
@@ -85,8 +85,8 @@ def compare_scans(chance: np.random.Generator) -> int:
     k = 64 if chance.random() < 0.1 else 8
     by_numpy = scan.rank(question, entries, named, tried, k=k)
     compiled = kernel.rank(question, entries, named, tried, k=k)
-    assert compiled.places.tolist() == by_numpy.places.tolist()
-    assert compiled.lines.tolist() == by_numpy.lines.tolist()
-    assert compiled.counts == by_numpy.counts
-    assert compiled.stopped == by_numpy.stopped
-    return len(compiled.places)
+    assert compiled.positions.tolist() == by_numpy.positions.tolist()
+    assert compiled.costs.tolist() == by_numpy.costs.tolist()
+    assert compiled.rejected_counts == by_numpy.rejected_counts
+    assert compiled.rejected_rows == by_numpy.rejected_rows
+    return len(compiled.positions)

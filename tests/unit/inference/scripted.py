@@ -12,13 +12,13 @@ import msgspec
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
-from sparewatt.inference.dispatch.direct_path import DirectPath, WriteBatch
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.inference.dispatch.model import DispatchRules
+from sparewatt.inference.dispatch.model import DirectPath, DispatchRules, WriteBatch
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.matcher.model import HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import BALANCED, Ranking
+from sparewatt.inference.matcher.formula import BALANCED, Ranking
+from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.send_queue import SendQueue

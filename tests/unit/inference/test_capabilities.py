@@ -9,7 +9,7 @@ from sparewatt.inference.capabilities import COMMON, NOTHING_REQUIRED, RequiredC
 from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.model import ANY

@@ -11,12 +11,12 @@ from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.inference import eligibility as module
 from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
-from sparewatt.inference.facts import facts_with
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.model import AllowedNodes, Decision, NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.model import AllowedNodes, Decision
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.verdicts import FRESH_S
+from sparewatt.inference.verdicts import FRESH_S, facts_with
 from sparewatt.policy.check import NodeFacts
 from sparewatt.policy.model import ANY, MaxPrice
 from sparewatt.policy.parser import read_line
@@ -41,13 +41,15 @@ class Fleet:
             self.table.connect(node_id(number), said, now_s=NOW_S)
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
-    def gate(self, line: str = "", *, payer: AccountId | None = None, usual: MaxPrice | None = None) -> PolicyGate:
-        gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, usual=usual)
+    def gate(
+        self, line: str = "", *, payer: AccountId | None = None, default_cap: MaxPrice | None = None
+    ) -> PolicyGate:
+        gate = self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, default_cap=default_cap)
         assert gate is not None
         return gate
 
-    def allowed(self, line: str, *, usual: MaxPrice | None = None) -> list[int]:
-        (last,) = self.gate(line, usual=usual).stages()
+    def allowed(self, line: str, *, default_cap: MaxPrice | None = None) -> list[int]:
+        (last,) = self.gate(line, default_cap=default_cap).stages()
         return numbers(last)
 
     def decide(self, gate: PolicyGate | None) -> Decision:
@@ -191,16 +193,16 @@ def test_policies_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.
     fleet = places("de")
     for hours in range(10):
         assert fleet.allowed(f"max_hourly<={hours + 1}") == [1]
-    assert len(fleet.eligibility._judged) == 3
-    assert fleet.eligibility._verdicts == 3
+    assert len(fleet.eligibility._verdicts) == 3
+    assert fleet.eligibility._verdict_count == 3
 
 
-def test_so_are_the_verdicts_of_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_are_the_verdictsof_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VERDICTS_KEPT_MAX", 25)
     fleet = Fleet(*(some_specs(region="de") for _ in range(10)))
     for hours in range(10):
         assert len(fleet.allowed(f"max_hourly<={hours + 1}")) == 10
-    assert (len(fleet.eligibility._judged), fleet.eligibility._verdicts) == (2, 20)
+    assert (len(fleet.eligibility._verdicts), fleet.eligibility._verdict_count) == (2, 20)
 
 
 # order
@@ -237,7 +239,7 @@ def test_the_first_name_that_can_have_the_job_has_it_and_the_funnel_says_so() ->
     fleet = named_fleet()
     decision = fleet.decide(fleet.gate("order=b,a"))
     assert candidates(decision) == [2]
-    assert decision.barred == {"order": 3}
+    assert decision.rejected_by_policy == {"order": 3}
     assert_adds_up(decision, kept=8)
     fleet.table.disconnect(node_id(2), unix_s=0)
     assert candidates(fleet.decide(fleet.gate("order=b,a"))) == [1, 3]
@@ -297,7 +299,7 @@ def test_somebody_whose_own_nodes_are_all_there_are_is_told_so() -> None:
     assert "own_node (3)" in error.message
 
 
-# what is usual
+# the default price cap
 
 
 def priced(*models: str) -> Fleet:
@@ -307,29 +309,29 @@ def priced(*models: str) -> Fleet:
 
 def test_where_nobody_is_dearer_than_usual_everybody_is_looked_at() -> None:
     fleet = priced("usual", "cap")
-    gate = fleet.gate(usual=USUAL)
+    gate = fleet.gate(default_cap=USUAL)
     assert list(gate.stages()) == [None]
     assert gate.admits(node_id(2))
 
 
 def test_a_node_dearer_than_what_was_held_gets_no_job() -> None:
     fleet = priced("usual", "dear", "cap")
-    gate = fleet.gate(usual=USUAL)
+    gate = fleet.gate(default_cap=USUAL)
     decision = fleet.decide(gate)
     assert candidates(decision) == [1, 3]
-    assert decision.barred == {"usual_price": 1}
+    assert decision.rejected_by_policy == {"usual_price": 1}
     assert_adds_up(decision, kept=8)
     assert not gate.admits(node_id(2))
 
 
 def test_one_that_raises_its_price_a_moment_before_gets_none_either() -> None:
     fleet = priced("usual", "usual")
-    gate = fleet.gate(usual=USUAL)
+    gate = fleet.gate(default_cap=USUAL)
     assert list(gate.stages()) == [None]
     fleet.table.set_specs(node_id(2), some_specs(DEAR))
     assert not gate.admits(node_id(2))
     assert candidates(fleet.decide(gate)) == [1]
-    policed = fleet.gate("gpu_count>=1", usual=USUAL)
+    policed = fleet.gate("gpu_count>=1", default_cap=USUAL)
     fleet.decide(policed)
     fleet.table.set_specs(node_id(1), some_specs(msgspec.structs.replace(DEAR, state="warm")))
     assert not policed.admits(node_id(1))
@@ -338,7 +340,7 @@ def test_one_that_raises_its_price_a_moment_before_gets_none_either() -> None:
 
 def test_only_the_direction_that_the_policy_leaves_open_is_usual() -> None:
     fleet = priced("usual", "dear")
-    open_prompt = fleet.gate("max_price.completion<=9", usual=MaxPrice(prompt=80_000_000))
+    open_prompt = fleet.gate("max_price.completion<=9", default_cap=MaxPrice(prompt=80_000_000))
     assert candidates(fleet.decide(open_prompt)) == [1, 2]
     both = fleet.gate("max_price<=9")
     assert candidates(fleet.decide(both)) == [1, 2]
@@ -346,7 +348,7 @@ def test_only_the_direction_that_the_policy_leaves_open_is_usual() -> None:
 
 def test_whoever_finds_only_dear_nodes_is_told_what_price_would_help() -> None:
     fleet = priced("dear")
-    gate = fleet.gate(usual=USUAL)
+    gate = fleet.gate(default_cap=USUAL)
     error = no_match_error(fleet.decide(gate), fleet.table, gate)
     assert error.code == "no_eligible_node"
     assert "usual_price (1)" in error.message
@@ -368,7 +370,7 @@ def test_what_would_help_is_worked_out_once_per_list_and_not_over_all_nodes(monk
 def test_a_dear_node_that_is_not_there_costs_nobody_anything() -> None:
     fleet = priced("usual", "dear")
     fleet.table.disconnect(node_id(2), unix_s=0)
-    assert list(fleet.gate(usual=USUAL).stages()) == [None]
+    assert list(fleet.gate(default_cap=USUAL).stages()) == [None]
 
 
 def test_an_equal_fleet_is_the_same_with_a_gate_and_without() -> None:

@@ -60,7 +60,7 @@ def routed(
     *,
     provider: object = None,
     header: str | None = None,
-    who: Principal | None = None,
+    principal: Principal | None = None,
     network: Policy = ANY,
     models: tuple[str, ...] = (MODEL,),
 ) -> Routing:
@@ -69,7 +69,7 @@ def routed(
         model,
         header=header,
         provider=raw,
-        who=who or principal_from_key(KEY),
+        principal=principal or principal_from_key(KEY),
         network=network,
         is_model=models.__contains__,
     )
@@ -93,7 +93,7 @@ def test_all_levels_narrow_one_another() -> None:
     found = routed(
         provider={"vram_gb": ">=24"},
         header="gpu_count>=1",
-        who=principal_from_key(key({"max_price": 2}, {"ignore": ["barn"]})),
+        principal=principal_from_key(key({"max_price": 2}, {"ignore": ["barn"]})),
         network=read_line("region=EU"),
     )
     assert sorted(said(found).split()) == ["gpu_count>=1", "ignore=barn", "max_price=2", "region=EU", "vram_gb>=24"]
@@ -116,8 +116,8 @@ def test_a_request_may_not_widen_what_any_level_says(level: str, standing: Any, 
     line = to_line(routed(provider=standing).policy)
     ways: dict[str, dict[str, Any]] = {
         "network": {"network": read_line(line)},
-        "account": {"who": principal_from_key(key(None, standing))},
-        "key": {"who": principal_from_key(key(standing))},
+        "account": {"principal": principal_from_key(key(None, standing))},
+        "key": {"principal": principal_from_key(key(standing))},
     }
     levels = ways[level]
     assert routed(provider=standing, **levels).policy == read_line(line)
@@ -134,24 +134,24 @@ def test_a_request_may_not_widen_what_any_level_says(level: str, standing: Any, 
 )
 def test_no_carrier_is_a_way_around_a_key(asked: Any) -> None:
     with pytest.raises(KeyPolicyViolation):
-        routed(**asked, who=principal_from_key(key({"region": "US"})))
+        routed(**asked, principal=principal_from_key(key({"region": "US"})))
 
 
 def test_a_request_may_narrow_and_levels_that_leave_nobody_are_no_error_of_the_request() -> None:
-    assert said(routed(provider={"region": "DE"}, who=principal_from_key(key({"region": "EU"})))) == "region=DE"
-    assert routed(who=principal_from_key(key({"region": "US"}, {"region": "EU"}))).policy.region == frozenset()
+    assert said(routed(provider={"region": "DE"}, principal=principal_from_key(key({"region": "EU"})))) == "region=DE"
+    assert routed(principal=principal_from_key(key({"region": "US"}, {"region": "EU"}))).policy.region == frozenset()
 
 
 def test_a_browsers_session_has_its_accounts_policy() -> None:
-    who = session('{"region":"EU"}')
-    assert said(routed(who=who)) == "region=EU"
+    principal = session('{"region":"EU"}')
+    assert said(routed(principal=principal)) == "region=EU"
     with pytest.raises(KeyPolicyViolation, match="account policy"):
-        routed(provider={"region": "US"}, who=who)
-    assert routed(who=session(None)).policy is ANY
+        routed(provider={"region": "US"}, principal=principal)
+    assert routed(principal=session(None)).policy is ANY
 
 
 def test_a_standing_policy_may_be_a_line() -> None:
-    assert said(routed(who=principal_from_key(key("region=EU max_price<=1")))) == "region=EU max_price=1"
+    assert said(routed(principal=principal_from_key(key("region=EU max_price<=1")))) == "region=EU max_price=1"
 
 
 # policies that cannot be read
@@ -162,7 +162,7 @@ def test_a_standing_policy_may_be_a_line() -> None:
 def test_a_standing_policy_that_cannot_be_read_any_more_is_a_clear_error(text: str, level: str) -> None:
     row = replace(KEY, policy=text) if level == "key" else replace(KEY, account_policy=text)
     with pytest.raises(InvalidField) as caught:
-        routed(who=principal_from_key(row))
+        routed(principal=principal_from_key(row))
     assert caught.value.param == f"{level}.policy"
     assert f"The {level} policy cannot be read any more" in caught.value.message
     with pytest.raises(SparewattError):
@@ -201,7 +201,7 @@ words = st.sampled_from(
 @given(provider=anything | st.dictionaries(words, anything, max_size=3), header=st.none() | st.text(max_size=20))
 def test_whatever_a_client_sends_is_read_or_refused(provider: object, header: str | None) -> None:
     try:
-        found = routed(provider=provider, header=header, who=principal_from_key(key({"region": "EU"})))
+        found = routed(provider=provider, header=header, principal=principal_from_key(key({"region": "EU"})))
     except (BadRequest, KeyPolicyViolation):
         return
     assert found.policy.region is not None

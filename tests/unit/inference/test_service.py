@@ -11,9 +11,8 @@ from sparewatt.core.ids import ModelId
 from sparewatt.core.rng import seeded
 from sparewatt.inference.capabilities import NOTHING_REQUIRED
 from sparewatt.inference.eligibility import Eligibility
-from sparewatt.inference.metering.price_caps import PriceCaps
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.service import Metering
+from sparewatt.inference.metering.service import Metering, PriceCaps
 from sparewatt.inference.service import InferenceService
 from sparewatt.ledger.budgets import KeyBudgets
 from sparewatt.ledger.journal import Journal
@@ -73,7 +72,7 @@ def test_a_price_that_is_named_counts_and_the_rest_is_usual(
     assert (price.prompt, price.completion) == cap
     gate = service.gate(policy, MODEL, price=price, payer=None, needs=NOTHING_REQUIRED)
     assert gate is not None
-    assert gate.usual == usual
+    assert gate.default_cap == usual
 
 
 def test_without_books_there_is_no_price_and_nobody_is_too_dear() -> None:

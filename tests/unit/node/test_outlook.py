@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import reading
-from sparewatt.inference.matcher.match_query import MatchQuery
+from sparewatt.inference.matcher.formula import prefill_time
+from sparewatt.inference.matcher.scan import MatchQuery
 from sparewatt.node.jobs.ttft_estimator import (
     BackendCapacity,
     DecodeTimes,
@@ -145,11 +145,14 @@ def test_a_prompt_that_waits_for_its_place_is_not_being_read() -> None:
 
 
 def test_node_and_gateway_expect_the_same_reading_time() -> None:
-    entries = a_table(1, some_specs(a_model(measured=SPEED))).entries(MODEL)
+    entries = a_table(1, some_specs(a_model(measured=SPEED))).columns_of(MODEL)
     assert entries is not None
-    fixed_s, token_s = entries.data[ColumnField.READ_FIXED_S, 0], entries.data[ColumnField.READ_TOKEN_S, 0]
+    fixed_s = entries.by_field[ColumnField.PREFILL_FIXED_S, 0]
+    token_s = entries.by_field[ColumnField.PREFILL_TOKEN_S, 0]
     for tokens in (0, 10, 500):
-        assert idle_ttft_s(SPEED, tokens) == pytest.approx(reading(MatchQuery(float(tokens), 1.0), fixed_s, token_s))
+        assert idle_ttft_s(SPEED, tokens) == pytest.approx(
+            prefill_time(MatchQuery(float(tokens), 1.0), fixed_s, token_s)
+        )
     assert idle_ttft_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.schedulers.gateways import SimGateways
@@ -131,12 +131,12 @@ def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
     room = gateways.tables[0].capacity
     for row in gateways.tables[0]:
         row.own_jobs += LINK_JOBS_MAX
-        room.note(row)
+        room.update(row)
     gateways.admit(job, start=lambda job: started.append(job.number), refuse=lambda _, after_s: refused.append(after_s))
     assert (started, refused) == ([], [])
     row = next(row for row in gateways.tables[0] if job.model.name in row.models)
     row.own_jobs = 0
-    room.note(row)
+    room.update(row)
     assert started == []  # it moves in a turn of its own
     ring_all(world, until_s=1.0)
     assert (started, refused) == ([job.number], [])
@@ -149,7 +149,7 @@ def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None
     world.scheduler = gateways
     for row in gateways.tables[0]:
         row.own_jobs += LINK_JOBS_MAX
-        gateways.tables[0].capacity.note(row)
+        gateways.tables[0].capacity.update(row)
     refused = list[float]()
     gateways.admit(case.jobs()[0], start=lambda _: None, refuse=lambda _, after_s: refused.append(after_s))
     ring_all(world, until_s=WAITING_S_MAX - 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
+from sparewatt.inference.prompt import BLOCK_TOKENS
 from sparewatt.sim.fleet.machine import SimJob, SimMachine
 from sparewatt.sim.fleet.prefix_cache import PrefixCache
 from sparewatt.sim.scenario import make_scenario

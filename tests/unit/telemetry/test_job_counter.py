@@ -31,7 +31,7 @@ def a_record(
     *attempts: AttemptRecord, model: str = "m", outcome: Outcome = Outcome.DONE, **changes: Any
 ) -> MatchRecord:
     job = MatchJob(MatchId("match_a"), ModelId(model), prompt_tokens=10, output_tokens=100)
-    decision = Decision(job, "balanced", 9, counts=(2,), barred={"region": 3})
+    decision = Decision(job, "balanced", 9, rejected_counts=(2,), rejected_by_policy={"region": 3})
     record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, outcome, list(attempts), match_s=40e-6)
     for name, value in changes.items():
         setattr(record, name, value)

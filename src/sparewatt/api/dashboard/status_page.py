@@ -6,7 +6,7 @@ import html
 from collections import Counter
 from collections.abc import Collection
 
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.telemetry.feed.places import public_region
 
 _SYMBOLS = {

@@ -12,8 +12,8 @@ import msgspec
 
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
-from sparewatt.inference.admission.sizing import has_media, size_of
 from sparewatt.inference.call import ModelCall
+from sparewatt.inference.prompt import has_media, size_of
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, parse_chat, parse_plain

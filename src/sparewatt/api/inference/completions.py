@@ -7,8 +7,8 @@ import msgspec
 from sparewatt.api.inference.chat import is_given
 from sparewatt.api.inference.echo import Echo
 from sparewatt.core.errors import InvalidField
-from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
+from sparewatt.inference.prompt import size_of_texts
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import fields_of

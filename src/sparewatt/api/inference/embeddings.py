@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
+from sparewatt.inference.prompt import size_of_texts
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import fields_of
 from sparewatt.protocol.openai.embeddings import Encoding, with_encoding

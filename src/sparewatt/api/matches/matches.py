@@ -10,7 +10,7 @@ from sparewatt.core.limits import MATCHES_KEPT, MATCHES_STORED_DAYS
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import whole_number
 from sparewatt.edge.middleware import context_of
-from sparewatt.inference.dispatch.explanation_queue import ONE_IN
+from sparewatt.inference.dispatch.dispatcher import ONE_IN
 from sparewatt.protocol.api.matches import MatchExplanation, MatchList
 from sparewatt.telemetry.explanations import Explanations
 

@@ -11,9 +11,9 @@ from sparewatt.api.endpoint import get
 from sparewatt.core.errors import ModelNotFound
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
-from sparewatt.inference.capabilities import believed
+from sparewatt.inference.capabilities import assumed
 from sparewatt.inference.matcher.explain import nearest_models
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
 from sparewatt.protocol.link.node_report import ModelReport
 
@@ -54,7 +54,7 @@ class ModelEndpoints:
             id=model_id,
             created=int(self._started_unix_s),
             context_length=max((r.context_length for r in reports if r.context_length), default=None),
-            capabilities=sorted(set().union(*(believed(r.capabilities) for r in reports))),
+            capabilities=sorted(set().union(*(assumed(r.capabilities) for r in reports))),
             quantizations=sorted({r.quantization for r in reports if r.quantization}),
             nodes_online=len(reports),
             warm=sum(r.state == "warm" for r in reports),

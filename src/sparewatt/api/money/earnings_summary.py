@@ -17,7 +17,7 @@ from sparewatt.core.limits import STATEMENT_LINES_MAX
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.ledger import chart
 from sparewatt.ledger.credits import CreditService

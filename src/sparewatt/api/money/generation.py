@@ -16,7 +16,7 @@ from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.money import format_usd
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.usage import Generation, GenerationAttempt, GenerationReply
 from sparewatt.store.statements import EarningLine, JobLine
 

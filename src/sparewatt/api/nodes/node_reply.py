@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparewatt.cluster.questions import NodeWork
 from sparewatt.core.money import format_usd
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
 from sparewatt.protocol.api.nodes import (
     GpuMeasures,

@@ -22,11 +22,11 @@ from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
-from sparewatt.inference.facts import facts_of
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import facts_of
 from sparewatt.policy.formatter import explain_relaxation, to_object
 from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import Policy

@@ -17,7 +17,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.find_node import find_node
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import FailureCauseName, NodeFailureCount, NodeReputation
 from sparewatt.store.node_results import NodeResultCount, NodeResultStore

@@ -26,7 +26,8 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import LossSummary, WhyReport, look_back, sentences
 from sparewatt.inference.fleet.find_node import find_node
-from sparewatt.inference.matcher.model import NodeRow, Rejection
+from sparewatt.inference.matcher.model import Rejection
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import MatchLosses, NodeMatchReport
 

@@ -10,7 +10,7 @@ from sparewatt import __version__
 from sparewatt.api.endpoint import get
 from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import ShuttingDown
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.operations import Liveness, Readiness, VersionInfo
 from sparewatt.protocol.link.frames import PROTOCOL_VERSION
 

@@ -20,7 +20,7 @@ from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode, PulseTotals
 from sparewatt.protocol.link.node_report import Sensors
 from sparewatt.telemetry.metrics.batches import in_batches
@@ -118,7 +118,7 @@ def _node_of(row: NodeRow, state: NodeState, work: NodeCounts, sensors: Sensors)
         gpu=row.specs.gpu,
         state=state.value,
         paused=row.load.paused,
-        running=row.jobs_there,
+        running=row.jobs_now,
         queued=row.load.queued,
         slots=row.specs.slots,
         tokens=work.tokens,

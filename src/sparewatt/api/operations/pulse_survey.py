@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import PULSE_NODES_MAX
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NodeStateName
 from sparewatt.telemetry.feed.public import vram_gb_of
 
@@ -44,7 +44,7 @@ class PulseSurvey:
         state = self._state_of(row)
         self.states[state.value] += 1
         if state in _HEALTHY:
-            _push(self._busiest, (row.jobs_there, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
+            _push(self._busiest, (row.jobs_now, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
         elif state is not NodeState.OFFLINE or self._unix_s - (row.last_seen_unix_s or 0.0) < GONE_S:
             _push(self._troubled, (row.jobs_failed, row.jobs_done, -row.index, row, state), TROUBLED_MAX)
         if state is not NodeState.OFFLINE:

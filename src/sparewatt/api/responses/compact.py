@@ -16,7 +16,7 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import json_reply
-from sparewatt.inference.admission.sizing import size_of
+from sparewatt.inference.prompt import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
 from sparewatt.protocol.api.responses import CompactionItem, InputTokenCount, ResponseCompaction, ResponseUsage
 from sparewatt.protocol.responses.chat_chunks import read_chunk

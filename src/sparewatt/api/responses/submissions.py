@@ -22,8 +22,7 @@ from sparewatt.edge.replies import refusal_reply
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory
-from sparewatt.inference.service import InferenceService, RequestOptions
-from sparewatt.inference.submission import Submission, buffered_submission
+from sparewatt.inference.service import InferenceService, RequestOptions, Submission, buffered_submission
 from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
 
 

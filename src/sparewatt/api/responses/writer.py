@@ -11,7 +11,7 @@ from sparewatt.core.ids import KeyId
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.shelf import Shelf
-from sparewatt.inference.submission import Submission
+from sparewatt.inference.service import Submission
 from sparewatt.protocol.responses.chat_chunks import ChunkReader, read_chunk
 from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.request import Json

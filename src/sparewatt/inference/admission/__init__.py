@@ -1,4 +1,4 @@
-"""Admission: what a request is, and whether it may start now, must wait, or is told no.
+"""Admission: whether a job starts now, waits in a fair queue, or is refused.
 
 With a free place it costs two look-ups. It decides when a job starts, never where: that is the matcher's.
 """

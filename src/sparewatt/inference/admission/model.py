@@ -1,4 +1,4 @@
-"""What admission looks at: a job's size and owner, the places that are free, and the rules of the line."""
+"""Types of admission: the job's size and key, free slots, and the bounds of the waiting line."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class AdmissionRequest(msgspec.Struct, frozen=True):
 
 
 class CapacityView(Protocol):
-    """What the nodes of a model can take. Both answers come from a count, not from a search."""
+    """Free capacity of a model. Both answers are look-ups."""
 
     def free(self, model: ModelId) -> int:
-        """Places that are free now."""
+        """Free slots."""
         ...
 
     def nodes(self, model: ModelId) -> int:
-        """Nodes that are there and have the model, measured or not: those worth waiting for."""
+        """Connected nodes that have the model, measured or not."""
         ...
 
     def subscribe(self, on_freed: Callable[[Iterable[str]], None]) -> None:
-        """Be told the models of a node that can take more than before."""
+        """Call `on_freed` with the models of a node that gained a free slot."""
         ...
 
 
@@ -74,6 +74,6 @@ class AdmissionRules:
     bytes_max: int = WAITING_BYTES_MAX
     wait_s: float = WAITING_S_MAX
     quantum_tokens: int = 1_000
-    """About one chat: a key with small jobs sends a few, then it is the next one's turn."""
+    """Quantum of deficit round robin, about one chat: a key with small jobs sends a few, then the next is served."""
     guaranteed: Mapping[Priority, float] = field(default_factory=_shares)
     """What a band gets for each token that others get, however busy those above it are."""

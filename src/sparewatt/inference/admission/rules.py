@@ -1,4 +1,4 @@
-"""The rules of waiting, as pure functions: what a job costs, whose turn it is, whom to turn away, when to come back."""
+"""Rules of the waiting line, pure: a job's cost, fair queueing (deficit round robin), load shedding, Retry-After."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def priority_named(name: str, *, param: str) -> Priority:
 
 
 def next_lane(deficits: Sequence[int], costs: Sequence[int], *, quantum: int, first_was_given: bool) -> LaneShare:
-    """Deficit round robin, one job at a time. Lanes stand in the order in which they are visited.
+    """Deficit round robin, one job at a time. Lanes are given in the order of their visits.
 
     A visit gives a lane its quantum; it is served as long as what it has covers its next job, then the next lane is
-    visited. Rounds in which nobody could be served are reckoned, not walked: no job is so large that this takes long.
+    visited. Rounds in which no lane could be served are computed, not iterated, so the size of a job does not matter.
     """
     if first_was_given and deficits[0] >= costs[0]:
         return LaneShare(0, (0,) * len(costs))
@@ -58,7 +58,7 @@ def next_lane(deficits: Sequence[int], costs: Sequence[int], *, quantum: int, fi
 
 
 def shed_probability(saturation: float) -> float:
-    """How likely a low-priority job is turned away when that share of the whole line is taken."""
+    """How likely a low-priority job is refused when that share of the whole line is taken."""
     return min(1.0, SHED_FACTOR * max(0.0, saturation) ** SHED_POWER)
 
 
@@ -68,7 +68,7 @@ def is_shed(priority: Priority, *, saturation: float, chance: float) -> bool:
 
 
 def position_after(ahead_in_lane: int, other_lanes: Sequence[int], *, in_bands_above: int) -> int:
-    """The place in line of a job that has so many of its own key's before it, if the keys take turns."""
+    """The place in line of a job that has so many of its own key's before it, if keys are served in rotation."""
     others = sum(min(waiting, ahead_in_lane + 1) for waiting in other_lanes)
     return in_bands_above + others + ahead_in_lane + 1
 

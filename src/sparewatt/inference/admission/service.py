@@ -1,7 +1,8 @@
-"""Who starts now, who waits, who is told no. Callbacks and timers; no framework, no task, no loop that polls.
+"""Admission control: a job starts now, waits in its model's line, or is refused. Callbacks and timers, no tasks.
 
-1 a free place and nobody waiting: start → 2 else: shed, bounded, in line → 3 a place comes free (`on_room`): next in
-line → 4 too long in line: refused. A ticket starts or is refused exactly once, unless its owner leaves first.
+1 a free slot and an empty line: start → 2 otherwise load shedding, bounds, then the line → 3 a slot is freed
+(`on_freed`): the next in line starts → 4 too long in line: refused. A ticket starts or is refused exactly once, unless
+it is cancelled first.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Ticket:
         self.timer: Timer | None = None
 
     def settle(self, state: TicketState) -> None:
-        """Nothing more is called. Its owner holds the ticket: held in turn, both would wait for the collector."""
+        """Final. Drops the callbacks: they refer to the owner, and the cycle would wait for the garbage collector."""
         self.state = state
         self.start = self.refuse = _nothing
 
     def cancel(self) -> None:
-        """Its owner is gone. Does nothing once it has started or was refused."""
+        """The client is gone. Does nothing once the job has started or was refused."""
         if self.state is TicketState.WAITING:
             self._leave(self)
 
@@ -81,7 +82,7 @@ class AdmissionControl:
         rules: AdmissionRules | None = None,
         on_waited: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
-        """`on_waited`: hears how long a job stood in line that does no more, whatever became of it."""
+        """`on_waited`: called with the seconds that a job spent in line, however that ended."""
         capacity.subscribe(self.on_freed)
         self._capacity = capacity
         self._on_waited = on_waited
@@ -89,7 +90,7 @@ class AdmissionControl:
         self._rng = rng
         self._rules = rules or AdmissionRules()
         self._lines: dict[str, ModelQueue] = {}
-        """Only of models that somebody waits for."""
+        """Only models with waiting jobs."""
         self._bytes_waiting = 0
         self._to_move: dict[str, None] = {}
         self._move_timer: Timer | None = None
@@ -100,15 +101,15 @@ class AdmissionControl:
         return sum(self.waiting_by_model().values())
 
     def waiting_by_model(self) -> dict[str, int]:
-        """Only of models that somebody waits for."""
+        """Only models with waiting jobs."""
         return {model: len(found.line) for model, found in self._lines.items()}
 
     def must_wait(self, model: ModelId) -> bool:
-        """Whether a job that came now would have to stand in line. Nobody waits for nodes that are not there."""
+        """Whether a new job would have to wait. False without any node: waiting would not help."""
         return model in self._lines or (self._capacity.free(model) <= 0 and self._capacity.nodes(model) > 0)
 
     def has_free_slot(self, model: ModelId) -> bool:
-        """Whether a job that came now may start at once, without a ticket."""
+        """Whether a new job may start at once, without a ticket."""
         return not self._closed and model not in self._lines and self._capacity.free(model) > 0
 
     def admit(
@@ -121,13 +122,13 @@ class AdmissionControl:
         elif not self.must_wait(job.model):
             _start(ticket)
         else:
-            self._line_up(ticket)
+            self._join_line(ticket)
         return ticket
 
     def on_freed(self, models: Iterable[str]) -> None:
-        """A node that has these models can take more than before. Called often: nearly always nobody waits.
+        """A node with these models gained a free slot. Called often, and nearly always the lines are empty.
 
-        The line moves in a turn of its own: whoever calls this may be in the middle of ending a job.
+        Waiting jobs start in a later tick: the caller may be in the middle of ending a job.
         """
         if not self._lines:
             return
@@ -136,14 +137,14 @@ class AdmissionControl:
             self._move_timer = self._clock.call_later(0.0, self._move)
 
     def close(self) -> None:
-        """The gateway stops: whoever waits is told so, and so is whoever still comes."""
+        """The gateway stops: refuse all waiting and all later jobs."""
         self._closed = True
         for ticket in [ticket for found in self._lines.values() for ticket in found.line]:
-            self._turn_away(ticket, _stopping())
+            self._remove_and_refuse(ticket, _stopping())
 
-    # standing in line
+    # joining the line
 
-    def _line_up(self, ticket: Ticket) -> None:
+    def _join_line(self, ticket: Ticket) -> None:
         job = ticket.job
         found = self._lines.get(job.model) or ModelQueue(self._rules, now_s=self._clock.now_s())
         ticket.position = found.line.position_if_joined(job)
@@ -152,7 +153,7 @@ class AdmissionControl:
             _refuse(ticket, error)
             return
         self._lines[job.model] = found
-        self._make_place(job, found)
+        self._make_room(job, found)
         found.line.join(ticket)
         self._bytes_waiting += job.body_bytes
         ticket.since_s = self._clock.now_s()
@@ -161,47 +162,47 @@ class AdmissionControl:
             self.on_freed((job.model,))
 
     def _refusal(self, ticket: Ticket, found: ModelQueue) -> SparewattError | None:
-        """A straight list of reasons not to let a job wait."""
+        """Why a job may not wait, if so."""
         job, line = ticket.job, found.line
         if job.priority is Priority.LOW and is_shed(
             job.priority, saturation=line.saturation, chance=self._rng.random()
         ):
             text = f"{job.model!r} is busy, and low-priority requests are turned away first."
-            return JobShed(text, retry_after_s=self._come_back_s(ticket, found))
+            return JobShed(text, retry_after_s=self._retry_after_s(ticket, found))
         if line.key_is_full(job):
             text = f"This key has {self._rules.per_key} requests waiting for {job.model!r} already, which is its share."
-            return QueueFull(text, retry_after_s=self._come_back_s(ticket, found))
-        if line.band_is_full(job) and line.whom_to_push_out(job) is None:
+            return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
+        if line.band_is_full(job) and line.displaced_by(job) is None:
             return self._full(ticket, found)
         if self._bytes_waiting + job.body_bytes > self._rules.bytes_max:
             text = "Too many large requests are waiting here already."
-            return QueueFull(text, retry_after_s=self._come_back_s(ticket, found))
+            return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
         return None
 
-    def _make_place(self, job: AdmissionRequest, found: ModelQueue) -> None:
-        """In a full band, the key with the most in line makes room for one with fewer."""
+    def _make_room(self, job: AdmissionRequest, found: ModelQueue) -> None:
+        """In a full band, the key with the longest lane loses its newest job to a key with fewer."""
         if not found.line.band_is_full(job):
             return
-        pushed = found.line.whom_to_push_out(job)
-        if pushed is not None:
-            pushed.position = found.line.position_of(pushed)
-            self._turn_away(pushed, self._full(pushed, found))
+        displaced = found.line.displaced_by(job)
+        if displaced is not None:
+            displaced.position = found.line.position_of(displaced)
+            self._remove_and_refuse(displaced, self._full(displaced, found))
 
     def _full(self, ticket: Ticket, found: ModelQueue) -> QueueFull:
         band = ticket.job.priority.value
         return QueueFull(
             f"The line for {ticket.job.model!r} is full: {self._rules.per_band} wait at priority {band!r}, "
             f"and this request would be number {ticket.position}.",
-            retry_after_s=self._come_back_s(ticket, found),
+            retry_after_s=self._retry_after_s(ticket, found),
         )
 
-    def _come_back_s(self, ticket: Ticket, found: ModelQueue) -> float:
+    def _retry_after_s(self, ticket: Ticket, found: ModelQueue) -> float:
         return retry_after_s(ticket.position or 1, pace_s=found.pace_s)
 
-    # leaving it
+    # leaving the line
 
     def _move(self) -> None:
-        """Start whoever is next, as long as there is room."""
+        """Start the next jobs in line, while slots are free."""
         self._move_timer = None
         try:
             while self._to_move:
@@ -230,15 +231,15 @@ class AdmissionControl:
             f"No node had a free place for {ticket.job.model!r} within {self._rules.wait_s:.0f} s; "
             f"this request was number {ticket.position} in line."
         )
-        self._turn_away(ticket, NoCapacity(text, retry_after_s=self._come_back_s(ticket, found)))
+        self._remove_and_refuse(ticket, NoCapacity(text, retry_after_s=self._retry_after_s(ticket, found)))
 
-    def _turn_away(self, ticket: Ticket, error: SparewattError) -> None:
+    def _remove_and_refuse(self, ticket: Ticket, error: SparewattError) -> None:
         self._lines[ticket.job.model].line.leave(ticket)
         self._has_left(ticket)
         _refuse(ticket, error)
 
     def _has_left(self, ticket: Ticket) -> None:
-        """The books of a ticket that stands in line no more."""
+        """Update the counts for a ticket that left the line."""
         ticket.queued_s = self._clock.now_s() - ticket.since_s
         self._on_waited(ticket.queued_s)
         self._bytes_waiting -= ticket.job.body_bytes

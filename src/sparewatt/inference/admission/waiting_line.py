@@ -1,7 +1,7 @@
 """The line for one model: a band per priority, in each band a lane per key, in each lane first come, first served.
 
-Lanes take turns by tokens (deficit round robin). Bands go first to last, except that a lower band which waits is owed a
-share of what the others get. It knows no time, no chance and no capacity: it says who is next, not when.
+Lanes share by tokens (deficit round robin). Bands are served by priority, except that a lower band with waiting jobs is
+owed a share of what the others get. Time, chance and capacity are the caller's: this decides who is next, not when.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparewatt.inference.admission.rules import LaneShare, next_lane, position_a
 
 
 class Waiter(Protocol):
-    """Whoever stands in line."""
+    """An entry of the line."""
 
     @property
     def job(self) -> AdmissionRequest: ...
@@ -67,8 +67,8 @@ class PriorityBand(Generic[W]):
         lane.waiters.remove(waiter)
         self._shrunk(lane)
 
-    def turn(self) -> LaneShare:
-        """Whose turn it is; nothing changes until it is taken."""
+    def next_share(self) -> LaneShare:
+        """The lane to serve next; nothing changes until `take`."""
         lanes = self._lanes.values()
         return next_lane(
             [lane.deficit for lane in lanes],
@@ -77,15 +77,15 @@ class PriorityBand(Generic[W]):
             first_was_given=self._first_was_given,
         )
 
-    def at(self, turn: LaneShare) -> W:
-        return list(self._lanes.values())[turn.lane].waiters[0]
+    def at(self, share: LaneShare) -> W:
+        return list(self._lanes.values())[share.lane].waiters[0]
 
-    def take(self, turn: LaneShare) -> W:
+    def take(self, share: LaneShare) -> W:
         lanes = list(self._lanes.values())
-        for lane, quanta in zip(lanes, turn.quanta, strict=True):
+        for lane, quanta in zip(lanes, share.quanta, strict=True):
             lane.deficit += quanta * self._quantum
-        served = lanes[turn.lane]
-        self._lanes = {lane.key_id: lane for lane in lanes[turn.lane :] + lanes[: turn.lane]}
+        served = lanes[share.lane]
+        self._lanes = {lane.key_id: lane for lane in lanes[share.lane :] + lanes[: share.lane]}
         self._first_was_given = True
         waiter = served.waiters.popleft()
         served.deficit -= waiter.job.cost_tokens
@@ -147,22 +147,22 @@ class WaitingLine(Generic[W]):
     def band_is_full(self, job: AdmissionRequest) -> bool:
         return len(self._bands[job.priority]) >= self._rules.per_band
 
-    def whom_to_push_out(self, job: AdmissionRequest) -> W | None:
+    def displaced_by(self, job: AdmissionRequest) -> W | None:
         """For a band that is full: the newest of the longest lane, if the job's own stays shorter even so."""
         band = self._bands[job.priority]
         longest = band.longest()
         return longest.waiters[-1] if len(longest.waiters) > band.of_key(job.key_id) + 1 else None
 
     def next(self) -> W:
-        """Take out whose turn it is. There must be somebody."""
-        priority, turn, is_owed = self._choose()
+        """Remove and return the next in line, which must not be empty."""
+        priority, share, is_owed = self._choose()
         band = self._bands[priority]
-        waiter = band.take(turn)
+        waiter = band.take(share)
         if is_owed and band:
             band.owed -= waiter.job.cost_tokens
-        for other, share in self._rules.guaranteed.items():
+        for other, fraction in self._rules.guaranteed.items():
             if other is not priority and self._bands[other]:
-                self._bands[other].owed += share * waiter.job.cost_tokens
+                self._bands[other].owed += fraction * waiter.job.cost_tokens
         return waiter
 
     def position_if_joined(self, job: AdmissionRequest) -> int:
@@ -173,16 +173,16 @@ class WaitingLine(Generic[W]):
         return self._bands[priority].position_of(waiter, above=self._above(priority))
 
     def _choose(self) -> tuple[Priority, LaneShare, bool]:
-        turns = {priority: band.turn() for priority, band in self._bands.items() if band}
+        shares = {priority: band.next_share() for priority, band in self._bands.items() if band}
         for priority in self._rules.guaranteed:
-            if priority in turns and self._owes(priority, turns[priority]):
-                return priority, turns[priority], True
-        first = next(iter(turns))
-        return first, turns[first], False
+            if priority in shares and self._owes(priority, shares[priority]):
+                return priority, shares[priority], True
+        first = next(iter(shares))
+        return first, shares[first], False
 
-    def _owes(self, priority: Priority, turn: LaneShare) -> bool:
+    def _owes(self, priority: Priority, share: LaneShare) -> bool:
         band = self._bands[priority]
-        return band.owed >= band.at(turn).job.cost_tokens
+        return band.owed >= band.at(share).job.cost_tokens
 
     def _above(self, priority: Priority) -> int:
         above = 0

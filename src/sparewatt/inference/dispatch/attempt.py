@@ -15,19 +15,15 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
 from sparewatt.core.timer_queue import TimerQueue
-from sparewatt.inference.dispatch.chunk_shape import needs_reading
-from sparewatt.inference.dispatch.direct_path import DirectPath
-from sparewatt.inference.dispatch.embedding_reply import whole_reply
-from sparewatt.inference.dispatch.emitted_text import EmittedText
-from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DispatchRules, Job, Outcome
-from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
-from sparewatt.inference.dispatch.seam import Seam
+from sparewatt.inference.dispatch.failover import EmittedText, Seam
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, DispatchRules, Job, Outcome
+from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply, needs_reading, whole_reply
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
-"""HTTP statuses of a model server that another node would only repeat. All others are the node's own trouble."""
+"""HTTP statuses of a model server that another node would only repeat. All others are the node's fault."""
 CLOCK_SLACK_S = 1e-3
 """Closer to its deadline than this, a timer is not set again: floats would let it fire for ever."""
 _NOT_NOW = (429, 503)
@@ -38,13 +34,12 @@ _PROMISE_S_MAX = 1e6
 
 
 Direct = tuple[JobStream, DirectPath, dict[DirectPath, bytes], bytes, bytes, int, int, DeliveryCount, bytearray | None]
-"""What a piece on the direct path needs: the link's stream, the client's path, the bytes around its text, who counts.
-"""
+"""What the direct path needs per chunk: stream, client's path, the bytes around its text, counter and text buffer."""
 
 
 class AttemptState(enum.Enum):
     WAITING = "waiting"
-    """For the first output."""
+    """No output yet."""
     STREAMING = "streaming"
     """The client has some of it."""
     COMPLETE = "complete"
@@ -53,16 +48,16 @@ class AttemptState(enum.Enum):
 
 
 class AttemptListener(Protocol):
-    """The job's run."""
+    """Implemented by the job's run."""
 
     def on_output(self, data: bytes) -> None: ...
 
     def direct_path(self) -> DirectPath | None:
-        """A shorter way than `on_output`, once something was put out; it lasts until the attempt is over."""
+        """A faster way than `on_output`, once there was output; valid until the attempt is over."""
         ...
 
-    def on_untaken(self, n_bytes: int) -> None:
-        """So many bytes took the direct path, and the client has not read them yet."""
+    def on_unread(self, n_bytes: int) -> None:
+        """These bytes took the direct path, and the client has not read them yet."""
         ...
 
     def on_done(self, data: bytes) -> None: ...
@@ -78,11 +73,11 @@ class AttemptListener(Protocol):
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
 
     def can_fail_over(self) -> bool:
-        """Whether another node could go on with the answer."""
+        """Whether another node could continue the answer."""
         ...
 
     def price_usd(self, delivered: DeliveryCount) -> float:
-        """What the client will pay for the whole answer, if it ends with this."""
+        """The price of the whole answer, if it ends here."""
         ...
 
 
@@ -90,9 +85,27 @@ class Attempt:
     """Implements StreamListener and Alarmed."""
 
     __slots__ = (
-        "_candidate", "_clock", "_deadlines", "_direct", "_has_no_direct_path", "_heard_at_s", "_job",
-        "_longest_pause_s", "_owner", "_passing", "_promised_ttft_s", "_refusal", "_reply", "_rules", "_seam",
-        "_state", "_status", "_stream", "had_to_wait", "record", "was_too_soon",
+        "_candidate",
+        "_clock",
+        "_deadlines",
+        "_direct",
+        "_has_no_direct_path",
+        "_heard_at_s",
+        "_job",
+        "_longest_pause_s",
+        "_owner",
+        "_passing",
+        "_promised_ttft_s",
+        "_refusal",
+        "_reply",
+        "_rules",
+        "_seam",
+        "_state",
+        "_status",
+        "_stream",
+        "record",
+        "refused_promise",
+        "was_throttled",
     )  # fmt: skip
 
     def __init__(
@@ -120,7 +133,7 @@ class Attempt:
         price = owner.price_usd if job.tab is not None else None
         self._reply: StreamReply | WholeReply
         self._passing: StreamReply | None = None
-        """The reply, where chunks may be passed on unread once they differ in their text only."""
+        """The reply, if chunks may be forwarded without parsing once their shape is known."""
         if job.call.stream:
             self._reply = reply = StreamReply(wants_usage=job.call.wants_usage, price=price, seam=seam)
             self._passing = reply if seam is None else None
@@ -133,11 +146,11 @@ class Attempt:
         self._stream: JobStream | None = None
         self._heard_at_s = 0.0
         self._longest_pause_s = math.inf
-        """Between two of its tokens; until the first has come, none counts."""
+        """Between two tokens; infinite until the first has come, so that no pause counts."""
         self._state = AttemptState.WAITING
-        self.had_to_wait = False
-        """Whether it once had no flow-control credit left: then the client set the pace, not the node."""
-        self.was_too_soon = False
+        self.was_throttled = False
+        """Whether it ever ran out of flow-control credit: then the client set the pace, not the node."""
+        self.refused_promise = False
         """Whether the node refused because it cannot keep the promised first-token time: without one it may accept."""
 
     @property
@@ -159,7 +172,7 @@ class Attempt:
 
     @property
     def emitted(self) -> EmittedText | None:
-        """The text of a streamed answer that it has passed on."""
+        """The text of a streamed answer that it has forwarded."""
         return self._reply.emitted if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
@@ -192,7 +205,7 @@ class Attempt:
             stream.cancel()
 
     def consumed(self, n_bytes: int) -> None:
-        """The client has read so many bytes: credit for the node, sent once it is a good part of its window."""
+        """The client has read these bytes: credit for the node, sent once it is a good part of the window."""
         stream = self._stream
         if stream is not None:
             stream.credit_due_bytes += n_bytes
@@ -212,12 +225,12 @@ class Attempt:
             return
         now_s = self._clock.now_s()
         if stream.window_left_bytes <= 0:
-            self.had_to_wait = True
+            self.was_throttled = True
         elif now_s - self._heard_at_s > self._longest_pause_s:
             self._longest_pause_s = now_s - self._heard_at_s
         self._heard_at_s = now_s
         passing = self._passing
-        if passing is not None and passing.passes(data):
+        if passing is not None and passing.forward_unread(data):
             self._owner.on_output(data)
             if self._direct is None and not self._has_no_direct_path:
                 self._enter_direct_path(passing, stream)
@@ -245,29 +258,29 @@ class Attempt:
 
     def on_fail(self, fail: JobFailure) -> None:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
-        self.was_too_soon = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
+        self.refused_promise = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self._fail(outcome, f"{fail.code}: {fail.message}")
 
     # the direct path
 
     def _enter_direct_path(self, reply: StreamReply, stream: JobStream) -> None:
-        """Chunks have one shape, and one was passed on: from now on each takes one call from its link to its client."""
+        """The shape of the chunks is known: from now on each takes one call from its link to its client."""
         shape, path = reply.direct_shape(), self._owner.direct_path()
         if path is None or shape is None:
             self._has_no_direct_path = path is None
             return
-        before, after, delivered, kept = shape
-        self._direct = (stream, path, path.batch.pieces, before, after, len(before), -len(after), delivered, kept)
+        before, after, delivered, buffer = shape
+        self._direct = (stream, path, path.batch.pieces, before, after, len(before), -len(after), delivered, buffer)
         stream.on_data = self._pass_directly
 
     def _leave_direct_path(self, stream: JobStream) -> None:
-        """Until chunks have one shape again."""
+        """Fall back to `on_data`, until the shape is known again."""
         self._direct = None
         stream.on_data = self.on_data
 
     def _pass_directly(self, data: bytes) -> None:
-        """All that `on_data` does, and all that it calls, with one more chunk of the known shape; else `on_data`."""
-        stream, path, pieces, before, after, n_before, n_after, delivered, kept = self._direct  # type: ignore[misc]
+        """All that `on_data` and its callees do with one chunk of the known shape; anything else goes to `on_data`."""
+        stream, path, pieces, before, after, n_before, n_after, delivered, buffer = self._direct  # type: ignore[misc]
         if data.startswith(before) and data.endswith(after) and stream.window_left_bytes > 0:
             text = data[n_before:n_after]
             if text and needs_reading(text) is None:
@@ -275,16 +288,16 @@ class Attempt:
                 pause_s = now_s - self._heard_at_s
                 if pause_s > self._longest_pause_s:  # noqa: PLR1730 (a call less)
                     self._longest_pause_s = pause_s
-                self._heard_at_s = path.at_s = now_s
+                self._heard_at_s = path.last_added_s = now_s
                 delivered.chunks += 1
                 delivered.text_bytes += len(text)
-                if kept is not None:
-                    kept += text
+                if buffer is not None:
+                    buffer += text
                 n_bytes = len(data)
                 if path in pieces:
-                    pieces[path] += path.form % (n_bytes, data)
+                    pieces[path] += path.frame_format % (n_bytes, data)
                 else:
-                    pieces[path] = path.form % (n_bytes, data)
+                    pieces[path] = path.frame_format % (n_bytes, data)
                     if len(pieces) == 1:
                         path.batch.schedule()
                 if path.is_open:
@@ -292,15 +305,15 @@ class Attempt:
                     if stream.credit_due_bytes >= stream.credit_step_bytes:
                         self._give_credit(stream)
                 else:
-                    path.untaken_bytes += n_bytes
-                    self._owner.on_untaken(n_bytes)
+                    path.unread_bytes += n_bytes
+                    self._owner.on_unread(n_bytes)
                 return
         self.on_data(data)
 
     # inside
 
     def _deadline_s(self) -> float:
-        """For the first token, or for the whole reply where nothing is seen before its end."""
+        """For the first token, or for the whole reply if it comes in one piece."""
         rules, node = self._rules, self._candidate
         if self._job.call.stream:
             return max(rules.first_token_floor_s, rules.first_token_factor * node.predicted_ttft_s)
@@ -338,19 +351,19 @@ class Attempt:
             self._owner.on_output(data)
 
     def _make_room(self, n_bytes: int) -> None:
-        """Give back credit for what is not on its way to the client.
+        """Return credit for bytes that are not on their way to the client.
 
-        What is held here (half an event, a role without text) is given back early, so that a long event never waits for
-        credit that waits for its end. When it is passed on after all, `n_bytes` is negative: a debt, paid off first.
+        Buffered bytes (an incomplete event, a role without text) are credited early, so that a long event never waits
+        for credit that waits for its end. When they are forwarded after all, `n_bytes` is negative.
         """
         if n_bytes:
             self.consumed(n_bytes)
 
     def _give_credit(self, stream: JobStream) -> None:
         if stream.window_left_bytes <= 0:
-            self._heard_at_s = self._clock.now_s()  # it has waited for this
+            self._heard_at_s = self._clock.now_s()  # it was silent because it had no credit
         if self._direct is not None:
-            self._leave_direct_path(stream)  # for once: on the usual way, what is kept of an answer is bounded
+            self._leave_direct_path(stream)  # for one chunk: `on_data` bounds the text buffer
         stream.send_credit()
 
     def _end_refused(self, message: str) -> None:
@@ -363,7 +376,7 @@ class Attempt:
             self._owner.on_server_error(self._status, message)
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
-        """The node failed. A client that has its [DONE] has lost nothing by that."""
+        """The node failed. If the client has its [DONE] already, the job is done."""
         if self._state is AttemptState.OVER:
             return
         was_complete = self.is_complete
@@ -377,11 +390,11 @@ class Attempt:
         self._fail(Outcome.TIMED_OUT, reason)
 
     def on_deadline(self) -> None:
-        """Its deadline has come: that for the first token, or the next check for silence."""
+        """The deadline for the first token, or the next check for a stalled stream."""
         if not self.has_output:
             self._time_out("no first token in time")
             return
-        # Without credit it cannot speak: then the client is the slow one.
+        # Without credit the node cannot send: then the client is the slow one.
         now_s = self._clock.now_s()
         quiet_s = 0.0 if self._has_no_credit() else now_s - self._heard_at_s
         patience_s = self._patience_s()
@@ -391,13 +404,13 @@ class Attempt:
             self._deadlines.set(self, now_s + patience_s - quiet_s)
 
     def _watch_for_silence(self) -> None:
-        """After the first token, silence is judged from the last byte; the alarm is set again only when it rings."""
+        """After the first token, check for silence since the last byte. The timer is set again only when it fires."""
         self._longest_pause_s = 0.0
-        soon_s = min(self._rules.stall_floor_s, self._rules.idle_s)  # most answers are over before it is worth asking
+        soon_s = min(self._rules.stall_floor_s, self._rules.idle_s)  # most answers end before the first check
         self._deadlines.set(self, self._heard_at_s + soon_s)
 
     def _patience_s(self) -> float:
-        """For the next token. A node that paused before may pause again; where nobody else can help, it may rest."""
+        """Silence allowed before the next token: longer for a node that paused before, or if no other can continue."""
         rules = self._rules
         if self.is_complete or not self._owner.can_fail_over():
             return rules.idle_s

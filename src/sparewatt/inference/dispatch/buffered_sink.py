@@ -1,6 +1,6 @@
-"""From callbacks to a coroutine: collects a reply for a handler that makes something else of it.
+"""A sink that buffers a reply for a coroutine, which translates it into another format.
 
-Bounded without counting: a node may send only as much as it has credit for, and credit is given when bytes are written.
+It is bounded by flow control: a node sends only what it has credit for, and gets credit when the client has read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.inference.dispatch.direct_path import DirectPath
+from sparewatt.inference.dispatch.model import DirectPath
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which every reader of server-sent events skips."""
@@ -35,7 +35,7 @@ class BufferedSink:
         self._news.set()
 
     def direct_path(self) -> DirectPath | None:
-        return None  # somebody has to be woken
+        return None  # the waiting coroutine must be woken for every piece
 
     def finish(self) -> None:
         self._finished = True

@@ -1,40 +1,168 @@
-"""All running jobs of a gateway, and the ring of explanations of the last ones."""
+"""All running jobs of a gateway: starts them, times them out, and keeps the history of the last matches.
+
+The history is a ring in memory of ten thousand matches, of which hardly one is ever read. A match that has ended is
+packed: two small objects beside its decision, and nothing that the garbage collector walks; `get` unpacks it. One match
+in a hundred and every failure also go to a bounded queue, from which a background task stores their explanations.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
+from zlib import crc32
+
+import msgspec
 
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import MatchId, NodeId
+from sparewatt.core.ids import KeyId, MatchId, NodeId
+from sparewatt.core.limits import MATCHES_KEPT, MATCHES_TO_STORE_MAX
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
-from sparewatt.inference.dispatch.explanation_queue import ExplanationQueue
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
 from sparewatt.inference.dispatch.job_run import JobRun, RunContext
-from sparewatt.inference.dispatch.match_ring import MatchRing
-from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Sink
+from sparewatt.inference.dispatch.model import (
+    AttemptRecord,
+    DispatchRules,
+    Gate,
+    Job,
+    MatchRecord,
+    Outcome,
+    Reassignment,
+    Sink,
+)
 from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Decision, HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.formula import Ranking
+from sparewatt.inference.matcher.model import Decision, MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 
+_Written = tuple[KeyId, float, Outcome, list[AttemptRecord], int | None, str | None, str | None, float, bool]
+"""A record's own fields in their order, but for its id, its decision and its moves."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Written).decode
+
+
+class PackedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A match that is over."""
+
+    decision: Decision
+    reassignments: tuple[Reassignment, ...]
+    packed: bytes
+
+
+def pack(record: MatchRecord) -> PackedRecord:
+    written: _Written = (
+        record.key_id,
+        record.created_unix_s,
+        record.outcome,
+        record.attempts,
+        record.error_status,
+        record.error_code,
+        record.stream_error_code,
+        record.match_s,
+        record.streamed,
+    )
+    return PackedRecord(record.decision, record.reassignments, _encode(written))
+
+
+def unpack(match_id: MatchId, packed: PackedRecord) -> MatchRecord:
+    key_id, created_unix_s, outcome, attempts, status, code, broke, match_s, streamed = _decode(packed.packed)
+    return MatchRecord(
+        match_id,
+        key_id,
+        created_unix_s,
+        packed.decision,
+        outcome,
+        attempts,
+        packed.reassignments,
+        status,
+        code,
+        broke,
+        match_s,
+        streamed,
+    )
+
+
+class MatchRing:
+    __slots__ = ("_order", "_records", "_size")
+
+    def __init__(self, size: int = MATCHES_KEPT) -> None:
+        self._size = size
+        self._order: deque[MatchId] = deque()
+        self._records: dict[MatchId, MatchRecord | PackedRecord] = {}
+
+    def add(self, record: MatchRecord) -> None:
+        """A match that begins. The oldest goes."""
+        if record.id not in self._records:
+            self._order.append(record.id)
+            if len(self._order) > self._size:
+                del self._records[self._order.popleft()]
+        self._records[record.id] = record
+
+    def pack(self, record: MatchRecord) -> None:
+        """It is over, and will not change any more."""
+        if self._records.get(record.id) is record:
+            self._records[record.id] = pack(record)
+
+    def get(self, match_id: MatchId) -> MatchRecord | None:
+        found = self._records.get(match_id)
+        return unpack(match_id, found) if isinstance(found, PackedRecord) else found
+
+    def latest(self) -> Iterator[MatchRecord]:
+        """The latest first. Iterate it within one tick of the event loop: new matches change it."""
+        for match_id in reversed(self._order):
+            found = self._records[match_id]
+            yield unpack(match_id, found) if isinstance(found, PackedRecord) else found
+
+
+ONE_IN = 100
+_FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
+
+
+def is_worth_storing(record: MatchRecord) -> bool:
+    """By the id and not by chance, so that every process would choose the same."""
+    return record.outcome in _FAILURES or crc32(record.id.encode()) % ONE_IN == 0
+
+
+class ExplanationQueue:
+    def __init__(self) -> None:
+        self._waiting: deque[MatchRecord] = deque(maxlen=MATCHES_TO_STORE_MAX)
+        self.dropped = 0
+        """Records that were dropped because storing did not keep up."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def offer(self, record: MatchRecord) -> None:
+        if is_worth_storing(record):
+            self.dropped += len(self._waiting) == MATCHES_TO_STORE_MAX
+            self._waiting.append(record)  # the oldest goes
+
+    def take(self, count: int) -> list[MatchRecord]:
+        return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+
+    def return_unstored(self, records: Sequence[MatchRecord]) -> None:
+        """They could not be stored: next time, as far as there is room."""
+        room = MATCHES_TO_STORE_MAX - len(self._waiting)
+        kept = records[len(records) - min(room, len(records)) :]
+        self.dropped += len(records) - len(kept)
+        self._waiting.extendleft(reversed(kept))
+
 
 class JobObserver(Protocol):
-    """Hears of every job, on the request path: a note, no more."""
+    """Is called for every job, on the request path: it must be cheap."""
 
     def on_started(self, record: MatchRecord) -> None:
         """A job was dispatched and is not over."""
         ...
 
     def on_finished(self, record: MatchRecord) -> None:
-        """A job is over, however. Called once."""
+        """A job has ended in any way. Called once."""
         ...
 
 
@@ -66,14 +194,14 @@ class Dispatcher:
         self._clock = clock
         self._observer = observer or Unobserved()
         self.deadlines = TimerQueue(clock=clock)
-        """Of all attempts."""
+        """The deadlines of all attempts."""
         self._running: dict[JobRun, None] = {}
-        """The oldest first."""
+        """In the order of their start."""
         self._timer: Timer | None = None
         """Fires when the time of the oldest is up."""
         self._ring = MatchRing()
         self.explanations = ExplanationQueue()
-        """Those that wait to be stored."""
+        """Records that wait to be stored."""
         self._tokens_done = 0
         self._context = RunContext(
             table=table,
@@ -94,7 +222,7 @@ class Dispatcher:
 
     @property
     def tokens(self) -> int:
-        """All that nodes have written so far, by count."""
+        """All tokens that nodes have written so far."""
         return self._tokens_done + sum(run.tokens for run in self._running)
 
     def tokens_in_progress(self) -> tuple[Counter[str], Counter[NodeId]]:
@@ -108,7 +236,7 @@ class Dispatcher:
         return models, nodes
 
     def dispatch(self, job: Job, sink: Sink, *, ranking: Ranking) -> JobRun:
-        """Match and start a job. The sink hears of it at once or later, never twice."""
+        """Match and start a job. The sink may be called before this returns."""
         run = JobRun(job, sink, ranking, self._context)
         self._running[run] = None
         if self._timer is None:
@@ -119,13 +247,13 @@ class Dispatcher:
             self._observer.on_started(run.record)
         return run
 
-    def break_off(self, error: SparewattError) -> None:
-        """End every job that still runs. Each client is told, also in the middle of an answer."""
+    def abort_all(self, error: SparewattError) -> None:
+        """End every running job. Each client gets the error, also in the middle of an answer."""
         for run in list(self._running):
-            run.break_off(error)
+            run.abort(error)
 
     def dry_run(self, job: MatchJob, *, ranking: Ranking, gate: Gate | None = None) -> Decision:
-        """Who would serve it, without sending anything."""
+        """Match without sending anything."""
         at = MatchContext(now_s=self._clock.now_s(), rules=self._health)
         return match_through(gate, job, self._table, at, ranking=ranking, seed=self._seed)
 
@@ -149,7 +277,7 @@ class Dispatcher:
         self._observer.on_finished(record)
 
     def _end_overdue(self) -> None:
-        """All jobs have the same time, so the oldest is the next whose time is up: one timer is enough."""
+        """All jobs have the same time limit, so the oldest is due next, and one timer is enough."""
         self._timer = None
         now_s = self._clock.now_s()
         while self._running:
@@ -157,5 +285,5 @@ class Dispatcher:
             if run.due_s > now_s + CLOCK_SLACK_S:
                 self._timer = self._clock.call_later(run.due_s - now_s, self._end_overdue)
                 return
-            run.run_out_of_time()
+            run.time_out()
             self._running.pop(run, None)

@@ -1,8 +1,8 @@
-"""A job from match to last byte. Numbered steps, one way through:
+"""A job from match to last byte:
 
-1 match → 2 reserve → 3 attempt → (failed before anything was sent: back to 1, without the nodes tried) → 4 start the
-reply → 5 pass on → (failed: failover, back to 1 with the rest of the answer, among nodes that can continue it) → 6
-finish. What cannot be continued ends in an error object: never in a bare end of file, and nothing is sent twice.
+1 match → 2 reserve → 3 attempt → (failed before anything was sent: retry from 1, without the nodes tried) → 4 start the
+reply → 5 forward → (failed: failover from 1 with the rest of the answer, among nodes that can continue it) → 6 finish.
+An answer that cannot be continued ends in an error event, never in a bare end of file, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sparewatt.core.limits import REFUSALS_MAX, RESUME_RETRY_S, SEAMS_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
-from sparewatt.inference.dispatch.direct_path import DirectPath
-from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover
+from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     DeliveryCount,
+    DirectPath,
     DispatchRules,
     Job,
     MatchRecord,
@@ -48,16 +48,16 @@ from sparewatt.inference.dispatch.node_selection import (
     predicted_step_s,
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.dispatch.seam import Seam, ending
-from sparewatt.inference.matcher.model import Candidate, HealthRules, NodeRow
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.formula import Ranking
+from sparewatt.inference.matcher.model import Candidate
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai.chat import Usage, error_body
 
 
 class RefusedByServer(BadRequest):
-    """A model server found fault with the request itself."""
+    """A model server rejected the request itself."""
 
 
 _FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: UnprocessableContent}
@@ -69,7 +69,7 @@ class RunState(enum.Enum):
     REPLYING = "replying"
     """The client has a part of the answer."""
     RESUMING = "resuming"
-    """Its node was lost; another one is looked for that can continue the answer."""
+    """The node was lost; the run looks for another that can continue the answer."""
     OVER = "over"
 
 
@@ -122,19 +122,19 @@ class JobRun:
         self._reservation: Reservation | None = None
         self._step_s = 0.0
         self._failovers: Failover | None = None
-        """Made when something breaks, or is checked: most answers come in one piece."""
+        """Created on demand: most answers never need it."""
         self._remaining = job
-        """What is left to be done of it."""
+        """The job, or after a failover the rest of it."""
         self._seam: Seam | None = None
         self._search_timer: Timer | None = None
         """Fires when a broken answer should look for a node again."""
         self._broken_at_s = 0.0
         self._cost_nano: Nano | None = None
-        """Of the whole answer, once the client was told."""
+        """The price of the whole answer, once it was sent to the client."""
         self._passed_bytes = 0
         """Given to the sink and not read by the client yet."""
         self._stale_bytes = 0
-        """Of these, what no running attempt waits for as credit."""
+        """The part of these that came from an attempt that is over, and needs no credit."""
         decision = self._selector.decide(job)
         match_s = clock.now_s() - self._began_s
         self.record = MatchRecord(
@@ -154,7 +154,7 @@ class JobRun:
 
     @property
     def _has_output(self) -> bool:
-        """Whether the running attempt has put something out."""
+        """Whether the running attempt has produced output."""
         return self._attempt is not None and self.record.attempts[-1].first_token_ms is not None
 
     def start(self) -> None:
@@ -165,19 +165,19 @@ class JobRun:
             self._try(best)
 
     def cancel(self) -> None:
-        """The client is gone: stop the node, settle the books."""
+        """The client disconnected: stop the node and settle the bill."""
         if self._state is not RunState.OVER:
             self._stop_attempt(Outcome.CANCELLED, "the client disconnected")
             self._end(Outcome.CANCELLED)
 
-    def break_off(self, error: SparewattError) -> None:
-        """Nothing more can be done for it here: end it now, and tell the client why."""
+    def abort(self, error: SparewattError) -> None:
+        """End the job now, with this error for the client."""
         if not self._ends_complete():
             self._stop_attempt(Outcome.CANCELLED, error.code)
             self._fail(error)
 
     def consumed(self, n_bytes: int) -> None:
-        """The client has read so many bytes: credit for the node that sent them, if it still runs."""
+        """The client has read these bytes: credit for the node that sent them, if its attempt still runs."""
         self._passed_bytes -= n_bytes
         if self._stale_bytes:
             stale = min(n_bytes, self._stale_bytes)
@@ -210,13 +210,13 @@ class JobRun:
     def direct_path(self) -> DirectPath | None:
         return self._sink.direct_path() if self._has_output and not self._stale_bytes else None
 
-    def on_untaken(self, n_bytes: int) -> None:
+    def on_unread(self, n_bytes: int) -> None:
         self._passed_bytes += n_bytes
 
     def can_fail_over(self) -> bool:
-        if not self._has_replied or self._attempt is None or not self._failover.can_move(self._attempt.emitted):
+        if not self._has_replied or self._attempt is None or not self._failover.can_continue(self._attempt.emitted):
             return False
-        return self._attempts_left() and self._failover.gate.may_come(self._selector.tried)
+        return self._attempts_left() and self._failover.gate.may_recover(self._selector.tried)
 
     def price_usd(self, delivered: DeliveryCount) -> float:
         self.record.attempts[-1].delivered = delivered
@@ -243,15 +243,15 @@ class JobRun:
         self._fail(_FAULTS.get(status, RefusedByServer)(message))
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
-        if self._attempt is not None and self._attempt.was_too_soon:
-            self._selector.late.add(self._attempt.record.node_id)
+        if self._attempt is not None and self._attempt.refused_promise:
+            self._selector.late_nodes.add(self._attempt.record.node_id)
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
             self._table.note_failure(record.node_id, now_s=self._clock.now_s())
         self._try_elsewhere(reason)
 
     def on_server_error(self, status: int, message: str) -> None:
-        """A model server answered with an error of its own. Whose fault that was shows when another node has tried."""
+        """The model server failed. If a second node gives the same error, the request is at fault."""
         reason = f"status {status}: {message}"
         record = self._close_attempt(Outcome.FAILED, reason)
         before = self._server_errors = self._server_errors or {}
@@ -272,8 +272,8 @@ class JobRun:
     # failover
 
     def _fail_over(self, reason: str) -> None:
-        """The client has a part of the answer: let another node write the rest, or end it as well as can be."""
-        finish = self._failover.finish()
+        """The client has a part of the answer: let another node write the rest, or end the reply with an error."""
+        finish = self._failover.finish_reason()
         why_not = self._failover.why_not()
         if finish is not None:
             self._end_reply(finish)
@@ -282,24 +282,24 @@ class JobRun:
         elif not self._attempts_left():
             self._break_reply(reason)
         else:
-            self._remaining, self._seam = self._failover.rest(), self._failover.seam()
+            self._remaining, self._seam = self._failover.remaining_job(), self._failover.seam()
             self._broken_at_s = self._clock.now_s()
             self._resume(reason)
 
     def _resume(self, reason: str) -> None:
-        """Try a node that can continue; if all are full or away, look again for a while: the client is kept waiting."""
+        """Try a node that can continue; while all of them are full or offline, retry for a bounded time."""
         self._state, self._search_timer = RunState.RESUMING, None
         best = self._selector.best(self._remaining)
         waited_s = self._clock.now_s() - self._broken_at_s
         if best is not None:
             self._try(best)
-        elif waited_s < self._context.rules.resume_wait_s and self._selector.may_come(self._remaining):
+        elif waited_s < self._context.rules.resume_wait_s and self._selector.may_recover(self._remaining):
             self._search_timer = self._clock.call_later(RESUME_RETRY_S, lambda: self._resume(reason))
         else:
-            self._break_reply(f"{reason}; nobody else can go on with it now")
+            self._break_reply(f"{reason}; no other node can continue it now")
 
     def _end_reply(self, finish: str) -> None:
-        """All is written; its end and its counts are given in the node's place."""
+        """All text is written: send the finish reason and the usage in place of the node."""
         wants_usage, tab = self.job.call.wants_usage, self.job.tab
         counts = Usage(self._prompt_tokens(), min(self._failover.tokens, 1 << 24)) if wants_usage else None
         cost_usd = None if tab is None else tab.cost(self.record.attempts) / NANO_PER_USD
@@ -329,9 +329,9 @@ class JobRun:
             self._try(best)
 
     def _match_again(self) -> None:
-        """The chosen node has changed since the policy last judged it: choose by what is known now."""
+        """The chosen node has changed and the policy rejects it now: choose another."""
         if self._seam is not None:
-            self._resume("the node that was chosen may not have it any more")
+            self._resume("the policy no longer allows the chosen node")
             return
         decision = self._selector.decide(self.job)
         if not self.record.attempts:
@@ -383,29 +383,29 @@ class JobRun:
         if row is not None:
             self._note_price(record, row)
         if self.record.attempts:
-            self.record.moves += (Reassignment(len(self.record.attempts), self._selector.ranked),)
+            self.record.reassignments += (Reassignment(len(self.record.attempts), self._selector.ranked),)
         self.record.attempts.append(record)
         return record
 
     def _note_price(self, record: AttemptRecord, row: NodeRow) -> None:
-        """As the node asks now; a later change counts for later jobs."""
+        """The node's price now; a later change counts for later jobs."""
         model = row.models[self.job.match.model]
         record.owner = row.owner
         record.prompt_price_nano = model.prompt_price_nano
         record.completion_price_nano = model.completion_price_nano
 
     def _promise_s(self, candidate: Candidate) -> float:
-        """The first-token time that the node is held to; none after two refusals, or when it is asked again."""
+        """The first-token time that the node must keep; 0 (none) after two refusals, or at its second try."""
         if not self.record.attempts:
             return candidate.predicted_ttft_s
-        is_asked_again = candidate.node_id in self._selector.late
-        self._selector.late.discard(candidate.node_id)
+        is_asked_again = candidate.node_id in self._selector.late_nodes
+        self._selector.late_nodes.discard(candidate.node_id)
         return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
 
     def _learn_speed(self) -> None:
-        """From the first token to the last, by our own clock, against what the node's figures had promised."""
+        """Compare the time from first to last token, by the gateway's clock, with what the node's figures predict."""
         record, attempt = self.record.attempts[-1], self._attempt
-        if attempt is None or not attempt.has_output or attempt.had_to_wait or record.first_token_ms is None:
+        if attempt is None or not attempt.has_output or attempt.was_throttled or record.first_token_ms is None:
             return
         steps = attempt.tokens - 1
         if steps >= STEPS_MIN:
@@ -413,13 +413,13 @@ class JobRun:
             self._table.note_speed(record.node_id, predicted_s=steps * self._step_s, observed_s=observed_s)
 
     def _begin_output(self, content_type: str) -> None:
-        """The first output of this attempt is about to be passed on, and perhaps of the whole reply."""
+        """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
         record, attempt = self.record.attempts[-1], self._attempt
         if record.first_token_ms is None:
             record.first_token_ms = self._elapsed_ms()
             record.delivered = attempt.delivered if attempt is not None else None
             if self._reservation is not None:
-                self._table.prompt_read(self._reservation)
+                self._table.note_prefill_done(self._reservation)
             self._note_prefix(record.node_id)
         is_first = self._state is RunState.TRYING
         self._state = RunState.REPLYING
@@ -431,12 +431,12 @@ class JobRun:
         self._sink.data(data)
 
     def _note_prefix(self, node_id: NodeId) -> None:
-        """It has read the prompt, and may still have it cached when the next one begins alike."""
+        """The node has read the prompt, and may have it cached for the next prompt that begins alike."""
         row = self._table.get(node_id) if self.job.prefix else None
         model = row.models.get(self.job.match.model) if row is not None else None
         if model is not None:
             tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
-            self._context.prefixes.note(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
+            self._context.prefixes.add(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def _headers(self) -> dict[str, str]:
         headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}
@@ -454,7 +454,7 @@ class JobRun:
         record.outcome, record.reason = outcome, reason
         record.ended_ms = self._elapsed_ms()
         record.tokens = attempt.tokens if attempt is not None else 0
-        was_broken = outcome is not Outcome.DONE or self._seam is not None  # else nobody will continue what it wrote
+        was_broken = outcome is not Outcome.DONE or self._seam is not None  # else no node will continue it
         emitted = attempt.emitted if attempt is not None and record.first_token_ms is not None else None
         if emitted is not None and was_broken:
             record.chars = self._failover.add(emitted, record.tokens)
@@ -471,8 +471,9 @@ class JobRun:
             self._close_attempt(outcome, reason)
 
     def _attempts_left(self) -> bool:
-        """Three that brought nothing, and two refusals on top: a refusal costs nothing and must not use up a good
-        request. Whoever wrote a part of the answer is not counted among them, but seams are counted too.
+        """Allowed are `attempts_max` attempts without output, plus two refusals, which cost nothing.
+
+        Attempts that wrote a part of the answer are bounded by SEAMS_MAX instead.
         """
         idle = [attempt for attempt in self.record.attempts if attempt.delivered is None]
         seams = len(self.record.attempts) - len(idle)
@@ -483,12 +484,12 @@ class JobRun:
 
     # its end
 
-    def run_out_of_time(self) -> None:
+    def time_out(self) -> None:
         if self._ends_complete():
             return
         reason = f"the job took longer than {self._context.rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
-        finish = self._failover.finish() if self._has_replied else None
+        finish = self._failover.finish_reason() if self._has_replied else None
         if finish is not None:
             self._end_reply(finish)
         elif self._has_replied:
@@ -497,18 +498,18 @@ class JobRun:
             self._fail(FirstTokenTimeout(f"No answer: {reason}."))
 
     def _ends_complete(self) -> bool:
-        """Whether it is over, or is now because the client has all of it."""
+        """Whether the job is over; ends it if the client has the whole answer already."""
         if self._state is not RunState.OVER and self._attempt is not None and self._attempt.is_complete:
             self._attempt.cancel()
             self.on_done(b"")
         return self._state is RunState.OVER
 
     def _fail(self, error: SparewattError) -> None:
-        """Once a reply has begun, its last event says what is wrong, and no [DONE] follows."""
+        """If the reply has begun, its last event is the error, and no [DONE] follows."""
         if self._has_replied:
             self._send(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
             self._sink.finish()
-            self.record.broke = error.code
+            self.record.stream_error_code = error.code
         else:
             self._sink.fail(error, self._headers())
             self.record.error_status, self.record.error_code = error.status, error.code
@@ -519,9 +520,9 @@ class JobRun:
         if record.outcome is Outcome.DONE:
             tokens = record.tokens + record.carried_tokens
             self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
-        for node_id in self._server_errors or ():  # the job could be done: the error was theirs
+        for node_id in self._server_errors or ():  # the job could be done: the error was the node's fault
             self._table.note_failure(node_id, now_s=self._clock.now_s())
-        self._bill(Outcome.DONE)  # first: the reply says what was used
+        self._bill(Outcome.DONE)  # before `finish`: the reply's headers report what was used
         self._sink.finish()
         self._leave()
 

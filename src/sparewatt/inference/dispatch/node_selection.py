@@ -1,7 +1,6 @@
-"""Which node gets a job: the matcher, asked once for every stage of the job's gate, among nodes that were not tried
-yet.
+"""Node selection: runs the matcher for every stage of a job's gate, among the nodes that were not tried yet.
 
-Also why nobody can have it, as an error for the client, and how long a token was expected to take on the chosen node.
+It also turns a decision without candidates into an error for the client.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from sparewatt.inference.dispatch.failover import FailoverGate
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.explain import nearest_models
+from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Candidate, Decision, HealthRules, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.model import Candidate, Decision, MatchContext, MatchJob, Rejection
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.parser import SUFFIX_SORTS
 
 RETRY_AFTER_S = 2.0
 STEPS_MIN = 7
-"""Fewer tokens than eight tell more about the network than about a node's speed."""
+"""Fewer steps say more about the network than about a node's speed."""
 _MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
-"""Rejections that time can mend: the client is told to come back."""
+"""Rejections that pass with time: the client should retry."""
 
 
 class ContextTooLong(BadRequest):
@@ -48,7 +47,7 @@ class ContextTooLong(BadRequest):
 class NodeSelector:
     """One per job; it remembers which nodes were tried."""
 
-    __slots__ = ("_clock", "_health", "_last", "_prefixes", "_ranking", "_seed", "_table", "late", "tried")
+    __slots__ = ("_clock", "_health", "_last", "_prefixes", "_ranking", "_seed", "_table", "late_nodes", "tried")
 
     def __init__(
         self,
@@ -68,8 +67,8 @@ class NodeSelector:
         self._prefixes = prefixes
         self._last: Decision | None = None
         self.tried: set[NodeId] = set()
-        self.late: set[NodeId] = set()
-        """Nodes that refused because they would be later than promised; they may have the job if nobody else can."""
+        self.late_nodes: set[NodeId] = set()
+        """Nodes that refused because they would be later than promised; they get the job if no other node can."""
 
     @property
     def ranked(self) -> Sequence[Candidate]:
@@ -80,64 +79,64 @@ class NodeSelector:
         return self._decide(job, job.gate)
 
     def best(self, job: Job) -> Candidate | None:
-        """If only nodes are left that would be later than promised: late is better than never, once."""
+        """The best untried node; if none is left, one that refused the promised time, which is then not promised."""
         found = self._best(job)
-        if found is None and self.late:
-            self.tried -= self.late
+        if found is None and self.late_nodes:
+            self.tried -= self.late_nodes
             found = self._best(job)
         return found
 
-    def may_come(self, job: Job) -> bool:
-        """Whether a node that could go on with it is only busy, or away for a moment."""
-        return isinstance(job.gate, FailoverGate) and job.gate.may_come(self.tried)
+    def may_recover(self, job: Job) -> bool:
+        """Whether a node that could continue the job is only busy, or offline for a moment."""
+        return isinstance(job.gate, FailoverGate) and job.gate.may_recover(self.tried)
 
     def _best(self, job: Job) -> Candidate | None:
-        return self._best_able(job, job.gate) if isinstance(job.gate, FailoverGate) else self.decide(job).best
+        return self._best_for_failover(job, job.gate) if isinstance(job.gate, FailoverGate) else self.decide(job).best
 
-    def _best_able(self, job: Job, gate: FailoverGate) -> Candidate | None:
-        """Where most nodes can go on, one of the best can: all are looked through only if none of those can."""
+    def _best_for_failover(self, job: Job, gate: FailoverGate) -> Candidate | None:
+        """Usually one of the best candidates can continue the job; all nodes are filtered only if none of them can."""
         found = self._decide(job, gate.inner).ranked
-        best = next((candidate for candidate in found if gate.is_able(candidate.node_id)), None)
+        best = next((candidate for candidate in found if gate.can_continue(candidate.node_id)), None)
         if best is None and (gate.inner is not None or len(found) >= CANDIDATES_KEPT):
             best = self.decide(job).best
         return best
 
     def _decide(self, job: Job, gate: Gate | None) -> Decision:
         now_s = self._clock.now_s()
-        held = self._prefixes.held(job.prefix, now_s=now_s) if job.prefix else None
-        at = MatchContext(now_s, self._health, self.tried, None, (), held)
-        self._last = match_through(gate, job.match, self._table, at, ranking=self._ranking, seed=self._seed)
+        prefix_tokens = self._prefixes.tokens_by_node(job.prefix, now_s=now_s) if job.prefix else None
+        context = MatchContext(now_s, self._health, self.tried, None, (), prefix_tokens)
+        self._last = match_through(gate, job.match, self._table, context, ranking=self._ranking, seed=self._seed)
         return self._last
 
 
 def match_through(
-    gate: Gate | None, job: MatchJob, table: NodeTable, at: MatchContext, *, ranking: Ranking, seed: int
+    gate: Gate | None, job: MatchJob, table: NodeTable, context: MatchContext, *, ranking: Ranking, seed: int
 ) -> Decision:
-    """The first of the gate's stages that leaves a candidate decides; else the last."""
+    """The decision of the first stage that leaves a candidate; else that of the last."""
     if gate is None:
-        return match(job, table, at, ranking=ranking, seed=seed)
-    own = gate.own_nodes()
+        return match(job, table, context, ranking=ranking, seed=seed)
+    own = gate.payer_nodes()
     for allowed in gate.stages():
-        through = at if allowed is None and not own else at.seen_through(allowed, own)
-        decision = match(job, table, through, ranking=ranking, seed=seed)
-        if decision.found:
+        restricted = context if allowed is None and not own else context.restricted_to(allowed, own)
+        decision = match(job, table, restricted, ranking=ranking, seed=seed)
+        if decision.ranked_count:
             break
     return decision
 
 
 def predicted_step_s(candidate: Candidate, job: MatchJob, row: NodeRow | None) -> float:
     """Seconds per token by the node's own figures and its load, without what was learned about it so far."""
-    writing_s = candidate.predicted_finish_s - candidate.predicted_ttft_s
+    decode_s = candidate.predicted_finish_s - candidate.predicted_ttft_s
     learned_speed = math.exp(-max(0.0, row.slowness)) if row else 1.0
-    return writing_s / max(1, job.output_tokens) * learned_speed
+    return decode_s / max(1, job.output_tokens) * learned_speed
 
 
 def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:
-    """Why nobody can have the job: the model's name, the moment, or the request."""
+    """Why no node can have the job: an unknown model, no capacity now, or the request itself."""
     model = decision.job.model
-    reasons = {reason for reason, count in decision.dropped.items() if count} - {Rejection.NO_MODEL}
-    if not reasons and decision.barred:
-        return unable_error(decision.barred, model) or _barred_error(decision, gate)
+    reasons = {reason for reason, count in decision.rejected_by_reason.items() if count} - {Rejection.NO_MODEL}
+    if not reasons and decision.rejected_by_policy:
+        return unable_error(decision.rejected_by_policy, model) or _barred_error(decision, gate)
     if not reasons:
         known = table.model_ids()
         return ModelNotFound(model, nearest=nearest_models(model, known), why=wrong_suffix(model, known))
@@ -164,7 +163,7 @@ def wrong_suffix(model: str, known: Collection[str]) -> str:
 
 
 def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
-    """No attempt brought anything."""
+    """No attempt produced output."""
     story = "; ".join(f"{attempt.node_id[:10]}… {attempt.reason}" for attempt in attempts)
     message = f"No node could answer after {pluralize(len(attempts), 'attempt')}: {story}."
     if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
@@ -175,8 +174,8 @@ def exhausted_error(attempts: Sequence[AttemptRecord]) -> SparewattError:
 
 
 def _barred_error(decision: Decision, gate: Gate | None) -> NoEligibleNode:
-    """A policy left nobody: which of its fields, and what would help."""
-    fields = ", ".join(f"{field} ({count})" for field, count in decision.barred.items())
+    """The policy rejected every node: by which fields, and what to relax."""
+    fields = ", ".join(f"{field} ({count})" for field, count in decision.rejected_by_policy.items())
     nearest = gate.relaxations() if gate is not None else []
     hint = f" Nearest: {'; '.join(nearest)}." if nearest else ""
     return NoEligibleNode(f"Every node that serves {decision.job.model!r} is ruled out by: {fields}.{hint}")

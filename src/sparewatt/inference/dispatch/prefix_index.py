@@ -1,82 +1,45 @@
-"""Which nodes have read the beginning of a prompt before: a bounded memory of keyed hashes, never of text.
+"""Prefix-cache affinity: which nodes have read the beginning of a prompt before. Holds keyed hashes, never text.
 
-A prompt is a chain of blocks; the hash of a block covers everything before it as well, so that two prompts share a hash
-only if they share all up to there. The hashes are keyed by a secret of this process and by the account: they mean
-nothing elsewhere, and nobody can find out what others have asked. It is a belief: servers forget when they please.
-Python's own hash of bytes (SipHash, with a key of each process) is used from there on, at a fifth of BLAKE2's cost: who
-found two texts with the same one, without ever seeing it, would mislead their own account alone.
+The index is a guess: servers evict from their caches when they please. The hashes come from `prompt.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import (
-    PREFIX_AGE_S_MAX,
-    PREFIX_BLOCK_BYTES,
-    PREFIX_BLOCKS_MAX,
-    PREFIX_BLOCKS_PER_PROMPT_MAX,
-    PREFIX_HOLDERS_MAX,
-)
-from sparewatt.inference.admission.sizing import BYTES_PER_TOKEN, has_media
+from sparewatt.core.limits import PREFIX_HOLDERS_MAX
+from sparewatt.inference.prompt import BLOCK_TOKENS
 
-BLOCK_TOKENS = PREFIX_BLOCK_BYTES // BYTES_PER_TOKEN
-HASH_BYTES = 8
+PREFIX_BLOCKS_MAX = 200_000
+"""Blocks that a gateway remembers over all nodes and models (about 400 bytes each); the longest unused go first."""
+
+PREFIX_AGE_S_MAX = 1800.0
+"""After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
 
 Chain = Sequence[int]
 """A prompt's whole blocks, first to last, as hashes. They include the model."""
 
 
-def prefix_hashes(
-    messages: Collection[bytes], *, model: str, account: str, secret: bytes, is_text: bool = False
-) -> tuple[int, ...]:
-    """The hashes of a prompt given as raw JSON messages, up to the first that holds an image or a sound.
-
-    `is_text` if none does.
-    """
-    if sum(map(len, messages)) < PREFIX_BLOCK_BYTES:  # not a single block: nothing to know again
-        return ()
-    key = hashlib.blake2b(f"{account}\n{model}\n".encode(), key=secret, digest_size=HASH_BYTES)
-    text, name = _beginning(messages, is_text=is_text), int.from_bytes(key.digest(), "big")
-    found = []
-    for first in range(0, len(text) - PREFIX_BLOCK_BYTES + 1, PREFIX_BLOCK_BYTES):
-        name = hash((name, text[first : first + PREFIX_BLOCK_BYTES]))
-        found.append(name)
-    return tuple(found)
-
-
-def _beginning(messages: Iterable[bytes], *, is_text: bool) -> bytes:
-    """As much as is hashed at most."""
-    room, pieces = PREFIX_BLOCK_BYTES * PREFIX_BLOCKS_PER_PROMPT_MAX, []
-    for message in messages:
-        if room <= 0 or (not is_text and has_media(message)):
-            break
-        pieces.append(message[:room])
-        room -= len(pieces[-1])
-    return b"".join(pieces)
-
-
 class PrefixIndex:
-    """Who was seen to read which blocks. Bounded by what nodes say they keep, and in all."""
+    """Which nodes have read which blocks. Bounded per node by the cache size that it reports, and in total."""
 
     def __init__(self, *, blocks_max: int = PREFIX_BLOCKS_MAX) -> None:
         self._blocks_max = blocks_max
         self._readers: dict[int, dict[NodeId, float]] = {}
-        """By block: a few nodes, and when they last read it."""
-        self._kept: OrderedDict[tuple[NodeId, str], OrderedDict[int, None]] = OrderedDict()
-        """By node and model: the blocks that its server should still have, both in the order of their last use."""
+        """By block: the nodes that read it last, and when."""
+        self._cached: OrderedDict[tuple[NodeId, str], OrderedDict[int, None]] = OrderedDict()
+        """By node and model: the blocks that its server should still have cached; both levels are LRU."""
         self._count = 0
 
     def __len__(self) -> int:
         """Blocks remembered, once for each node."""
         return self._count
 
-    def held(self, chain: Chain, *, now_s: float) -> dict[NodeId, int]:
-        """Tokens of the prompt's beginning by node, the longest first. A block stands for all before it."""
+    def tokens_by_node(self, chain: Chain, *, now_s: float) -> dict[NodeId, int]:
+        """Tokens of the prompt's beginning by node, the longest first. A block implies all before it."""
         found: dict[NodeId, int] = {}
         readers_of = self._readers.get
         for number in range(len(chain) if self._readers else 0, 0, -1):
@@ -90,59 +53,59 @@ class PrefixIndex:
                 break
         return found
 
-    def note(self, node_id: NodeId, model: str, chain: Chain, *, capacity_tokens: int, now_s: float) -> None:
-        """A node has read this prompt, and keeps so many tokens of this model's prompts, the latest."""
+    def add(self, node_id: NodeId, model: str, chain: Chain, *, capacity_tokens: int, now_s: float) -> None:
+        """A node has read this prompt; its cache keeps the latest `capacity_tokens` of this model's prompts."""
         if not chain or capacity_tokens < BLOCK_TOKENS:
             return
-        kept = self._kept.get((node_id, model))
-        if kept is None:
-            kept = self._kept[node_id, model] = OrderedDict()
+        blocks = self._cached.get((node_id, model))
+        if blocks is None:
+            blocks = self._cached[node_id, model] = OrderedDict()
         else:
-            self._kept.move_to_end((node_id, model))
-        was, readers_of = len(kept), self._readers
-        for block in reversed(chain):  # servers give up the end of a prompt before its beginning
-            if block in kept:
-                kept.move_to_end(block)
+            self._cached.move_to_end((node_id, model))
+        was, readers_of = len(blocks), self._readers
+        for block in reversed(chain):  # servers evict the end of a prompt before its beginning
+            if block in blocks:
+                blocks.move_to_end(block)
             else:
-                kept[block] = None
+                blocks[block] = None
             readers = readers_of.get(block)
             if readers is None:
                 readers_of[block] = {node_id: now_s}
             else:
                 _add_reader(readers, node_id, now_s)
-        self._drop(kept, len(kept) - capacity_tokens // BLOCK_TOKENS, node_id)
-        self._count += len(kept) - was
+        self._drop(blocks, len(blocks) - capacity_tokens // BLOCK_TOKENS, node_id)
+        self._count += len(blocks) - was
         while self._count > self._blocks_max:
             self._drop_oldest()
 
     def forget(self, node_id: NodeId) -> None:
-        """The node is gone; whoever comes back may have started anew."""
-        for key in [key for key in self._kept if key[0] == node_id]:
-            kept = self._kept.pop(key)
-            self._count -= len(kept)
-            self._drop(kept, len(kept), node_id)
+        """The node is gone; when it comes back, its server may have restarted with an empty cache."""
+        for key in [key for key in self._cached if key[0] == node_id]:
+            blocks = self._cached.pop(key)
+            self._count -= len(blocks)
+            self._drop(blocks, len(blocks), node_id)
 
-    def _drop(self, kept: OrderedDict[int, None], count: int, node_id: NodeId) -> None:
-        """So many blocks of one node, the longest unused; none if `count` is not positive."""
+    def _drop(self, blocks: OrderedDict[int, None], count: int, node_id: NodeId) -> None:
+        """Drop this many of one node's blocks, the least recently used first; none if `count` is not positive."""
         readers_of = self._readers
         for _ in repeat(None, count):
-            block, _ = kept.popitem(last=False)
+            block, _ = blocks.popitem(last=False)
             readers = readers_of.get(block)
             if readers is not None and readers.pop(node_id, None) is not None and not readers:
                 del readers_of[block]
 
     def _drop_oldest(self) -> None:
-        """Blocks of the node that has been without a job for longest."""
-        key, kept = next(iter(self._kept.items()))
-        count = min(len(kept), self._count - self._blocks_max)
-        self._drop(kept, count, key[0])
+        """Drop blocks of the node that has been without a job for the longest time."""
+        key, blocks = next(iter(self._cached.items()))
+        count = min(len(blocks), self._count - self._blocks_max)
+        self._drop(blocks, count, key[0])
         self._count -= count
-        if not kept:
-            del self._kept[key]
+        if not blocks:
+            del self._cached[key]
 
 
 def _add_reader(readers: dict[NodeId, float], node_id: NodeId, now_s: float) -> None:
-    """The latest last; of more than are remembered, the one that read it longest ago goes."""
+    """Append as the latest reader; beyond the limit the oldest is dropped."""
     readers.pop(node_id, None)
     readers[node_id] = now_s
     if len(readers) > PREFIX_HOLDERS_MAX:

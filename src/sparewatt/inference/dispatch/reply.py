@@ -1,20 +1,22 @@
-"""Reading a node's reply: when has it said something, what may pass, how much was it, and did it end properly."""
+"""Reads a node's reply: splits it into server-sent events, counts chunks and tokens, decides what may be forwarded to
+the client, and whether the reply is complete.
+
+`StreamReply` reads a streamed chat or completion, `WholeReply` a reply in one piece, `EmbeddingReply` vectors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.inference.dispatch.chunk_shape import ChunkShape, shape_of
-from sparewatt.inference.dispatch.emitted_text import EmittedText
+from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop
 from sparewatt.inference.dispatch.model import DeliveryCount
-from sparewatt.inference.dispatch.seam import Seam
-from sparewatt.inference.dispatch.sse import DONE, EventSplitter, event_data
-from sparewatt.inference.dispatch.stop_text import StraddlingStop
+from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
     CompletionChunk,
     Usage,
@@ -24,13 +26,123 @@ from sparewatt.protocol.openai.chat import (
     with_cost,
     with_usage,
 )
+from sparewatt.protocol.openai.embeddings import read_embeddings
+
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_BLANK_LINE_BYTES_MAX = 4
+DONE = b"[DONE]"
+
+
+_CONTENT = b'"content"'
+_is_plain = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+').fullmatch
+"""Whether the bytes are the inside of a JSON string, without escapes by number (`\\u0041`)."""
+needs_reading = re.compile(rb'["\\\x00-\x1f]').search
+"""A faster check that errs on one side: bytes without any of these are plain."""
+
+
+class ChunkShape:
+    """What comes before and after the text in every chunk of an answer, as bytes."""
+
+    __slots__ = ("_n_after", "_n_before", "after", "before")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self.before, self.after = before, after
+        self._n_before, self._n_after = len(before), len(after)
+
+    def text_of(self, event: bytes) -> bytes | None:
+        """The text of an event that has this shape, as it stands in JSON; None if it must be read."""
+        if event.startswith(self.before) and event.endswith(self.after):
+            text = event[self._n_before : -self._n_after]
+            if text and _is_plain(text):
+                return text
+        return None
+
+    def texts_of(self, events: bytes) -> list[bytes] | None:
+        """The texts of several events that all have this shape; None if they must be read."""
+        n_before, before = self._n_before, self.before
+        parts = events.split(self.after)  # which no event has but at its end: there is a line's end in it
+        texts = [part[n_before:] for part in parts if part.startswith(before)]
+        if parts.pop() or len(texts) < len(parts) or not all(texts):
+            return None
+        # With a space between them: the end of one and the beginning of the next could look like one plain piece.
+        return texts if _is_plain(b" ".join(texts)) else None
+
+
+def shape_of(event: bytes, chunk: CompletionChunk) -> ChunkShape | None:
+    """The shape of an event that was read, if it carries a plain piece of text and nothing else."""
+    choices = chunk.choices or ()
+    if len(choices) != 1 or chunk.usage is not None or not event.startswith(b"data: ") or not event.endswith(b"\n\n"):
+        return None
+    choice, is_one_line = choices[0], event.find(b"\n") == len(event) - 2 and b"\r" not in event
+    if not is_one_line or choice.index != 0 or choice.finish_reason or bytes(choice.logprobs) != b"null":
+        return None
+    if choice.delta is None or choice.delta.keys() != {"content"} or bytes(choice.text) != b"null":
+        return None
+    text = bytes(choice.delta["content"])
+    start = event.find(b'"', event.rfind(_CONTENT) + len(_CONTENT))
+    if event[start : start + len(text)] != text or not text[1:-1] or not _is_plain(text[1:-1]):
+        return None
+    return ChunkShape(event[: start + 1], event[start + len(text) - 1 :])
+
+
+class EventSplitter:
+    """Splits a byte stream into whole server-sent events, each with its blank line. Looks at every byte once."""
+
+    __slots__ = ("_is_plain", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._is_plain = True
+        """Whether every line so far ended in a line feed alone: then `find` is three times as fast as the pattern."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        if not self._rest and data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
+            return [data]  # nearly every piece is just one event
+        look_from = max(0, len(self._rest) - _BLANK_LINE_BYTES_MAX + 1)
+        self._rest += data
+        self._is_plain = self._is_plain and b"\r" not in data
+        events: list[bytes] = []
+        at = 0
+        for end in self._plain_ends(look_from) if self._is_plain else self._ends(look_from):
+            events.append(bytes(self._rest[at:end]))
+            at = end
+        del self._rest[:at]
+        if len(self._rest) > SSE_EVENT_BYTES_MAX:
+            raise ProtocolViolation("a server-sent event is over the limit")
+        return events
+
+    def _plain_ends(self, at: int) -> Iterator[int]:
+        while (found := self._rest.find(b"\n\n", at)) >= 0:
+            at = found + 2
+            yield at
+
+    def _ends(self, at: int) -> Iterator[int]:
+        return (found.end() for found in _BLANK_LINE.finditer(self._rest, at))
+
+    @property
+    def has_rest(self) -> bool:
+        return bool(self._rest)
+
+    @property
+    def rest(self) -> bytes:
+        """The incomplete event at the end."""
+        return bytes(self._rest)
+
+
+def event_data(event: bytes) -> bytes | None:
+    """The data of one event, or None if it carries none (a comment, say)."""
+    if event.startswith(b"data: ") and event.count(b"\n") <= 2 and b"\r" not in event:
+        return event[6:].rstrip(b"\n")
+    lines = [line[5:].removeprefix(b" ") for line in event.splitlines() if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None
+
 
 NOTHING = b"null"
-"""What llama.cpp streams now and then beside several texts."""
+"""llama.cpp sends this between the chunks of several choices."""
 
 
 DirectShape = tuple[bytes, bytes, DeliveryCount, bytearray | None]
-"""The bytes before the text of every chunk and after it, where chunks are counted, and where their text is kept."""
+"""The bytes before and after the text of every chunk, the counter of chunks, and the buffer of their text."""
 
 
 class ReplyBroken(Exception):
@@ -39,14 +151,14 @@ class ReplyBroken(Exception):
 
 @dataclass(slots=True)
 class ForwardedBytes:
-    """What one piece of input turned into: what may go to the client, and why nothing more can, if so."""
+    """What one piece of input became: bytes for the client, and why the reply is broken, if it is."""
 
     data: bytes
     broken: str | None = None
 
 
 class StreamReply:
-    """A streamed reply. `started`: it holds something that a client would lose if another node took over."""
+    """A streamed reply. `started`: it has output that the client would lose if another node started over."""
 
     __slots__ = (
         "_fed_chars",
@@ -78,10 +190,10 @@ class StreamReply:
         self._seam = seam
         self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
         self._unsure = DeliveryCount() if seam is not None else None
-        """What is held back because it may be the end of a stop text."""
+        """Counts of what is held back because it may be the end of a stop text."""
         self.emitted = EmittedText()
         self.is_cut = False
-        """Whether it was ended here, by a stop text that the node could not see: whatever it says more is dropped."""
+        """Whether the gateway ended it, at a stop text that the node could not see; later output is dropped."""
         self._splitter = EventSplitter()
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -93,12 +205,12 @@ class StreamReply:
         self._fed_chars = 0
         self._texts_ended = 0
         self._shape: ChunkShape | None = None
-        """Of its chunks, once it is known; no longer when it is done."""
+        """Of its chunks, once it is known, until the reply is done."""
         self._has_rest = False
-        """Whether half an event waits for its end."""
+        """Whether an incomplete event is buffered."""
 
-    def passes(self, data: bytes) -> bool:
-        """Whether these are more chunks like those before, to be passed on as they are. If so, they are counted."""
+    def forward_unread(self, data: bytes) -> bool:
+        """If these are chunks of the known shape, count them, to be forwarded without parsing; else return False."""
         shape = self._shape
         if shape is None or self._has_rest:
             return False
@@ -111,23 +223,23 @@ class StreamReply:
         seen = self.delivered
         seen.chunks += chunks
         seen.text_bytes += len(text)
-        self.emitted.note_text(text)
+        self.emitted.add_text(text)
         return True
 
     def direct_shape(self) -> DirectShape | None:
-        """What the direct path goes by in the place of `passes`, until something else is fed; None: no shape yet."""
-        shape, said = self._shape, self.emitted
+        """What the direct path uses in place of `forward_unread`, until something else is fed; None if unknown."""
+        shape = self._shape
         if shape is None or self._has_rest:
             return None
-        return shape.before, shape.after, self.delivered, said.kept()
+        return shape.before, shape.after, self.delivered, self.emitted.buffer()
 
     @property
     def tokens(self) -> int:
-        """What the node says it made, but never more than one token per chunk unless it said so at the end."""
+        """The node's own count if it reported one, else one per chunk."""
         return self.usage.completion_tokens if self.usage else self.delivered.chunks
 
     def feed(self, data: bytes) -> ForwardedBytes:
-        """What may go to the client now. Until the reply has started, that is nothing."""
+        """Returns what may go to the client now: nothing until the reply has started."""
         try:
             self._take(data)
         except (ReplyBroken, ProtocolViolation) as error:
@@ -136,7 +248,7 @@ class StreamReply:
         return ForwardedBytes(self._give())
 
     def end(self) -> bytes:
-        """The node says that it has sent everything. Raises ReplyBroken if that cannot be."""
+        """The node has ended the stream. Raises ReplyBroken if the reply is not complete."""
         if not self.done or self._splitter.rest.strip():
             raise ReplyBroken("the stream ended early")
         return b"".join(self._held)
@@ -147,14 +259,14 @@ class StreamReply:
         for event in events:
             if self.is_cut:
                 return
-            if self.passes(event):
+            if self.forward_unread(event):
                 self._held.append(event)
                 continue
             for passed in self._read(event):
                 self._held.append(passed)
                 self._held_bytes += len(passed)
         if not self.started and self._held_bytes > SSE_EVENT_BYTES_MAX:
-            raise ReplyBroken("the stream goes on and on without saying anything")
+            raise ReplyBroken("the stream has no output after the size limit of an event")
 
     def _give(self) -> bytes:
         if not self.started or (self._stop is not None and self._is_unsure):
@@ -163,10 +275,10 @@ class StreamReply:
         return b"".join(held)
 
     def _read(self, event: bytes) -> tuple[bytes, ...]:
-        """What of an event is for the client."""
+        """The events to forward to the client."""
         data = event_data(event)
         if data is None:
-            return ()  # comments keep connections alive; ours has its own
+            return ()  # a comment as keep-alive; the gateway sends its own
         if data == DONE:
             self.done, self._shape = True, None
             return (*self._closing_usage(), event)
@@ -185,7 +297,7 @@ class StreamReply:
         if self._seam is not None:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
-        self.emitted.note(chunk, data)
+        self.emitted.add(chunk, data)
         if self.started:
             self._shape = shape_of(event, chunk)
         return (event,)
@@ -200,12 +312,12 @@ class StreamReply:
             self.delivered.text_bytes += text_bytes
 
     def _join(self, chunk: CompletionChunk, data: bytes, seam: Seam) -> tuple[bytes, ...]:
-        """A chunk of an answer that another node began: it has one role, one name, and one count of tokens."""
+        """Fit a chunk to an answer that another node began: one role, one id, one count of tokens."""
         if not chunk.carries_output() and not chunk.finishes():
             return ()
         before = replace(self.delivered)
         self._count(chunk)
-        self.emitted.note(chunk, data)
+        self.emitted.add(chunk, data)
         if self._is_unsure and self._stop is not None and self._unsure is not None:
             self._unsure.chunks += self.delivered.chunks - before.chunks
             self._unsure.text_bytes += self.delivered.text_bytes - before.text_bytes
@@ -219,11 +331,11 @@ class StreamReply:
 
     @property
     def _is_unsure(self) -> bool:
-        """An answer that has ended cannot go on to a stop text."""
+        """Whether the output so far may be the beginning of a stop text; not once the answer has ended."""
         return self._stop is not None and self._stop.verdict == "wait" and not self.emitted.finished and not self.done
 
     def _cut(self) -> None:
-        """The stop text is complete: its end is not sent. What the client has of its beginning cannot be taken back."""
+        """The stop text is complete: its end is not sent. The client may have its beginning already."""
         if self._unsure is not None:
             self.delivered.chunks -= self._unsure.chunks
             self.delivered.text_bytes -= self._unsure.text_bytes
@@ -232,7 +344,7 @@ class StreamReply:
         self.emitted = EmittedText()
 
     def _note_usage(self, usage: Usage, *, is_of_one_text: bool = False) -> None:
-        """llama.cpp counts each of several texts by itself, as it ends: then what was read in all is not told."""
+        """llama.cpp reports each of several choices by itself, as it ends: then the prompt tokens are unknown."""
         self._texts_ended += is_of_one_text
         is_one_of_several = is_of_one_text and self._texts_ended > 1
         if is_one_of_several and self.usage is not None:
@@ -243,7 +355,7 @@ class StreamReply:
         self.delivered.prompt_tokens = None if is_one_of_several else usage.prompt_tokens
 
     def _add_usage(self, event: bytes, usage: Usage) -> None:
-        """With `n` answers some servers count each by itself; the client expects one count, at the end."""
+        """With `n` choices some servers report each by itself; the client expects one usage, at the end."""
         earlier = self.usage if self._usage_events else None
         self._usage_events += (event,)
         written = usage.completion_tokens + (earlier.completion_tokens if earlier else 0)
@@ -265,7 +377,7 @@ class StreamReply:
 
 
 class WholeReply:
-    """A reply in one piece, held until it is complete and known to be one."""
+    """A reply in one piece, buffered until it is complete and valid."""
 
     __slots__ = ("_parts", "_price", "_size", "delivered", "usage")
 
@@ -304,3 +416,27 @@ class WholeReply:
 
     def error_message(self) -> str | None:
         return read_error_message(self.body())
+
+
+EMBEDDINGS: JobPath = "/v1/embeddings"
+
+
+class EmbeddingReply(WholeReply):
+    """Vectors; the client pays for the prompt alone."""
+
+    __slots__ = ()
+
+    def end(self) -> bytes:
+        body = self.body()
+        vectors = read_embeddings(body)
+        if vectors is None:
+            raise ReplyBroken("the reply holds no vectors")
+        self.usage = vectors.usage
+        self.delivered.completion_tokens = 0
+        if vectors.usage is not None:
+            self.delivered.prompt_tokens = vectors.usage.prompt_tokens
+        return body if self._price is None else with_cost(body, self._price(self.delivered))
+
+
+def whole_reply(path: JobPath, *, price: Callable[[DeliveryCount], float] | None) -> WholeReply:
+    return EmbeddingReply(price=price) if path == EMBEDDINGS else WholeReply(price=price)

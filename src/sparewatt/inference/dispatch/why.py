@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from sparewatt.core.ids import NodeId
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
-from sparewatt.inference.matcher.ranking import RANKINGS
 
 PARTS_NAMED = 3
 _PART_GAP_S_MIN = 0.001
@@ -85,7 +85,7 @@ class WhyReport:
     ruled_out: int = 0
     """The node has the model, but the request's policy or payer allowed other nodes only."""
     unlisted: int = 0
-    """The node has the model, but is neither among the candidates nor among the rejections that were stored."""
+    """The node has the model, but is neither among the recorded candidates nor among the recorded rejections."""
 
     @property
     def chosen(self) -> int:
@@ -126,16 +126,16 @@ def _count(report: WhyReport, node_id: NodeId, record: MatchRecord, models: Coll
         report.rejected[rejection] += 1
     elif decision.job.model not in models:
         report.rejected[Rejection.NO_MODEL] += 1
-    elif _lists_all_but_barred(decision):
+    elif _records_all_allowed(decision):
         report.ruled_out += 1
     else:
         report.unlisted += 1
 
 
-def _lists_all_but_barred(decision: Decision) -> bool:
-    """Whether all nodes that the request's policy and payer allowed are listed: then an unlisted node was barred."""
-    barred, dropped = sum(decision.barred.values()), sum(decision.dropped.values())
-    rejected = dropped - decision.dropped.get(Rejection.NO_MODEL, 0)
+def _records_all_allowed(decision: Decision) -> bool:
+    """Whether all nodes that policy and payer allowed are recorded: then any other node was ruled out by them."""
+    barred, dropped = sum(decision.rejected_by_policy.values()), sum(decision.rejected_by_reason.values())
+    rejected = dropped - decision.rejected_by_reason.get(Rejection.NO_MODEL, 0)
     ranked = decision.total - barred - dropped
     return barred > 0 and len(decision.ranked) == ranked and len(decision.rejected) == rejected
 
@@ -155,7 +155,7 @@ def sentences(report: WhyReport) -> list[str]:
         lines.append(f"It was ruled out by the request's policy or payer {_share_phrase(report.ruled_out, report)}.")
     if report.unlisted:
         lines.append(
-            f"No more is kept {_share_phrase(report.unlisted, report)} than that it has the model: "
+            f"No reason was recorded {_share_phrase(report.unlisted, report)}, although it has the model: "
             "others were better, or the request's policy or payer ruled it out."
         )
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 
 ADDRESS_START_CHARS_MIN = 6

@@ -21,8 +21,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.health import silent_of
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.node_row import HealthRules, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
@@ -95,7 +94,7 @@ class LinkRegistry:
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
-        `before_sending`: called by every link before its frames leave. `on_left`: told which node has left.
+        `before_sending`: called by every link before its frames leave. `on_left`: called with a node that has left.
         """
         self.links = links
         self._ports = ports or LinkPorts()
@@ -114,19 +113,19 @@ class LinkRegistry:
         self._visits: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._silent_from_s = 0.0
-        """Before this, no link can have been silent for too long: nobody need look."""
+        """Before this time no link can have timed out, so none is checked."""
         self._line: FairQueue | None = None
-        """Where nodes that have much to say wait to be read on."""
+        """Fair queueing between links with much to read."""
         self.version = 0
         """Another one whenever `links` has changed."""
         self.owners: dict[NodeId, AccountId] = {}
         """Whose each known node is, also of those that are away."""
         self.names = NameRegistry()
         self.joined_unix_s: dict[NodeId, float] = {}
-        """When each came that nobody knew when this gateway started."""
+        """When each node joined that was unknown when this gateway started."""
         self.power = PowerReadings()
         self.servers: dict[NodeId, ServerMetrics] = {}
-        """What the model servers of nodes that are here said of themselves last."""
+        """The latest report of each connected node's model server."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
 
@@ -137,7 +136,7 @@ class LinkRegistry:
     def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol:
         """Take over a connection whose front end has read `head`, a request for the link's path and what followed it.
 
-        Only where `can_adopt` says so. Once the node is in there is no task for it.
+        Only where `can_adopt` says so. Once the node has joined it needs no task.
         """
         from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
 
@@ -244,12 +243,12 @@ class LinkRegistry:
         _log.info("node_left", node=node_id, why=why)
 
     def drop_silent(self) -> None:
-        """Give up on links whose heartbeats stopped: the socket may never say so."""
+        """Close links without heartbeats: the socket may never report the loss."""
         now_s = self._clock.now_s()
         if now_s < self._silent_from_s:
             return
         rows = [row for node_id in self._held if (row := self._table.get(node_id)) is not None]
-        silent, self._silent_from_s = silent_of(rows, now_s=now_s, rules=self._health)
+        silent, self._silent_from_s = offline_rows(rows, now_s=now_s, rules=self._health)
         for row in silent:
             self._end(row.id, "its heartbeats stopped")
 
@@ -259,12 +258,12 @@ class LinkRegistry:
             self._end(node_id, why)
 
     def say_goodbye(self, reason: str) -> None:
-        """This gateway stops: nodes are told, so that they dial again later without alarm."""
+        """Announce the stop of this gateway, so that nodes reconnect later without an alarm."""
         for held in self._held.values():
             held.link.say_goodbye(reason)
 
     async def close(self) -> None:
-        """End all links and visits, for a gateway that stops. What was put for them in this turn still leaves."""
+        """End all links and visits, for a gateway that stops. Messages queued in this tick are still sent."""
         self._is_closed = True
         await asyncio.sleep(0)
         for visit in self._visits:

@@ -1,4 +1,4 @@
-"""Names of nodes. A name belongs to the account whose node bore it first: who trusts a name must not get a stranger.
+"""Names of nodes. A name belongs to the account whose node used it first: a policy's name gets no stranger.
 
 Another account's node that comes with the same name is called by it and the start of its id.
 """

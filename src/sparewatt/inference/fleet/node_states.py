@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.health import state_of
-from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, NodeState, state_of
 from sparewatt.inference.matcher.table import NodeTable
 
 

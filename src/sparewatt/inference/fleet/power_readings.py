@@ -1,4 +1,4 @@
-"""What nodes' sensors told: the last reading of each, and the energy of their work until it is stored."""
+"""Power readings: the last one of each node, and the energy of its jobs until that is stored."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class PowerReadings:
         return self._latest.get(node_id)
 
     def forget(self, node_id: NodeId) -> None:
-        """It has left: what it told is not so any more. The energy of its work still counts."""
+        """The node has left: its reading is dropped, the energy of its jobs still counts."""
         self._latest.pop(node_id, None)
 
     def take(self) -> list[DailyEnergy]:
-        """What is not stored yet. Whoever cannot store it gives it back."""
+        """Take what is not stored yet; give it back if storing fails."""
         waiting, self._waiting = self._waiting, {}
         return [DailyEnergy(node_id, day, joules, seconds) for (node_id, day), (joules, seconds) in waiting.items()]
 

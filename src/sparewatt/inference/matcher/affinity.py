@@ -1,9 +1,9 @@
-"""Prefix affinity: a node that still holds the beginning of a prompt need not read that part again.
+"""Prefix affinity: a node that has the beginning of a prompt in its prefix cache need not read that part again.
 
-The scan ranks everybody as if nobody held anything. The few holders are then priced once more by the same formula, with
-less to read, and merged into the ranking. Only reading gets shorter: context, memory and price stay those of the whole
-prompt. Pure; who holds what is remembered by dispatch (`dispatch/prefixes.py`), and whether a node keeps prompts at all
-is the node's own word (`ModelReport.prefix_cache_tokens`).
+The scan ranks all nodes as if none had anything cached. The few that have are then priced again by the same formula,
+with a shorter prefill, and merged into the ranking. Context, memory and price stay those of the whole prompt. Pure:
+`dispatch/prefix_index.py` remembers which node has which prefix, and whether a node caches prompts at all is its own
+word (`ModelReport.prefix_cache_tokens`).
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
-from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
+from sparewatt.inference.matcher.columns import NO_POSITIONS, ColumnField, Floats, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
-from sparewatt.inference.matcher.match_query import NOBODY, MatchQuery, Positions, ScanFunction, ScanResult, told_of
 from sparewatt.inference.matcher.model import MatchJob
-from sparewatt.inference.matcher.scan import ranked
+from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult, lowest_costs, pack_ranked
 from sparewatt.inference.matcher.table import NodeTable
 
 TOKENS_READ_MIN = 1
-"""A server reads the last token of a prompt in any case: the first one of the answer follows from it."""
+"""A server reads the last token of a prompt in any case: the first token of the answer follows from it."""
 
 
-def cached_tokens(job: MatchJob, held: Mapping[NodeId, int], table: NodeTable) -> dict[NodeId, int]:
-    """Tokens of the prompt that each node need not read: no more than it says it can keep, never the whole prompt.
+def cached_tokens(job: MatchJob, prefix_tokens: Mapping[NodeId, int], table: NodeTable) -> dict[NodeId, int]:
+    """Tokens of the prompt that each node need not read: no more than it says it can cache, never the whole prompt.
 
-    `held` is what it is believed to hold. Of too many holders those with the most count; ties go by id.
+    `prefix_tokens` is what each is believed to have. Of too many nodes those with the most count; ties go by id.
     """
     found: dict[NodeId, int] = {}
-    for node_id in sorted(held, key=lambda holder: (-held[holder], holder))[:PREFIX_HOLDERS_MAX]:
+    for node_id in sorted(prefix_tokens, key=lambda node: (-prefix_tokens[node], node))[:PREFIX_HOLDERS_MAX]:
         row = table.get(node_id)
         model = row.models.get(job.model) if row is not None else None
         if model is not None and model.state == "warm":
-            found[node_id] = min(held[node_id], model.prefix_cache_tokens, job.prompt_tokens - TOKENS_READ_MIN)
+            found[node_id] = min(prefix_tokens[node_id], model.prefix_cache_tokens, job.prompt_tokens - TOKENS_READ_MIN)
     return {node_id: tokens for node_id, tokens in found.items() if tokens > 0}
 
 
-def merged(
-    job: MatchQuery,
-    entries: NodeColumns,
+def merge_holders(
+    query: MatchQuery,
+    columns: NodeColumns,
     result: ScanResult,
     holders: Positions,
     tokens: Floats,
@@ -49,23 +48,25 @@ def merged(
     rank: ScanFunction,
 ) -> ScanResult:
     """The ranking with these holders priced by what is left for them to read. They must be allowed and untried."""
-    found = rank(job, with_less_to_read(job, entries, holders, tokens), NOBODY, NOBODY, k=holders.size)
-    again = holders[found.places]
-    others = (result.places[:, None] != again).all(axis=1)
-    places = np.concatenate((result.places[others], again))
-    lines = np.concatenate((result.lines[others], found.lines))
-    order = ranked(lines[:, 0], entries, places, k=CANDIDATES_KEPT)
-    return result._replace(told=told_of(places[order], lines[order]), found=order.size)
+    repriced = rank(
+        query, with_shorter_prefill(query, columns, holders, tokens), NO_POSITIONS, NO_POSITIONS, k=holders.size
+    )
+    again = holders[repriced.positions]
+    others = (result.positions[:, None] != again).all(axis=1)
+    positions = np.concatenate((result.positions[others], again))
+    costs = np.concatenate((result.costs[others], repriced.costs))
+    order = lowest_costs(costs[:, 0], columns, positions, k=CANDIDATES_KEPT)
+    return result._replace(rows=pack_ranked(positions[order], costs[order]), n_ranked=order.size)
 
 
-def with_less_to_read(job: MatchQuery, entries: NodeColumns, holders: Positions, tokens: Floats) -> NodeColumns:
-    """The holders alone, each with a token's reading time made as much shorter as it has tokens already.
+def with_shorter_prefill(query: MatchQuery, columns: NodeColumns, holders: Positions, tokens: Floats) -> NodeColumns:
+    """The holders alone, with the prefill time per token reduced in proportion to what they have cached.
 
-    What even a short prompt takes is left as it is.
+    What even a short prompt takes stays as it is.
     """
-    part = entries.some(holders)
-    whole = job.prompt_tokens - SHORT_PROMPT_TOKENS
+    part = columns.subset(holders)
+    whole = query.prompt_tokens - SHORT_PROMPT_TOKENS
     if whole > 0.0:
         unread = np.maximum(0.0, whole - tokens) / whole
-        part.write_column(ColumnField.READ_TOKEN_S, part.numbers[:, ColumnField.READ_TOKEN_S] * unread)
+        part.write_column(ColumnField.PREFILL_TOKEN_S, part.by_node[:, ColumnField.PREFILL_TOKEN_S] * unread)
     return part

@@ -1,7 +1,8 @@
-"""One model's nodes as numbers: what a scan reads. Written by the table, a row at a time.
+"""The nodes that have one model, as arrays of numbers: what a scan reads. The table writes it, one node at a time.
 
-Every node that has the model has one place. A place's numbers lie together, so that a report is one write and a
-compiled scan reads a node at once. A look at all of them is quicker in columns: `data` keeps a turned copy in step.
+Every node that has the model has one position. The numbers of one position lie together (`by_node`), so that a report
+is one write and compiled code reads a node in one go. numpy is faster on whole columns, so `by_field` is a transposed
+copy; it is brought up to date when it is read.
 """
 
 from __future__ import annotations
@@ -16,35 +17,41 @@ from numpy.typing import NDArray
 from sparewatt.core.ids import NodeId
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+NO_POSITIONS: Positions = np.empty(0, np.int64)
+"""As a subset to scan, this means every position."""
+CAPACITY_FIRST = 24
 GROWTH = 2
-FIRST_PLACES = 24
 SCAN_MAX = 10_000
-"""Up to here a decision looks at all places, and numpy needs columns; beyond it at a few, row by row."""
+"""A scan looks at up to this many nodes, and numpy needs columns for it; beyond, at a shortlist, row by row."""
 ID_WORDS = 3
+TRANSPOSE_ONE_BY_ONE_MAX = 8
+"""Up to this many stale columns are copied one by one: numpy's fancy indexing is slow to start."""
 
 
 class ColumnField(enum.IntEnum):
-    """The numbers of a place, in three groups: what every report changes, what is learned, what specs say.
+    """The numbers of one node for one model, in three groups: load, record, specs.
 
-    What follows from a report alone is worked out when it comes, not in every decision (`figures`).
+    Whatever follows from a report alone is computed when the report comes, not in every match (`node_row`).
     """
 
-    OPEN_S = 0
-    """When it was last heard; minus infinity if it can take nothing, whatever the job."""
+    HEARD_IF_OPEN_S = 0
+    """When the node was last heard; minus infinity if it can take no job at all."""
     QUEUE_S = 1
-    HALVING = 2
+    SHARING = 2
+    """2 while prefill and decode share the GPU, otherwise 1."""
     STEP_S = 3
     STEP_TOKEN_S = 4
     JOBS = 5
     KV_FREE_BYTES = 6
-    ROOM_JOBS = 7
+    JOBS_MAX = 7
     LAST_HEARD_S = 8
     DRAINING = 9
 
     CONNECTED = 10
     RTT_S = 11
-    READ_FIXED_S = 12
-    READ_TOKEN_S = 13
+    PREFILL_FIXED_S = 12
+    PREFILL_TOKEN_S = 13
     FAILURE_ODDS = 14
     SUSPECT_UNTIL_S = 15
     STRAIN_MAX = 16
@@ -57,7 +64,7 @@ class ColumnField(enum.IntEnum):
     COMPLETION_USD = 22
     CONTEXT_TOKENS = 23
     FITS_TOKENS = 24
-    """How long a context may be for weights and context to fit; no bound for a model that is loaded."""
+    """The longest context for which weights and KV cache fit; infinite for a model that is loaded."""
     MEASURED = 25
     WARM = 26
     WEIGHTS_BYTES = 27
@@ -67,47 +74,43 @@ class ColumnField(enum.IntEnum):
     HOURLY_USD = 31
 
 
-LOAD = slice(ColumnField.OPEN_S, ColumnField.DRAINING + 1)
+LOAD = slice(ColumnField.HEARD_IF_OPEN_S, ColumnField.DRAINING + 1)
 RECORD = slice(ColumnField.CONNECTED, ColumnField.STRAIN_MAX + 1)
 SPECS = slice(ColumnField.COLD_S, ColumnField.HOURLY_USD + 1)
-MOVING = slice(LOAD.start, RECORD.stop)
-"""What changes from job to job: the first two groups."""
-_LOAD, _RECORD, _SPECS, _MOVING = (
-    struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, RECORD, SPECS, MOVING)
-)
-_pack_load, _pack_moving = _LOAD.pack_into, _MOVING.pack_into
-FEW = 8
-"""Columns of so many places are brought up to date one by one: numpy's way of doing it at once is slow to start."""
-_ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * len(ColumnField), 8 * RECORD.start, 8 * SPECS.start
-_ROW, _OPEN, _HEARD = len(ColumnField), int(ColumnField.OPEN_S), int(ColumnField.LAST_HEARD_S)
-_CLOSED = -math.inf
+DYNAMIC = slice(LOAD.start, RECORD.stop)
+"""What changes from job to job: load and record."""
+_LOAD, _SPECS, _DYNAMIC = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, SPECS, DYNAMIC))
+_pack_load, _pack_dynamic = _LOAD.pack_into, _DYNAMIC.pack_into
+_N_FIELDS = len(ColumnField)
+_ROW_BYTES, _SPECS_AT = 8 * _N_FIELDS, 8 * SPECS.start
+_HEARD_IF_OPEN, _HEARD = int(ColumnField.HEARD_IF_OPEN_S), int(ColumnField.LAST_HEARD_S)
 
 
 class NodeColumns:
-    """All nodes that have one model. Places are dense: the last one moves into a hole."""
+    """All nodes that have one model. Positions are dense: when one is freed, the last node moves into it."""
 
-    def __init__(self, *, said: int = 0) -> None:
+    def __init__(self, *, version: int = 0) -> None:
         self.nodes: list[NodeId] = []
-        self.changes = 0
-        """How often a place was taken or left: until it counts on, every node keeps its place."""
-        self.reports = 0
-        """How often a node said something new about its hardware, prices or models."""
-        self.said = said
-        """Counts both on. A model's next entries begin beyond its last: what was the same then is the same now."""
-        self._hash = np.zeros(FIRST_PLACES, np.uint64)
-        self._row = np.zeros(FIRST_PLACES, np.intp)
-        self._id = np.zeros((FIRST_PLACES, ID_WORDS), np.uint64)
-        self._seated: tuple[NodeId, ...] = ()
-        self._seated_at = 0
-        self._columns: Floats | None = None
-        self._memory: tuple[int, int, int, int, int] | None = None
-        self._written: set[int] = set()
-        """Places whose columns are behind, where columns are kept at all."""
-        self._keep(np.zeros((FIRST_PLACES, len(ColumnField))))
+        self.membership_version = 0
+        """Counts nodes that came or went: while it stands, every node keeps its position."""
+        self.specs_version = 0
+        """Counts changes of a node's hardware, prices or models."""
+        self.version = version
+        """Counts both. A model that loses its last node and returns goes on from its last version."""
+        self._hash = np.zeros(CAPACITY_FIRST, np.uint64)
+        self._row = np.zeros(CAPACITY_FIRST, np.intp)
+        self._id = np.zeros((CAPACITY_FIRST, ID_WORDS), np.uint64)
+        self._node_ids: tuple[NodeId, ...] = ()
+        self._node_ids_version = 0
+        self._transposed: Floats | None = None
+        self._stale: set[int] = set()
+        """Positions whose transposed columns are out of date."""
+        self._addresses: tuple[int, int, int, int, int] | None = None
+        self._set_numbers(np.zeros((CAPACITY_FIRST, _N_FIELDS)))
 
-    def _keep(self, numbers: Floats) -> None:
-        """Single numbers are written through plain memory: an array's own way takes several times as long."""
-        self._memory = None
+    def _set_numbers(self, numbers: Floats) -> None:
+        """Single numbers are written through memoryviews: indexing the array takes several times as long."""
+        self._addresses = None
         self._numbers = numbers
         self._buffer = numbers.data.cast("B")
         self._doubles = self._buffer.cast("d")
@@ -116,153 +119,145 @@ class NodeColumns:
         return len(self.nodes)
 
     @property
-    def seated(self) -> tuple[NodeId, ...]:
-        """Who has each place now: decisions keep this, and share it until somebody comes or goes."""
-        if self._seated_at != self.changes:
-            self._seated, self._seated_at = tuple(self.nodes), self.changes
-        return self._seated
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """The node at each position. Decisions share this tuple until a node comes or goes."""
+        if self._node_ids_version != self.membership_version:
+            self._node_ids, self._node_ids_version = tuple(self.nodes), self.membership_version
+        return self._node_ids
 
     @property
-    def data(self) -> Floats:
-        """Field by place; to be read only."""
-        n, columns = len(self.nodes), self.columns
-        return self._numbers[:n].T if columns is None else columns[:, :n]
-
-    @property
-    def columns(self) -> Floats | None:
-        """The same with spare places; None if there are too many to keep them turned."""
-        if len(self.nodes) > SCAN_MAX:
-            self._turn(None)
-        elif self._columns is None or self._columns.shape[1] != len(self._numbers):
-            self._turn(np.ascontiguousarray(self._numbers.T))
-        elif self._written:
-            self._turn_written(self._columns)
-        return self._columns
-
-    def _turn(self, columns: Floats | None) -> None:
-        if columns is not self._columns:
-            self._columns, self._memory = columns, None
-            self._written.clear()
-
-    def _turn_written(self, columns: Floats) -> None:
-        if len(self._written) <= FEW:
-            for place in self._written:
-                columns[:, place] = self._numbers[place]
-        else:
-            behind = np.fromiter(self._written, np.intp, len(self._written))
-            columns[:, behind] = self._numbers[behind].T
-        self._written.clear()
-
-    @property
-    def numbers(self) -> Floats:
-        """Place by field, with spare places: whole arrays, which compiled code walks faster."""
+    def by_node(self) -> Floats:
+        """One row per position, spare positions included."""
         return self._numbers
 
     @property
-    def memory(self) -> tuple[int, int, int, int, int]:
-        """Where compiled code finds it: rows, columns, how many places those have (0: no columns), hashes, ids."""
-        columns = self.columns
-        if self._memory is None:
-            turned, capacity = (0, 0) if columns is None else (columns.ctypes.data, columns.shape[1])
-            kept = (self._numbers, self._hash, self._id)
-            rows, hashes, ids = (array.ctypes.data for array in kept)
-            self._memory = rows, turned, capacity, hashes, ids
-        return self._memory
+    def by_field(self) -> Floats:
+        """One row per field; read only."""
+        n, transposed = len(self.nodes), self.by_field_padded
+        return self._numbers[:n].T if transposed is None else transposed[:, :n]
 
     @property
-    def all_hashes(self) -> NDArray[np.uint64]:
+    def by_field_padded(self) -> Floats | None:
+        """One row per field, spare positions included; None if there are too many nodes for a copy."""
+        if len(self.nodes) > SCAN_MAX:
+            self._set_transposed(None)
+        elif self._transposed is None or self._transposed.shape[1] != len(self._numbers):
+            self._set_transposed(np.ascontiguousarray(self._numbers.T))
+        elif self._stale:
+            self._refresh(self._transposed)
+        return self._transposed
+
+    def _set_transposed(self, transposed: Floats | None) -> None:
+        if transposed is not self._transposed:
+            self._transposed, self._addresses = transposed, None
+            self._stale.clear()
+
+    def _refresh(self, transposed: Floats) -> None:
+        if len(self._stale) <= TRANSPOSE_ONE_BY_ONE_MAX:
+            for position in self._stale:
+                transposed[:, position] = self._numbers[position]
+        else:
+            stale = np.fromiter(self._stale, np.intp, len(self._stale))
+            transposed[:, stale] = self._numbers[stale].T
+        self._stale.clear()
+
+    @property
+    def addresses(self) -> tuple[int, int, int, int, int]:
+        """For compiled code: rows, transposed columns, their capacity (0 if there are none), hashes, ids."""
+        transposed = self.by_field_padded
+        if self._addresses is None:
+            columns, capacity = (0, 0) if transposed is None else (transposed.ctypes.data, transposed.shape[1])
+            rows, hashes, ids = (array.ctypes.data for array in (self._numbers, self._hash, self._id))
+            self._addresses = rows, columns, capacity, hashes, ids
+        return self._addresses
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each node's id, spare positions included."""
         return self._hash
 
     @property
     def ids(self) -> NDArray[np.uint64]:
-        """Each node's id in three words, by which ties are broken; with spare places."""
+        """Each node's id in three words, by which ties are broken; spare positions included."""
         return self._id
 
     @property
-    def hashes(self) -> NDArray[np.uint64]:
-        return self._hash[: len(self.nodes)]
-
-    @property
     def rows(self) -> NDArray[np.intp]:
-        """The node's number in the table."""
+        """The node's index in the table."""
         return self._row[: len(self.nodes)]
 
-    def some(self, places: NDArray[np.int64]) -> NodeColumns:
-        """A copy of these places alone, for a scan that supposes other numbers."""
+    def subset(self, positions: Positions) -> NodeColumns:
+        """A copy of these positions alone, for a scan that supposes other numbers."""
         part = NodeColumns()
-        part.nodes = [self.nodes[place] for place in places.tolist()]
-        part.changes += 1
-        part._keep(self.numbers[places])
-        part._hash, part._row, part._id = self._hash[places], self._row[places], self._id[places]
+        part.nodes = [self.nodes[position] for position in positions.tolist()]
+        part.membership_version += 1
+        part._set_numbers(self._numbers[positions])
+        part._hash, part._row, part._id = self._hash[positions], self._row[positions], self._id[positions]
         return part
 
     def add(self, node_id: NodeId, node_hash: int, row: int) -> int:
-        place = len(self.nodes)
-        self.changes += 1
-        self.said += 1
-        if place == len(self._numbers):
+        position = len(self.nodes)
+        self.membership_version += 1
+        self.version += 1
+        if position == len(self._numbers):
             self._grow()
         self.nodes.append(node_id)
-        self._hash[place] = node_hash
-        self._row[place] = row
-        self._id[place] = [int(node_id[2:18], 16), int(node_id[18:34], 16), int(node_id[34:], 16)]
-        return place
+        self._hash[position] = node_hash
+        self._row[position] = row
+        self._id[position] = [int(node_id[2:18], 16), int(node_id[18:34], 16), int(node_id[34:], 16)]
+        return position
 
-    def remove(self, place: int) -> NodeId | None:
-        """Free a place. The node that moved into it, if one did."""
+    def remove(self, position: int) -> NodeId | None:
+        """Free a position. Returns the node that moved into it, if one did."""
         last = len(self.nodes) - 1
-        self.changes += 1
-        self.said += 1
+        self.membership_version += 1
+        self.version += 1
         moved = self.nodes.pop()
-        self._written.discard(last)
-        if place == last:
+        self._stale.discard(last)
+        if position == last:
             return None
-        self.nodes[place] = moved
+        self.nodes[position] = moved
         for array in (self._numbers, self._hash, self._row, self._id):
-            array[place] = array[last]
-        self._written.add(place)
+            array[position] = array[last]
+        self._stale.add(position)
         return moved
 
-    def write_load(self, place: int, values: tuple[float, ...]) -> None:
-        _pack_load(self._buffer, place * _ROW_BYTES, *values)
-        if self._columns is not None:
-            self._written.add(place)
+    def write_load(self, position: int, values: tuple[float, ...]) -> None:
+        _pack_load(self._buffer, position * _ROW_BYTES, *values)
+        if self._transposed is not None:
+            self._stale.add(position)
 
-    def write_moving(self, place: int, values: tuple[float, ...]) -> None:
-        """Load and record at once."""
-        _pack_moving(self._buffer, place * _ROW_BYTES, *values)
-        if self._columns is not None:
-            self._written.add(place)
+    def write_dynamic(self, position: int, values: tuple[float, ...]) -> None:
+        """Load and record in one write."""
+        _pack_dynamic(self._buffer, position * _ROW_BYTES, *values)
+        if self._transposed is not None:
+            self._stale.add(position)
 
-    def write_heard(self, place: int, now_s: float) -> None:
-        """The node is there, and all it says was known."""
-        at, numbers = place * _ROW, self._doubles
-        if numbers[at + _OPEN] != _CLOSED:
-            numbers[at + _OPEN] = now_s
+    def write_heartbeat(self, position: int, now_s: float) -> None:
+        """The node reported, and nothing changed but the time."""
+        at, numbers = position * _N_FIELDS, self._doubles
+        if numbers[at + _HEARD_IF_OPEN] != -math.inf:
+            numbers[at + _HEARD_IF_OPEN] = now_s
         numbers[at + _HEARD] = now_s
-        if self._columns is not None:
-            self._written.add(place)
+        if self._transposed is not None:
+            self._stale.add(position)
 
-    def write_record(self, place: int, values: tuple[float, ...]) -> None:
-        _RECORD.pack_into(self._buffer, place * _ROW_BYTES + _RECORD_AT, *values)
-        self._written.add(place)
-
-    def write_specs(self, place: int, values: tuple[float, ...]) -> None:
-        _SPECS.pack_into(self._buffer, place * _ROW_BYTES + _SPECS_AT, *values)
-        self.reports += 1
-        self.said += 1
-        self._written.add(place)
+    def write_specs(self, position: int, values: tuple[float, ...]) -> None:
+        _SPECS.pack_into(self._buffer, position * _ROW_BYTES + _SPECS_AT, *values)
+        self.specs_version += 1
+        self.version += 1
+        self._stale.add(position)
 
     def write_column(self, field: ColumnField, values: Floats) -> None:
-        """One number of every place."""
+        """One field of every node."""
         n = len(self.nodes)
         self._numbers[:n, field] = values
-        if self._columns is not None and n <= self._columns.shape[1]:
-            self._columns[field, :n] = values
+        if self._transposed is not None and n <= self._transposed.shape[1]:
+            self._transposed[field, :n] = values
 
     def _grow(self) -> None:
         extra = len(self._numbers) * (GROWTH - 1)
-        self._keep(np.concatenate((self._numbers, np.zeros((extra, len(ColumnField))))))
+        self._set_numbers(np.concatenate((self._numbers, np.zeros((extra, _N_FIELDS)))))
         self._hash = np.concatenate((self._hash, np.zeros(extra, np.uint64)))
         self._row = np.concatenate((self._row, np.zeros(extra, np.intp)))
         self._id = np.concatenate((self._id, np.zeros((extra, ID_WORDS), np.uint64)))

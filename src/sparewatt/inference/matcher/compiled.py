@@ -1,8 +1,8 @@
 """The scan compiled: filter, cost and the best k. Imported only with numba.
 
-The rules and the formula are those of `filters`, `formula` and `hashing`: the same functions, compiled. So both scans
-give the same best k, to the bit. What all nodes cost at least is worked out in columns, several nodes in one step;
-only who can still be among the best is then looked at by row.
+The filters and the formula are those of `scan` and `formula`: the same functions, compiled, so both scans give the same
+best k, to the bit. A lower bound of every node's cost is computed in columns, several nodes per instruction; only
+nodes that can still be among the best are then priced row by row.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
 from sparewatt.core.limits import REJECTIONS_KEPT
-from sparewatt.inference.matcher import filters, formula, hashing
+from sparewatt.inference.matcher import formula
+from sparewatt.inference.matcher import scan as rules
 from sparewatt.inference.matcher.columns import ID_WORDS, ColumnField
-from sparewatt.inference.matcher.match_query import WIDTH, MatchQuery
-from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
+from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, SCAN_REJECTIONS
+from sparewatt.inference.matcher.scan import FULL, RANKED_WIDTH, TRIED, MatchQuery
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
-N_FIELDS, N_REASONS, N_ASK = len(ColumnField), len(REASONS), 10 + N_PARTS
-TOLD, N_TOLD = np.array(TOLD_OF_STOPPED), len(TOLD_OF_STOPPED)
-FULL, TRIED = filters.FULL, filters.TRIED
-SECONDS = 1.000001e-6
-"""A microsecond, and so much more that no rounding makes a bound too low."""
+N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 10 + N_PARTS
+FIELDS, N_REJECTED_FIELDS = np.array(REJECTED_FIELDS), len(REJECTED_FIELDS)
+MICROSECOND_S = 1.000001e-6
+"""A little more than a microsecond, so that no rounding makes a bound too low."""
 jit = numba.njit(error_model="numpy", boundscheck=False, forceinline=True)
 
 
-def _compiled(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
-    """The functions, by name, calling each other's compiled form. Given in the order in which they need each other."""
+def _compile(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
+    """The functions by name, calling each other's compiled form. Each must come after those that it calls."""
     names = dict(vars(module))
     for function in functions:
         if isinstance(function, FunctionType):
@@ -41,31 +41,31 @@ def _compiled(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> di
     return names
 
 
-_rules = _compiled(filters, [filters.is_able, *filters.RULES.values()])
-is_able, is_offline, is_draining = _rules["is_able"], _rules["is_offline"], _rules["is_draining"]
-is_too_short, is_too_small, is_unmeasured = _rules["is_too_short"], _rules["is_too_small"], _rules["is_unmeasured"]
+_filters = _compile(rules, [rules.is_eligible, *rules.FILTERS.values()])
+is_eligible, is_offline, is_draining = _filters["is_eligible"], _filters["is_offline"], _filters["is_draining"]
+is_context_too_short, is_vram_too_small = _filters["is_context_too_short"], _filters["is_vram_too_small"]
+is_unmeasured = _filters["is_unmeasured"]
 
-_terms = _compiled(formula, formula.COMPILED)
-parts, total, at_least, to_us, summary = (_terms[name] for name in ("parts", "total", "at_least", "to_us", "summary"))
-
-mixed = _compiled(hashing, [hashing.mixed])["mixed"]
+_formula = _compile(formula, formula.COMPILED)
+parts, total, lower_bound, to_us = (_formula[name] for name in ("parts", "total", "lower_bound", "to_us"))
+summary, hash_fraction = _formula["summary"], _formula["hash_fraction"]
 
 
 @jit
-def first_stop(job: Any, numbers: Any, e: int) -> int:
-    """As `filters.first_stops`."""
-    stop = FULL
-    if is_offline(job, numbers[e]):
-        stop = 0
-    elif is_draining(job, numbers[e]):
-        stop = 1
-    elif is_too_short(job, numbers[e]):
-        stop = 2
-    elif is_too_small(job, numbers[e]):
-        stop = 3
-    elif is_unmeasured(job, numbers[e]):
-        stop = 4
-    return stop
+def first_rejection(q: Any, rows: Any, e: int) -> int:
+    """As `scan.first_rejections`."""
+    reason = FULL
+    if is_offline(q, rows[e]):
+        reason = 0
+    elif is_draining(q, rows[e]):
+        reason = 1
+    elif is_context_too_short(q, rows[e]):
+        reason = 2
+    elif is_vram_too_small(q, rows[e]):
+        reason = 3
+    elif is_unmeasured(q, rows[e]):
+        reason = 4
+    return reason
 
 
 @jit
@@ -81,118 +81,118 @@ def goes_before(cost_us: float, id_: Any, other_us: float, other_id: Any) -> boo
 
 
 @jit
-def insert(found: int, cost_us: float, e: int, ids: Any, places: Any, costs_us: Any) -> int:  # noqa: PLR0917
-    """Put a place into the best k, in order; returns how many there are now."""
-    at = found
-    if found == places.size:
-        at = found - 1
-        if not goes_before(cost_us, ids[e], costs_us[at], ids[places[at]]):
-            return found
-    while at > 0 and goes_before(cost_us, ids[e], costs_us[at - 1], ids[places[at - 1]]):
-        costs_us[at], places[at] = costs_us[at - 1], places[at - 1]
+def insert(count: int, cost_us: float, e: int, ids: Any, positions: Any, costs_us: Any) -> int:  # noqa: PLR0917
+    """Put a node into the best k, in order; returns how many there are now."""
+    at = count
+    if count == positions.size:
+        at = count - 1
+        if not goes_before(cost_us, ids[e], costs_us[at], ids[positions[at]]):
+            return count
+    while at > 0 and goes_before(cost_us, ids[e], costs_us[at - 1], ids[positions[at - 1]]):
+        costs_us[at], positions[at] = costs_us[at - 1], positions[at - 1]
         at -= 1
-    costs_us[at], places[at] = cost_us, e
-    n_found: int = min(places.size, found + 1)
-    return n_found
+    costs_us[at], positions[at] = cost_us, e
+    n_ranked: int = min(positions.size, count + 1)
+    return n_ranked
 
 
 @jit
-def bound_columns(job: Any, columns: Any, n: int, low: Any) -> int:
-    """What each place costs at least, infinity if it cannot have the job; how many cannot.
+def bound_columns(q: Any, columns: Any, n: int, bounds: Any) -> int:
+    """A lower bound of each node's cost, infinity if it is not eligible; returns how many are not.
 
-    In two plain loops: the compiler makes steps of several places out of each, and of one loop for both it does not.
+    In two plain loops: the compiler vectorises each of them, and does not vectorise one loop for both.
     """
     out = 0
     for e in range(n):
-        low[e] = at_least(job, columns[:, e])
+        bounds[e] = lower_bound(q, columns[:, e])
     for e in range(n):
-        can = is_able(job, columns[:, e])
-        low[e] = low[e] if can else np.inf
+        can = is_eligible(q, columns[:, e])
+        bounds[e] = bounds[e] if can else np.inf
         out += 0 if can else 1
     return out
 
 
 @jit
-def bound_rows(job: Any, numbers: Any, n: int, named: Any, low: Any) -> int:
-    """The same of a few."""
+def bound_rows(q: Any, rows: Any, n: int, subset: Any, bounds: Any) -> int:
+    """The same for a few nodes, row by row."""
     out = 0
     for i in range(n):
-        e = named[i] if named.size else i
-        low[e] = np.inf
-        if is_able(job, numbers[e]):
-            low[e] = at_least(job, numbers[e])
+        e = subset[i] if subset.size else i
+        bounds[e] = np.inf
+        if is_eligible(q, rows[e]):
+            bounds[e] = lower_bound(q, rows[e])
         else:
             out += 1
     return out
 
 
 @jit
-def filter_out(  # noqa: PLR0917
-    job: Any, numbers: Any, n: int, named: Any, tried: Any, low: Any, stops: Any, counts: Any
+def reject(  # noqa: PLR0917
+    q: Any, rows: Any, n: int, subset: Any, tried: Any, bounds: Any, rejections: Any, counts: Any
 ) -> None:
-    """Write down what stops each place, and count it."""
+    """Write down why each node is rejected, and count the reasons."""
     for i in range(n):
-        e = named[i] if named.size else i
-        stops[i] = -1 if low[e] < np.inf else first_stop(job, numbers, e)
+        e = subset[i] if subset.size else i
+        rejections[i] = -1 if bounds[e] < np.inf else first_rejection(q, rows, e)
         for t in range(tried.size):
-            if tried[t] == e and stops[i] < 0:
-                stops[i] = TRIED
-                low[e] = np.inf
-        if stops[i] >= 0:
-            counts[stops[i]] += 1
+            if tried[t] == e and rejections[i] < 0:
+                rejections[i] = TRIED
+                bounds[e] = np.inf
+        if rejections[i] >= 0:
+            counts[rejections[i]] += 1
 
 
 @jit
-def tell(job: Any, x: Any, jitter: float, line: Any) -> None:
-    """What is told about a candidate, into its line behind the place."""
-    p = parts(job, x)
-    said = summary(job, p, jitter, x)
+def write_costs(q: Any, x: Any, jitter: float, line: Any) -> None:
+    """Write SUMMARY, parts and jitter of a ranked node into its row, behind the position."""
+    p = parts(q, x)
+    figures = summary(q, p, jitter, x)
     for i in range(N_SUMMARY):
-        line[1 + i] = said[i]
+        line[1 + i] = figures[i]
     for i in range(N_PARTS):
-        line[1 + N_SUMMARY + i] = job.weights[i] * p[i]
+        line[1 + N_SUMMARY + i] = q.weights[i] * p[i]
     line[1 + N_SUMMARY + N_PARTS] = jitter
 
 
 @jit
 def rank(  # noqa: PLR0917
-    job: Any, numbers: Any, hashes: Any, ids: Any, n: int, named: Any, low: Any, places: Any, lines: Any
+    q: Any, rows: Any, hashes: Any, ids: Any, n: int, subset: Any, bounds: Any, positions: Any, lines: Any
 ) -> int:
-    """The best places in order, and what is told of each: fill the last two.
+    """Fill `positions` and `lines` with the best nodes in order.
 
-    A place gets the whole formula only if what it costs at least, chance included, is not too much already.
+    A node gets the whole formula only if its lower bound, jitter included, is below the worst of the best k so far.
     """
     costs_us = lines[:, 1]
-    found, worst_us, limit = 0, np.inf, np.inf
+    count, worst_us, limit = 0, np.inf, np.inf
     for i in range(n):
-        e = named[i] if named.size else i
-        least = low[e]
+        e = subset[i] if subset.size else i
+        least = bounds[e]
         if least < limit:
-            chance = mixed(hashes[e], job.start)
-            if least + least * job.jitter * chance < limit:
-                base = total(job, parts(job, numbers[e]))
-                cost_us = to_us(base + base * job.jitter * chance)
+            chance = hash_fraction(hashes[e], q.jitter_seed)
+            if least + least * q.jitter * chance < limit:
+                base = total(q, parts(q, rows[e]))
+                cost_us = to_us(base + base * q.jitter * chance)
                 if cost_us <= worst_us:
-                    found = insert(found, cost_us, e, ids, places, costs_us)
-                    if found == places.size:
-                        worst_us = costs_us[found - 1]
-                        limit = (worst_us + 1.0) * SECONDS
-    for best in range(found):
-        e = places[best]
-        base = total(job, parts(job, numbers[e]))
+                    count = insert(count, cost_us, e, ids, positions, costs_us)
+                    if count == positions.size:
+                        worst_us = costs_us[count - 1]
+                        limit = (worst_us + 1.0) * MICROSECOND_S
+    for best in range(count):
+        e = positions[best]
+        base = total(q, parts(q, rows[e]))
         lines[best, 0] = e
-        tell(job, numbers[e], base * job.jitter * mixed(hashes[e], job.start), lines[best])
-    return found
+        write_costs(q, rows[e], base * q.jitter * hash_fraction(hashes[e], q.jitter_seed), lines[best])
+    return count
 
 
 @jit
-def lowest_stopped(stops: Any, named: Any, hashes: Any, picks: Any) -> int:
-    """Of those that something stopped, the numbers of those of the lowest hashes, into the last; how many."""
+def lowest_rejected(rejections: Any, subset: Any, hashes: Any, picks: Any) -> int:
+    """Fill `picks` with the indices of the rejected nodes of the lowest hashes; returns how many."""
     found, worst, highest = 0, 0, np.uint64(0)
-    for i in range(stops.size):
-        if stops[i] < 0:
+    for i in range(rejections.size):
+        if rejections[i] < 0:
             continue
-        own = hashes[named[i] if named.size else i]
+        own = hashes[subset[i] if subset.size else i]
         if found < picks.size:
             picks[found] = i
             if found == 0 or own > highest:
@@ -202,32 +202,32 @@ def lowest_stopped(stops: Any, named: Any, hashes: Any, picks: Any) -> int:
             picks[worst] = i
             highest = own
             for j in range(found):
-                other = hashes[named[picks[j]] if named.size else picks[j]]
+                other = hashes[subset[picks[j]] if subset.size else picks[j]]
                 if other > highest:
                     worst, highest = j, other
     return found
 
 
 @jit
-def pick_stopped(stops: Any, named: Any, hashes: Any, numbers: Any, picks: Any, lines: Any) -> int:  # noqa: PLR0917
-    """The same in order, and what is told of each: fill the last two, as `stopped.pick_stopped`."""
-    found = lowest_stopped(stops, named, hashes, picks)
+def write_rejected(rejections: Any, subset: Any, hashes: Any, rows: Any, picks: Any, lines: Any) -> int:  # noqa: PLR0917
+    """Fill `picks` and `lines` with some rejected nodes in order, as `scan.pack_rejected`."""
+    found = lowest_rejected(rejections, subset, hashes, picks)
     for n in range(1, found):
         i, at = picks[n], n
-        own = hashes[named[i] if named.size else i]
-        while at > 0 and hashes[named[picks[at - 1]] if named.size else picks[at - 1]] > own:
+        own = hashes[subset[i] if subset.size else i]
+        while at > 0 and hashes[subset[picks[at - 1]] if subset.size else picks[at - 1]] > own:
             picks[at] = picks[at - 1]
             at -= 1
         picks[at] = i
     for n in range(found):
-        e = named[picks[n]] if named.size else picks[n]
-        lines[n, 0], lines[n, 1] = e, stops[picks[n]]
-        for j in range(N_TOLD):
-            lines[n, 2 + j] = numbers[e, TOLD[j]]
+        e = subset[picks[n]] if subset.size else picks[n]
+        lines[n, 0], lines[n, 1] = e, rejections[picks[n]]
+        for j in range(N_REJECTED_FIELDS):
+            lines[n, 2 + j] = rows[e, FIELDS[j]]
     return found
 
 
-# What is called from outside. Memory comes as plain addresses: handing over arrays would take longer than a scan.
+# The entry point. Memory comes as plain addresses: handing over arrays would take longer than a scan.
 
 
 def _pointer(_: Any, address: Any) -> Any:
@@ -243,45 +243,52 @@ memory_at: Any = intrinsic(_pointer)
 
 
 @jit
-def question_at(ask: int) -> Any:
-    """As `kernel` has written it down."""
-    a, start = carray(memory_at(ask), (N_ASK,), np.float64), carray(memory_at(ask), (N_ASK,), np.uint64)[0]
+def read_query(address: int) -> Any:
+    """The query as `kernel` packed it."""
+    a, seed = carray(memory_at(address), (N_QUERY,), np.float64), carray(memory_at(address), (N_QUERY,), np.uint64)[0]
     weights = (a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20])
-    return MatchQuery(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], start)
+    return MatchQuery(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], seed)
 
 
 @numba.njit("int64(" + ", ".join(["int64"] * 19) + ")", error_model="numpy")
 def scan(  # noqa: PLR0917
-    numbers: int, columns: int, capacity: int, hashes: int, ids: int, n_places: int,
-    named: int, n_named: int, tried: int, n_tried: int, k: int,
-    ask: int, low: int, places: int, lines: int, counts: int, stops: int, picks: int, stopped: int,
+    rows_at: int, columns_at: int, capacity: int, hashes_at: int, ids_at: int, n_nodes: int,
+    subset_at: int, n_subset: int, tried_at: int, n_tried: int, k: int,
+    query_at: int, bounds_at: int, positions_at: int, lines_at: int, counts_at: int, rejections_at: int,
+    picks_at: int, rejected_at: int,
 ) -> int:  # fmt: skip
-    """Rank the named places, or all. All from `low` on is filled, the last three only if something stopped somebody.
+    """Rank the subset, or all nodes. Fills everything from `bounds_at` on, the last three only if a node was rejected.
 
-    Columns are looked at unless there are none (`capacity` is 0). The last two of `counts` say how many were stopped,
-    and of how many `stopped` tells.
+    Reads columns unless there are none (`capacity` is 0). The last two of the counts are how many nodes were rejected,
+    and how many of them were written.
     """
-    job = question_at(ask)
-    x = carray(memory_at(numbers), (n_places, N_FIELDS), np.float64)
-    least = carray(memory_at(low), (n_places,), np.float64)
-    who, again = carray(memory_at(named), (n_named,), np.int64), carray(memory_at(tried), (n_tried,), np.int64)
-    n = n_named or n_places
+    q = read_query(query_at)
+    rows = carray(memory_at(rows_at), (n_nodes, N_FIELDS), np.float64)
+    bounds = carray(memory_at(bounds_at), (n_nodes,), np.float64)
+    subset, tried = (
+        carray(memory_at(subset_at), (n_subset,), np.int64),
+        carray(memory_at(tried_at), (n_tried,), np.int64),
+    )
+    n = n_subset or n_nodes
     if capacity:
-        out = bound_columns(job, carray(memory_at(columns), (N_FIELDS, capacity), np.float64), n_places, least)
+        out = bound_columns(q, carray(memory_at(columns_at), (N_FIELDS, capacity), np.float64), n_nodes, bounds)
     else:
-        out = bound_rows(job, x, n, who, least)
-    hashed = carray(memory_at(hashes), (n_places,), np.uint64)
-    counted = carray(memory_at(counts), (N_REASONS + 2,), np.int64)
-    counted[:] = 0
+        out = bound_rows(q, rows, n, subset, bounds)
+    hashes = carray(memory_at(hashes_at), (n_nodes,), np.uint64)
+    counts = carray(memory_at(counts_at), (N_REASONS + 2,), np.int64)
+    counts[:] = 0
     if out or n_tried:
-        why = carray(memory_at(stops), (n,), np.int8)
-        filter_out(job, x, n, who, again, least, why, counted)
-        counted[N_REASONS] = counted.sum()
-        if counted[N_REASONS]:
-            some = carray(memory_at(picks), (REJECTIONS_KEPT,), np.int64)
-            said = carray(memory_at(stopped), (REJECTIONS_KEPT, 2 + N_TOLD), np.float64)
-            counted[N_REASONS + 1] = pick_stopped(why, who, hashed, x, some, said)
-    names = carray(memory_at(ids), (n_places, ID_WORDS), np.uint64)
-    best, told = carray(memory_at(places), (k,), np.int64), carray(memory_at(lines), (k, WIDTH), np.float64)
-    found: int = rank(job, x, hashed, names, n, who, least, best, told)
-    return found
+        rejections = carray(memory_at(rejections_at), (n,), np.int8)
+        reject(q, rows, n, subset, tried, bounds, rejections, counts)
+        counts[N_REASONS] = counts.sum()
+        if counts[N_REASONS]:
+            picks = carray(memory_at(picks_at), (REJECTIONS_KEPT,), np.int64)
+            rejected = carray(memory_at(rejected_at), (REJECTIONS_KEPT, REJECTED_WIDTH), np.float64)
+            counts[N_REASONS + 1] = write_rejected(rejections, subset, hashes, rows, picks, rejected)
+    ids = carray(memory_at(ids_at), (n_nodes, ID_WORDS), np.uint64)
+    positions, lines = (
+        carray(memory_at(positions_at), (k,), np.int64),
+        carray(memory_at(lines_at), (k, RANKED_WIDTH), np.float64),
+    )
+    n_ranked: int = rank(q, rows, hashes, ids, n, subset, bounds, positions, lines)
+    return n_ranked

@@ -11,17 +11,9 @@ from collections.abc import Iterable, Mapping
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
 from sparewatt.core.plural import pluralize
-from sparewatt.inference.matcher.match_context import vram_needed_bytes
-from sparewatt.inference.matcher.model import (
-    AS_USUAL,
-    Candidate,
-    Decision,
-    NodeRow,
-    Preference,
-    RejectedNode,
-    Rejection,
-)
-from sparewatt.inference.matcher.ranking import RANKINGS, Ranking
+from sparewatt.inference.matcher.formula import NO_PREFERENCE, RANKINGS, Preference, Ranking
+from sparewatt.inference.matcher.model import Candidate, Decision, RejectedNode, Rejection
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.matches import (
     DecisionExplanation,
     FunnelStep,
@@ -86,7 +78,7 @@ def describe_ranked(ranked: Iterable[Candidate], ranking: str, rows: Mapping[Nod
 
 
 def _preference(preference: Preference) -> MatchPreference | None:
-    if preference == AS_USUAL:
+    if preference == NO_PREFERENCE:
         return None
     return MatchPreference(sort=preference.sort, weights=dict(preference.weights))
 
@@ -98,15 +90,15 @@ def _estimate(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> JobEstimate
     return JobEstimate(
         prompt_tokens=job.prompt_tokens,
         output_tokens=job.output_tokens,
-        vram_needed_bytes=vram_needed_bytes(job, model) if model else None,
+        vram_needed_bytes=job.vram_needed_bytes(model) if model else None,
     )
 
 
 def _funnel(decision: Decision) -> list[FunnelStep]:
     """The fields of the job's policy stand right behind the model: nodes that they rule out meet no other filter."""
-    first, *others = ((reason.value, decision.dropped.get(reason, 0)) for reason in Rejection)
+    first, *others = ((reason.value, decision.rejected_by_reason.get(reason, 0)) for reason in Rejection)
     left, steps = decision.total, []
-    for name, dropped in (first, *decision.barred.items(), *others):
+    for name, dropped in (first, *decision.rejected_by_policy.items(), *others):
         left -= dropped
         steps.append(FunnelStep(filter=name, dropped=dropped, left=left))
     return steps
@@ -154,6 +146,6 @@ def _relaxations(decision: Decision) -> list[str]:
             count = sum(item.had == largest for item in decision.rejected if item.reason is reason)
             relaxations.append(f"{words.format(largest)} adds {pluralize(count, 'node')}")
     for reason, words in ((Rejection.OFFLINE, "come back"), (Rejection.FULL, "finish a job")):
-        if decision.dropped.get(reason):
-            relaxations.append(f"waiting for {pluralize(decision.dropped[reason], 'node')} to {words}")
+        if decision.rejected_by_reason.get(reason):
+            relaxations.append(f"waiting for {pluralize(decision.rejected_by_reason[reason], 'node')} to {words}")
     return relaxations

@@ -1,33 +1,43 @@
-"""What a node would cost a job, part by part, in seconds. Written once, for a number as for a whole column of them.
+"""The cost of a job on a node, part by part, in seconds, and the rankings that weigh the parts. The lowest cost wins.
 
-    C = network + queue + cold load + wait for memory + reading + writing        the user's own time
+    C = network + queue + cold load + wait for memory + prefill + decode         the user's own time
       + what it slows down for others
       + scarcity: keep rare big cards for the models that need them
       + price, at the tier's exchange rate
       + flakiness, priced from the node's record
       + suspicion
 
-Only `+ - * /`, comparisons and minimum/maximum are used: the same lines run on floats, on numpy columns and, compiled,
-in a loop, and give the same bits. All of it needs the job; what follows from a report alone is in `figures`.
+`fast`, `balanced` and `economy` differ in what a dollar is worth; a request may change that, and the weight of single
+parts. `neuralgrid` is the published formula of NeuralGrid, verbatim, for parity and as a baseline: it rewards oversized
+cards and a $0 price and ignores load, so it is never the default.
+
+The cost functions use only `+ - * /`, comparisons and minimum/maximum: the same lines run on floats, on numpy columns
+and, compiled, in a loop, and give the same bits. `x` holds one node's numbers or the columns of many, by `ColumnField`;
+`q` is the `MatchQuery`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, assert_never, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sparewatt.core.errors import InvalidField
 from sparewatt.inference.matcher.columns import ColumnField
 
 OTHERS_WEIGHT = 2.0
-"""A second of somebody else's waiting counts double: they were there first, and herds hurt everybody."""
+"""A second that another user waits counts double: herding hurts everybody."""
 SCARCITY_WEIGHT = 0.3
 KV_WAIT_S_MAX = 20.0
 KV_WAIT_SHARE = 0.35
 SHORT_PROMPT_TOKENS = 30.0
-"""The prompt by which the first-token time was measured."""
+"""The length of the prompt by which the time to first token was measured."""
 SUSPECT_S = 60.0
-"""Worth more than any sane prediction: a suspect node is used only if nobody else can."""
+"""More than any sane prediction: a suspect node is used only if no other can be."""
 
 PARTS = (
     "network",
@@ -42,46 +52,49 @@ PARTS = (
     "flakiness",
     "suspect",
 )
+UNTIL_FIRST_TOKEN = PARTS[:5]
+SUMMARY = ("cost", "first_token_s", "finish_s", "usd")
+UNIT_WEIGHTS = (1.0,) * len(PARTS)
+COST_MAX = float(np.finfo(np.float64).max)
+"""Any cost is at most this; infinity marks a node that is not eligible."""
+WEIGHT_MAX = 1000.0
+"""A part that counts a thousand times decides alone; more would only drown the rounding."""
 
 
-def network(rtt_s: Any) -> Any:
-    return rtt_s
+def prefill_time(q: Any, fixed_s: Any, token_s: Any) -> Any:
+    """Seconds to read the prompt on an idle node; `fixed_s` is what a short prompt takes."""
+    return fixed_s + max(0.0, q.prompt_tokens - SHORT_PROMPT_TOKENS) * token_s
 
 
-def reading(job: Any, fixed_s: Any, token_s: Any) -> Any:
-    """Seconds to read the prompt on a node that does nothing else; `fixed_s` is what a short one takes."""
-    return fixed_s + max(0.0, job.prompt_tokens - SHORT_PROMPT_TOKENS) * token_s
+def decode_time(q: Any, step_s: Any, step_token_s: Any) -> Any:
+    """Seconds to write the answer. The context grows: a step reads the prompt and, on average, half of the answer."""
+    return q.output_tokens * (step_s + (q.prompt_tokens + q.output_tokens * 0.5) * step_token_s)
 
 
-def writing(job: Any, step_s: Any, step_token_s: Any) -> Any:
-    """Seconds to write the answer: its own context grows, so each step reads the prompt and half of the answer."""
-    return job.output_tokens * (step_s + (job.prompt_tokens + job.output_tokens * 0.5) * step_token_s)
-
-
-def memory_wait(job: Any, writing_s: Any, kv_token: Any, free_bytes: Any) -> Any:
-    """Waiting for others to finish, when its context does not fit beside theirs."""
-    need = np.maximum(1.0, (job.prompt_tokens + job.output_tokens) * kv_token)
+def memory_wait(q: Any, decode_s: Any, kv_token: Any, free_bytes: Any) -> Any:
+    """Seconds until other jobs have finished, if the job's KV cache does not fit beside theirs."""
+    need = np.maximum(1.0, (q.prompt_tokens + q.output_tokens) * kv_token)
     short = np.maximum(0.0, need - free_bytes) / need
-    return (short > 0.0) * np.minimum(KV_WAIT_S_MAX, KV_WAIT_SHARE * writing_s * (1.0 + short))
+    return (short > 0.0) * np.minimum(KV_WAIT_S_MAX, KV_WAIT_SHARE * decode_s * (1.0 + short))
 
 
-def slowing(job: Any, jobs: Any, reading_s: Any, per_job_s: Any, token_s: Any) -> Any:
-    """What the jobs already there lose by it; `token_s` is what one token of context adds to a step."""
-    return OTHERS_WEIGHT * jobs * (reading_s + job.output_tokens * (per_job_s + job.prompt_tokens * token_s)) * 0.5
+def slowdown(q: Any, jobs: Any, prefill_s: Any, per_job_s: Any, token_s: Any) -> Any:
+    """What the jobs already there lose; `token_s` is what one token of context adds to a step."""
+    return OTHERS_WEIGHT * jobs * (prefill_s + q.output_tokens * (per_job_s + q.prompt_tokens * token_s)) * 0.5
 
 
-def scarcity(job: Any, strain_max: Any, reading_s: Any, writing_s: Any) -> Any:
-    """Taking a node away from a model that is shorter of nodes than this one."""
-    return SCARCITY_WEIGHT * np.maximum(0.0, strain_max - job.strain) * (reading_s + writing_s * 0.125)
+def scarcity(q: Any, strain_max: Any, prefill_s: Any, decode_s: Any) -> Any:
+    """The loss of a model that is shorter of nodes than this one, and could have used the node."""
+    return SCARCITY_WEIGHT * np.maximum(0.0, strain_max - q.strain) * (prefill_s + decode_s * 0.125)
 
 
-def usd(job: Any, prompt_usd: Any, completion_usd: Any) -> Any:
+def asked_usd(q: Any, prompt_usd: Any, completion_usd: Any) -> Any:
     """What the node asks for the job."""
-    return job.prompt_tokens * prompt_usd + job.output_tokens * completion_usd
+    return q.prompt_tokens * prompt_usd + q.output_tokens * completion_usd
 
 
-def price(job: Any, usd_asked: Any) -> Any:
-    return job.usd_weight * usd_asked
+def price(q: Any, usd: Any) -> Any:
+    return q.usd_weight * usd
 
 
 def flakiness(odds: Any, so_far: Any) -> Any:
@@ -89,56 +102,48 @@ def flakiness(odds: Any, so_far: Any) -> Any:
     return odds * (1.0 + so_far * 0.5)
 
 
-def suspicion(job: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
-    return SUSPECT_S * ((last_heard_s <= job.silent_since_s) | (job.now_s < suspect_until_s))
+def suspicion(q: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
+    return SUSPECT_S * ((last_heard_s <= q.suspect_before_s) | (q.now_s < suspect_until_s))
 
 
-# The whole. `x` holds a place's numbers, or the columns of many.
-
-
-def parts(job: Any, x: Any) -> Any:
+def parts(q: Any, x: Any) -> Any:
     """The parts in the order of PARTS, none below zero."""
-    read = reading(job, x[ColumnField.READ_FIXED_S], x[ColumnField.READ_TOKEN_S])
-    write = writing(job, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
-    away = network(x[ColumnField.RTT_S])
-    wait, cold = x[ColumnField.QUEUE_S], x[ColumnField.COLD_S]
-    memory = memory_wait(job, write, x[ColumnField.KV_BYTES_PER_TOKEN], x[ColumnField.KV_FREE_BYTES])
-    prefill = read * x[ColumnField.HALVING]
-    others = slowing(job, x[ColumnField.JOBS], read, x[ColumnField.STEP_PER_JOB_S], x[ColumnField.KV_TOKEN_S])
-    rare = scarcity(job, x[ColumnField.STRAIN_MAX], read, write)
-    paid = price(job, usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
+    read = prefill_time(q, x[ColumnField.PREFILL_FIXED_S], x[ColumnField.PREFILL_TOKEN_S])
+    write = decode_time(q, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
+    away, wait, cold = x[ColumnField.RTT_S], x[ColumnField.QUEUE_S], x[ColumnField.COLD_S]
+    memory = memory_wait(q, write, x[ColumnField.KV_BYTES_PER_TOKEN], x[ColumnField.KV_FREE_BYTES])
+    prefill = read * x[ColumnField.SHARING]
+    others = slowdown(q, x[ColumnField.JOBS], read, x[ColumnField.STEP_PER_JOB_S], x[ColumnField.KV_TOKEN_S])
+    rare = scarcity(q, x[ColumnField.STRAIN_MAX], read, write)
+    paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
     so_far = away + wait + cold + memory + prefill + write + others + rare + paid
     flaky = flakiness(x[ColumnField.FAILURE_ODDS], so_far)
-    suspect = suspicion(job, x[ColumnField.LAST_HEARD_S], x[ColumnField.SUSPECT_UNTIL_S])
+    suspect = suspicion(q, x[ColumnField.LAST_HEARD_S], x[ColumnField.SUSPECT_UNTIL_S])
     return away, wait, cold, memory, prefill, write, others, rare, paid, flaky, suspect
 
 
-def counted(weight: Any, part: Any) -> Any:
-    """A part by what it counts for. Nearly always that is 1, and a column need not be walked for it."""
+def weigh(weight: Any, part: Any) -> Any:
+    """The weight is nearly always 1; then the column is not walked."""
     return part if weight == 1.0 else weight * part
 
 
-def total(job: Any, p: Any) -> Any:
-    """The parts by what the request says each of them counts for."""
-    w = job.weights
-    waits = counted(w[0], p[0]) + counted(w[1], p[1]) + counted(w[2], p[2]) + counted(w[3], p[3])
-    own = waits + counted(w[4], p[4]) + counted(w[5], p[5])
-    rest = own + counted(w[6], p[6]) + counted(w[7], p[7]) + counted(w[8], p[8])
-    return rest + counted(w[9], p[9]) + counted(w[10], p[10])
+def total(q: Any, p: Any) -> Any:
+    """The weighted sum of the parts."""
+    w = q.weights
+    waits = weigh(w[0], p[0]) + weigh(w[1], p[1]) + weigh(w[2], p[2]) + weigh(w[3], p[3])
+    own = waits + weigh(w[4], p[4]) + weigh(w[5], p[5])
+    rest = own + weigh(w[6], p[6]) + weigh(w[7], p[7]) + weigh(w[8], p[8])
+    return rest + weigh(w[9], p[9]) + weigh(w[10], p[10])
 
 
-def at_least(job: Any, x: Any) -> Any:
-    """Some of the parts, quickly: no part is below zero, so the total cannot be lower than this, to the bit."""
-    w = job.weights
-    read = reading(job, x[ColumnField.READ_FIXED_S], x[ColumnField.READ_TOKEN_S])
-    write = writing(job, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
-    paid = price(job, usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
-    waits = (
-        counted(w[0], network(x[ColumnField.RTT_S]))
-        + counted(w[1], x[ColumnField.QUEUE_S])
-        + counted(w[2], x[ColumnField.COLD_S])
-    )
-    return waits + counted(w[4], read * x[ColumnField.HALVING]) + counted(w[5], write) + counted(w[8], paid)
+def lower_bound(q: Any, x: Any) -> Any:
+    """Some of the parts, quickly. No part is below zero, so the total cannot be lower than this, to the bit."""
+    w = q.weights
+    read = prefill_time(q, x[ColumnField.PREFILL_FIXED_S], x[ColumnField.PREFILL_TOKEN_S])
+    write = decode_time(q, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
+    paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
+    waits = weigh(w[0], x[ColumnField.RTT_S]) + weigh(w[1], x[ColumnField.QUEUE_S]) + weigh(w[2], x[ColumnField.COLD_S])
+    return waits + weigh(w[4], read * x[ColumnField.SHARING]) + weigh(w[5], write) + weigh(w[8], paid)
 
 
 def to_us(cost: Any) -> Any:
@@ -146,33 +151,137 @@ def to_us(cost: Any) -> Any:
     return np.floor(cost * 1e6 + 0.5)
 
 
-def summary(job: Any, p: Any, jitter: Any, x: Any) -> Any:
+def summary(q: Any, p: Any, jitter: Any, x: Any) -> Any:
     """In the order of SUMMARY."""
     first_token_s = p[0] + p[1] + p[2] + p[3] + p[4]
-    usd_asked = usd(job, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD])
-    return total(job, p) + jitter, first_token_s, first_token_s + p[5], usd_asked
+    usd = asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD])
+    return total(q, p) + jitter, first_token_s, first_token_s + p[5], usd
 
 
-SUMMARY = ("cost", "first_token_s", "finish_s", "usd")
-LARGEST = float(np.finfo(np.float64).max)
-"""Any cost is at most this; infinity stands for who is not to be had."""
+# Jitter keeps a burst of equal jobs apart. It is a hash of (seed, match, node), so anyone can recompute a decision.
+
+_MASK = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15
+STEP, MIX_1, MIX_2 = np.uint64(_STEP), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+SHIFT_1, SHIFT_2, SHIFT_3, SHIFT_4 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+def hash_text(text: str) -> int:
+    """64 bits of a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def jitter_seed(seed: int, match_hash: int) -> int:
+    return (match_hash + (seed & _MASK) * _STEP) & _MASK
+
+
+def hash_fraction(node_hash: Any, seed: Any) -> Any:
+    """A number in [0, 1) for one node or for an array of them (splitmix64's mixing)."""
+    x = (node_hash ^ seed) + STEP
+    x = (x ^ (x >> SHIFT_1)) * MIX_1
+    x = (x ^ (x >> SHIFT_2)) * MIX_2
+    return ((x ^ (x >> SHIFT_3)) >> SHIFT_4) * (1.0 / (1 << 53))
+
+
+def hash_fractions(seed: int, match_hash: int, node_hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = hash_fraction(node_hashes, np.uint64(jitter_seed(seed, match_hash)))
+    return found
+
 
 COMPILED = (
-    network,
-    reading,
-    writing,
+    prefill_time,
+    decode_time,
     memory_wait,
-    slowing,
+    slowdown,
     scarcity,
-    usd,
+    asked_usd,
     price,
     flakiness,
     suspicion,
-    counted,
+    weigh,
     parts,
     total,
-    at_least,
+    lower_bound,
     to_us,
     summary,
+    hash_fraction,
 )
-"""What a compiled loop needs, each after what it calls."""
+"""What compiled code uses, each function after those that it calls."""
+
+
+Sort = Literal["price", "throughput", "latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What one request weighs differently from its tier. Raises InvalidField."""
+
+    sort: Sort | None = None
+    """By price (as `economy`), by tokens per second or by the first token (both as `fast`, with more weight)."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """The weight of single parts of the cost, by name; 1 is the usual, 0 ignores the part."""
+
+    def __post_init__(self) -> None:
+        if self.sort is not None and self.sort not in get_args(Sort):
+            raise InvalidField(f"'sort' is one of {', '.join(get_args(Sort))}.", param="sort")
+        for name, weight in self.weights:
+            if name not in PARTS:
+                raise InvalidField(f"There is no cost {name[:40]!r}. Costs: {', '.join(PARTS)}.", param="weights")
+            if not 0.0 <= weight <= WEIGHT_MAX:
+                raise InvalidField(f"The weight of {name!r} is a number from 0 to {WEIGHT_MAX:.0f}.", param="weights")
+
+
+NO_PREFERENCE = Preference()
+JITTER = 0.2
+EMPHASIS = 4.0
+"""The weight of the parts that a request sorts by. The other parts still break ties and spread a burst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """`usd_weight` is None for a ranking that scores instead of predicting seconds."""
+
+    name: str
+    usd_weight: float | None
+    part_names: tuple[str, ...]
+    jitter: float
+
+    @property
+    def unit(self) -> str:
+        return "score" if self.usd_weight is None else "s"
+
+    def weights(self, preference: Preference) -> tuple[float, tuple[float, ...]]:
+        """Seconds that a dollar is worth, and the weight of each part. A ranking that scores has no preferences."""
+        if preference is NO_PREFERENCE or self.usd_weight is None:
+            return self.usd_weight or 0.0, UNIT_WEIGHTS
+        return _weights(preference, self.usd_weight)
+
+
+FAST = Ranking("fast", 0.0, PARTS, JITTER)
+BALANCED = Ranking("balanced", 1e4, PARTS, JITTER)
+ECONOMY = Ranking("economy", 4e4, PARTS, JITTER)
+NEURALGRID = Ranking("neuralgrid", None, ("vram", "compute", "cost"), 0.0)
+RANKINGS = {ranking.name: ranking for ranking in (FAST, BALANCED, ECONOMY, NEURALGRID)}
+
+
+@lru_cache(maxsize=1024)
+def _weights(preference: Preference, usd_weight: float) -> tuple[float, tuple[float, ...]]:
+    usd, emphasised = _sorted_by(preference.sort, usd_weight)
+    weights = dict.fromkeys(PARTS, 1.0) | dict.fromkeys(emphasised, EMPHASIS)
+    for name, weight in preference.weights:
+        weights[name] *= weight
+    return usd, tuple(weights.values())
+
+
+def _sorted_by(sort: Sort | None, usd_weight: float) -> tuple[float, tuple[str, ...]]:
+    match sort:
+        case None:
+            return usd_weight, ()
+        case "price":
+            return ECONOMY.usd_weight or 0.0, ()
+        case "throughput":
+            return FAST.usd_weight or 0.0, ("decode",)
+        case "latency":
+            return FAST.usd_weight or 0.0, UNTIL_FIRST_TOKEN
+        case _:
+            assert_never(sort)

@@ -1,6 +1,6 @@
-"""The compiled scan, where numba is installed and worth its start: compiling takes seconds, a scan microseconds.
+"""Runs the compiled scan, where numba is installed: compiling takes seconds, a scan microseconds.
 
-It writes into memory that is used again from scan to scan: for one thread at a time.
+It writes into memory that is reused from scan to scan, so it serves one thread at a time.
 """
 
 from __future__ import annotations
@@ -12,69 +12,85 @@ import struct
 import numpy as np
 
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
-from sparewatt.inference.matcher.columns import NodeColumns
+from sparewatt.inference.matcher.columns import NO_POSITIONS, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.match_query import NOBODY, WIDTH, MatchQuery, Positions, ScanResult
-from sparewatt.inference.matcher.model import REASONS, TOLD_OF_STOPPED
+from sparewatt.inference.matcher.model import REJECTED_WIDTH, SCAN_REJECTIONS
+from sparewatt.inference.matcher.scan import RANKED_WIDTH, MatchQuery, ScanResult
 
-STOPPED_WIDTH = 2 + len(TOLD_OF_STOPPED)
-FIRST_PLACES = 1024
-FEW_SHARE = 8
-"""Fewer than one place in so many are looked at row by row, more in columns."""
-_DOUBLE = 8
-_ASK = struct.Struct(f"=Q{9 + len(PARTS)}d")
-_N_REASONS = len(REASONS)
+CAPACITY_FIRST = 1024
+BY_ROW_SHARE = 8
+"""If fewer than one node in so many is looked at, the scan reads rows, otherwise columns."""
+_DOUBLE_BYTES = 8
+_QUERY = struct.Struct(f"=Q{9 + len(PARTS)}d")
+_N_REASONS = len(SCAN_REJECTIONS)
 
 
 class Kernel:
     """The compiled functions and the memory that they write into."""
 
     def __init__(self) -> None:
-        module = importlib.import_module("sparewatt.inference.matcher.compiled")
-        self._scan = module.scan
-        self._ask = np.zeros(_ASK.size, np.uint8)
-        self._asked = self._ask.data
+        self._scan = importlib.import_module("sparewatt.inference.matcher.compiled").scan
+        self._query = np.zeros(_QUERY.size, np.uint8)
+        self._query_buffer = self._query.data
         self._counts = np.zeros(_N_REASONS + 2, np.int64)
-        self._counted = self._counts.data
-        self._picks, self._stopped = np.empty(REJECTIONS_KEPT, np.int64), np.empty(REJECTIONS_KEPT * STOPPED_WIDTH)
-        self._told_of_stopped = self._stopped.data.cast("B")
-        self._named = self._names = NOBODY
-        self._names_at = 0
-        self._make_room(FIRST_PLACES, CANDIDATES_KEPT)
+        self._counts_view = self._counts.data
+        self._picks, self._rejected = np.empty(REJECTIONS_KEPT, np.int64), np.empty(REJECTIONS_KEPT * REJECTED_WIDTH)
+        self._rejected_view = self._rejected.data.cast("B")
+        self._subset = self._subset_array = NO_POSITIONS
+        self._subset_address = 0
+        self._allocate(CAPACITY_FIRST, CANDIDATES_KEPT)
 
-    def _make_room(self, n_places: int, k: int) -> None:
-        self._n_places, self._k = n_places, k
-        self._low, self._stops = np.empty(n_places), np.empty(n_places, np.int8)
-        self._places, self._lines = np.empty(k, np.int64), np.empty(k * WIDTH)
-        self._told = self._lines.data.cast("B")
-        filled = (self._low, self._places, self._lines, self._counts, self._stops, self._picks, self._stopped)
-        self._room = tuple(array.ctypes.data for array in (self._ask, *filled))
+    def _allocate(self, n_nodes: int, k: int) -> None:
+        self._n_nodes, self._k = n_nodes, k
+        self._bounds, self._rejections = np.empty(n_nodes), np.empty(n_nodes, np.int8)
+        self._positions, self._rows = np.empty(k, np.int64), np.empty(k * RANKED_WIDTH)
+        self._rows_view = self._rows.data.cast("B")
+        outputs = (self._bounds, self._positions, self._rows, self._counts, self._rejections)
+        arrays = (self._query, *outputs, self._picks, self._rejected)
+        self._addresses = tuple(array.ctypes.data for array in arrays)
 
-    def rank(self, job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int) -> ScanResult:
-        n = len(entries)
-        if n > self._n_places or k > self._k:
-            self._make_room(max(2 * n, self._n_places), max(k, self._k))
-        numbers, columns, capacity, hashes, ids = entries.memory
-        n_named, n_tried, names, trials = 0, 0, 0, 0
-        if named.size:
-            if named is not self._named:  # most are named again and again
-                self._named, self._names = named, np.ascontiguousarray(named, np.int64)
-                self._names_at = self._names.ctypes.data
-            n_named, names = named.size, self._names_at
-            capacity = capacity if n_named * FEW_SHARE >= n else 0
+    def rank(
+        self, query: MatchQuery, columns: NodeColumns, subset: Positions, tried: Positions, *, k: int
+    ) -> ScanResult:
+        n = len(columns)
+        if n > self._n_nodes or k > self._k:
+            self._allocate(max(2 * n, self._n_nodes), max(k, self._k))
+        rows, transposed, capacity, hashes, ids = columns.addresses
+        n_subset, n_tried, subset_at, tried_at = 0, 0, 0, 0
+        if subset.size:
+            if subset is not self._subset:  # most subsets come again and again
+                self._subset, self._subset_array = subset, np.ascontiguousarray(subset, np.int64)
+                self._subset_address = self._subset_array.ctypes.data
+            n_subset, subset_at = subset.size, self._subset_address
+            capacity = capacity if n_subset * BY_ROW_SHARE >= n else 0
         if tried.size:
             tried, n_tried = np.ascontiguousarray(tried, np.int64), tried.size
-            trials = tried.ctypes.data
-        prompt, output, floor, strain, usd, weights, now_s, silent_s, gone_s, jitter, start = job
-        _ASK.pack_into(
-            self._asked, 0, start, prompt, output, floor, strain, usd, now_s, silent_s, gone_s, jitter, *weights
+            tried_at = tried.ctypes.data
+        prompt, output, floor, strain, usd, weights, now_s, suspect_s, offline_s, jitter, seed = query
+        _QUERY.pack_into(
+            self._query_buffer,
+            0,
+            seed,
+            prompt,
+            output,
+            floor,
+            strain,
+            usd,
+            now_s,
+            suspect_s,
+            offline_s,
+            jitter,
+            *weights,
         )
-        found = self._scan(numbers, columns, capacity, hashes, ids, n, names, n_named, trials, n_tried, k, *self._room)
-        told = bytes(self._told[: found * WIDTH * _DOUBLE])
-        if not self._counted[_N_REASONS]:
-            return ScanResult(told, found)
-        *counts, _, n_told = self._counted.tolist()
-        return ScanResult(told, found, tuple(counts), bytes(self._told_of_stopped[: n_told * STOPPED_WIDTH * _DOUBLE]))
+        n_ranked = self._scan(
+            rows, transposed, capacity, hashes, ids, n, subset_at, n_subset, tried_at, n_tried, k, *self._addresses
+        )
+        ranked = bytes(self._rows_view[: n_ranked * RANKED_WIDTH * _DOUBLE_BYTES])
+        if not self._counts_view[_N_REASONS]:
+            return ScanResult(ranked, n_ranked)
+        *counts, _, n_kept = self._counts_view.tolist()
+        rejected = bytes(self._rejected_view[: n_kept * REJECTED_WIDTH * _DOUBLE_BYTES])
+        return ScanResult(ranked, n_ranked, tuple(counts), rejected)
 
 
 _kernel: list[Kernel] = []
@@ -93,10 +109,10 @@ def prepare() -> None:
     if ready() or not available():
         return
     made = Kernel()
-    made.rank(MatchQuery(1.0, 1.0), NodeColumns(), NOBODY, NOBODY, k=CANDIDATES_KEPT)
+    made.rank(MatchQuery(1.0, 1.0), NodeColumns(), NO_POSITIONS, NO_POSITIONS, k=CANDIDATES_KEPT)
     _kernel[:] = [made]
 
 
-def rank(job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int) -> ScanResult:
-    """The best k of the places that are named, or of all. Needs `ready()`."""
-    return _kernel[0].rank(job, entries, named, tried, k=k)
+def rank(query: MatchQuery, columns: NodeColumns, subset: Positions, tried: Positions, *, k: int) -> ScanResult:
+    """The best k of the subset, or of all nodes if it is empty. Needs `ready()`."""
+    return _kernel[0].rank(query, columns, subset, tried, k=k)

@@ -1,56 +1,153 @@
-"""Filter, price and rank the nodes of one model at once, with numpy. Pure arithmetic on the numbers of `entries`.
+"""The scan: filter the nodes of one model, price those that are left, pick the best k. With numpy; `compiled` is its
+twin with numba. Both use the filters of this module and the functions of `formula`, and give the same k, to the bit.
 
-The whole formula is worked out only for nodes that can still be among the best; a part of it, which is quick, says who.
+Of many nodes most are priced by a lower bound only, and the whole formula runs on the few that can still be among the
+best. Nodes are named by their positions in `NodeColumns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.inference.matcher import filters, formula
-from sparewatt.inference.matcher.columns import SCAN_MAX, ColumnField, Floats, NodeColumns
-from sparewatt.inference.matcher.hashing import mixed
-from sparewatt.inference.matcher.match_query import MatchQuery, Positions, ScanResult, told_of
-from sparewatt.inference.matcher.model import REASONS, HealthRules, MatchJob, Rejection
-from sparewatt.inference.matcher.rejections import pick_stopped
+from sparewatt.core.limits import REJECTIONS_KEPT
+from sparewatt.inference.matcher import formula
+from sparewatt.inference.matcher.columns import SCAN_MAX, ColumnField, Floats, NodeColumns, Positions
+from sparewatt.inference.matcher.formula import PARTS, SUMMARY, UNIT_WEIGHTS, hash_fraction
+from sparewatt.inference.matcher.model import REJECTED_FIELDS, SCAN_REJECTIONS, MatchJob, Rejection
+from sparewatt.inference.matcher.node_row import HealthRules
 
 Bools = NDArray[np.bool_]
 Score = Callable[[Floats], tuple[Floats, ...]]
 GIB = float(1 << 30)
-NEAR = 256
-"""Places that get the whole formula at first: enough to hold the best 8 nearly always, few enough to cost little."""
-SAMPLED = 8
-"""One place in so many is looked at to guess where the NEAR lowest end."""
+RANKED_WIDTH = 1 + len(SUMMARY) + len(PARTS) + 1
+"""Numbers per ranked node: its position, SUMMARY, parts, jitter."""
+PRICED_FIRST = 256
+"""Nodes that get the whole formula at first: enough to hold the best 8 nearly always, few enough to cost little."""
+SAMPLED_SHARE = 8
+"""One bound in so many is looked at to guess where the PRICED_FIRST lowest end."""
 BLOCK = 2048
-"""Places whose numbers fit into the processor's second cache."""
+"""Nodes whose numbers fit into the processor's second-level cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Per reason the places that it stopped first, and the places that nothing stopped."""
+class MatchQuery(NamedTuple):
+    """All that decides a match besides the nodes' numbers: job, time and chance. Flat, for compiled code."""
 
-    stopped: dict[Rejection, Bools]
-    able: Bools
+    prompt_tokens: float
+    output_tokens: float
+    prompt_tokens_floor: float = 0.0
+    """The least that the prompt can hold."""
+    strain: float = 0.0
+    """Demand for the job's model over its supply (`NodeTable.strain_of`)."""
+    usd_weight: float = 0.0
+    """Seconds that a dollar is worth."""
+    weights: tuple[float, ...] = UNIT_WEIGHTS
+    """The weight of each part of the cost; 1 unless the request says otherwise."""
+    now_s: float = 0.0
+    suspect_before_s: float = -np.inf
+    """A node that was last heard then or before is suspect."""
+    offline_before_s: float = -np.inf
+    """A node that was last heard then or before is offline."""
+    jitter: float = 0.0
+    jitter_seed: int = 0
 
 
-def eligible(job: MatchJob, data: Floats, *, now_s: float, rules: HealthRules) -> Scan:
-    ask = MatchQuery(
-        float(job.prompt_tokens),
-        float(job.output_tokens),
-        float(job.prompt_tokens_floor),
-        gone_since_s=now_s - rules.offline_after_s,
+class ScanResult(NamedTuple):
+    rows: bytes
+    """A row of doubles per ranked node, best first: position, SUMMARY, parts, jitter."""
+    n_ranked: int
+    rejected_counts: Sequence[int] = ()
+    """By SCAN_REJECTIONS; empty if no node was rejected."""
+    rejected_rows: bytes = b""
+    """A row for some of the rejected nodes: position, index of the reason, REJECTED_FIELDS."""
+
+    @property
+    def positions(self) -> Positions:
+        positions: Positions = self._numbers()[:, 0].astype(np.int64)
+        return positions
+
+    @property
+    def costs(self) -> Floats:
+        """SUMMARY, parts and jitter of each."""
+        return self._numbers()[:, 1:]
+
+    def _numbers(self) -> Floats:
+        return np.frombuffer(self.rows).reshape(self.n_ranked, -1 if self.n_ranked else RANKED_WIDTH)
+
+
+def pack_ranked(positions: Positions, costs: Floats) -> bytes:
+    return np.column_stack((positions, costs)).tobytes()
+
+
+class ScanFunction(Protocol):
+    """`scan.rank`, or `kernel.rank` where it is compiled."""
+
+    def __call__(
+        self, query: MatchQuery, columns: NodeColumns, subset: Positions, tried: Positions, *, k: int
+    ) -> ScanResult: ...
+
+
+# Filters, for one node's numbers or for the columns of many.
+
+
+def is_eligible(q: Any, x: Any) -> Any:
+    """No filter rejects the node. What does not depend on the job is in HEARD_IF_OPEN_S already."""
+    return (
+        (x[ColumnField.HEARD_IF_OPEN_S] > q.offline_before_s)
+        & (x[ColumnField.CONTEXT_TOKENS] > q.prompt_tokens_floor)
+        & (x[ColumnField.FITS_TOKENS] >= q.prompt_tokens + q.output_tokens)
     )
-    able: Bools = filters.is_able(ask, data)
-    stops = np.full(able.size, -1)
-    stopped = np.flatnonzero(~able)
-    stops[stopped] = filters.first_stops(ask, data[:, stopped])
-    return Scan({reason: stops == number for number, reason in enumerate(REASONS) if number in stops}, able)
+
+
+def is_offline(q: Any, x: Any) -> Any:
+    return (x[ColumnField.CONNECTED] == 0.0) | (x[ColumnField.LAST_HEARD_S] <= q.offline_before_s)
+
+
+def is_draining(q: Any, x: Any) -> Any:  # noqa: ARG001 (one signature for all filters)
+    return x[ColumnField.DRAINING] != 0.0
+
+
+def is_context_too_short(q: Any, x: Any) -> Any:
+    return x[ColumnField.CONTEXT_TOKENS] <= q.prompt_tokens_floor
+
+
+def is_vram_too_small(q: Any, x: Any) -> Any:
+    return x[ColumnField.FITS_TOKENS] < q.prompt_tokens + q.output_tokens
+
+
+def is_unmeasured(q: Any, x: Any) -> Any:  # noqa: ARG001
+    return x[ColumnField.MEASURED] == 0.0
+
+
+FILTERS = {
+    Rejection.OFFLINE: is_offline,
+    Rejection.DRAINING: is_draining,
+    Rejection.PROMPT_TOO_LONG: is_context_too_short,
+    Rejection.TOO_LITTLE_VRAM: is_vram_too_small,
+    Rejection.NOT_MEASURED: is_unmeasured,
+}
+"""In the order of SCAN_REJECTIONS. A node that passes them all and is not eligible is full."""
+FULL, TRIED = SCAN_REJECTIONS.index(Rejection.FULL), SCAN_REJECTIONS.index(Rejection.ALREADY_TRIED)
+
+
+def first_rejections(query: MatchQuery, x: Any) -> NDArray[np.int64]:
+    """For nodes that are not eligible: the index of the first reason in SCAN_REJECTIONS."""
+    found: NDArray[np.int64] = np.select(
+        [rejects(query, x) for rejects in FILTERS.values()], list(range(len(FILTERS))), default=FULL
+    )
+    return found
+
+
+def passes_filters(job: MatchJob, x: Floats, *, now_s: float, rules: HealthRules) -> Bools:
+    """Which nodes no filter rejects: they can have the job now or, if they are full, later."""
+    offline_before_s = now_s - rules.offline_after_s
+    query = MatchQuery(job.prompt_tokens, job.output_tokens, job.prompt_tokens_floor, offline_before_s=offline_before_s)
+    passed: Bools = ~np.logical_or.reduce([rejects(query, x) for rejects in FILTERS.values()])
+    return passed
 
 
 def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
@@ -66,104 +163,130 @@ def neuralgrid_parts(job: MatchJob, data: Floats) -> tuple[Floats, ...]:
     )
 
 
+# Ranking.
+
+
 def rank(
-    job: MatchQuery, entries: NodeColumns, named: Positions, tried: Positions, *, k: int, score: Score | None = None
+    query: MatchQuery,
+    columns: NodeColumns,
+    subset: Positions,
+    tried: Positions,
+    *,
+    k: int,
+    score: Score | None = None,
 ) -> ScanResult:
-    """The best k of the places that are named, or of all."""
-    able: Bools = _over(entries, named, partial(filters.is_able, job))
-    counts, stops = _stops(job, entries, named, able, tried)
-    if score is None and able.size > 2 * NEAR:
-        low = _over(entries, named, partial(formula.at_least, job))
+    """The best k of the subset, or of all nodes if it is empty. A ranking with a `score` goes by that."""
+    is_able: Bools = _apply(columns, subset, partial(is_eligible, query))
+    counts, rejections = _reject(query, columns, subset, is_able, tried)
+    if score is None and is_able.size > 2 * PRICED_FIRST:
+        bound = _apply(columns, subset, partial(formula.lower_bound, query))
         if any(counts):
-            low[~able] = np.inf
-        best, lines = best_of_many(job, entries, named, low, k=k)
+            bound[~is_able] = np.inf
+        best, costs = best_by_bound(query, columns, subset, bound, k=k)
     else:
-        places = _named(named, np.flatnonzero(able))
-        best, lines = best_of(job, entries, places, k=k) if score is None else best_by(score, job, entries, places, k=k)
-    told = told_of(best, lines)
+        positions = _pick(subset, np.flatnonzero(is_able))
+        if score is None:
+            best, costs = best_by_cost(query, columns, positions, k=k)
+        else:
+            best, costs = best_by_score(score, query, columns, positions, k=k)
+    rows = pack_ranked(best, costs)
     if not any(counts):
-        return ScanResult(told, best.size)
-    return ScanResult(told, best.size, tuple(counts), pick_stopped(entries, stops, named))
+        return ScanResult(rows, best.size)
+    return ScanResult(rows, best.size, tuple(counts), pack_rejected(columns, rejections, subset))
 
 
-def _named(named: Positions, chosen: NDArray[np.intp]) -> Positions:
-    """Places by their number among those that are named; if none are, that is the place."""
-    return named[chosen] if named.size else chosen
+def _pick(subset: Positions, chosen: NDArray[np.intp]) -> Positions:
+    """Positions, given their indices in the subset; an empty subset stands for all nodes."""
+    return subset[chosen] if subset.size else chosen
 
 
-def _over(entries: NodeColumns, named: Positions, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
-    """What the function makes of the named places' columns, or of all; in blocks, where they are very many."""
-    n = len(entries)
-    if named.size and (named.size <= 2 * NEAR or n <= SCAN_MAX):
-        return function(entries.numbers[named].T)
+def _apply(columns: NodeColumns, subset: Positions, function: Callable[[Floats], NDArray[Any]]) -> NDArray[Any]:
+    """The function of the subset's columns, or of all; block by block where there are very many."""
+    n = len(columns)
+    if subset.size and (subset.size <= 2 * PRICED_FIRST or n <= SCAN_MAX):
+        return function(columns.by_node[subset].T)
     if n <= SCAN_MAX:
-        return function(entries.data)
-    whole = np.concatenate([function(entries.numbers[first : min(n, first + BLOCK)].T) for first in range(0, n, BLOCK)])
-    return whole[named] if named.size else whole
+        return function(columns.by_field)
+    whole = np.concatenate([function(columns.by_node[at : min(n, at + BLOCK)].T) for at in range(0, n, BLOCK)])
+    return whole[subset] if subset.size else whole
 
 
-def _stops(
-    job: MatchQuery, entries: NodeColumns, named: Positions, able: Bools, tried: Positions
+def _reject(
+    query: MatchQuery, columns: NodeColumns, subset: Positions, is_able: Bools, tried: Positions
 ) -> tuple[list[int], NDArray[np.int8]]:
-    """What stopped each place, counted. Those that were tried are taken out of `able`."""
-    stops = np.full(able.size, -1, np.int8)
-    counts = [0] * len(REASONS)
-    if not able.all():
-        stopped = np.flatnonzero(~able)
-        found = filters.first_stops(job, entries.numbers[_named(named, stopped)].T)
-        stops[stopped] = found
-        counts = np.bincount(found, minlength=len(REASONS)).tolist()
+    """Why each node was rejected (-1: it was not), and the counts. Clears `is_able` for nodes that were tried."""
+    rejections = np.full(is_able.size, -1, np.int8)
+    counts = [0] * len(SCAN_REJECTIONS)
+    if not is_able.all():
+        unable = np.flatnonzero(~is_able)
+        found = first_rejections(query, columns.by_node[_pick(subset, unable)].T)
+        rejections[unable] = found
+        counts = np.bincount(found, minlength=len(SCAN_REJECTIONS)).tolist()
     if tried.size:
-        again = np.flatnonzero(able & np.isin(named if named.size else np.arange(able.size), tried))
-        stops[again], able[again], counts[filters.TRIED] = filters.TRIED, False, again.size
-    return counts, stops
+        again = np.flatnonzero(is_able & np.isin(subset if subset.size else np.arange(is_able.size), tried))
+        rejections[again], is_able[again], counts[TRIED] = TRIED, False, again.size
+    return counts, rejections
 
 
-def best_of_many(
-    job: MatchQuery, entries: NodeColumns, named: Positions, low: Floats, *, k: int
+def pack_rejected(columns: NodeColumns, rejections: NDArray[np.int8], subset: Positions) -> bytes:
+    """Some rejected nodes as a decision keeps them: those with the lowest hashes, whatever the table's order."""
+    rejected = np.flatnonzero(rejections >= 0)
+    positions = _pick(subset, rejected)
+    hashes = columns.hashes[positions]
+    lowest = np.arange(positions.size)
+    if positions.size > REJECTIONS_KEPT:
+        lowest = np.argpartition(hashes, REJECTIONS_KEPT)[:REJECTIONS_KEPT]
+    lowest = lowest[np.argsort(hashes[lowest])]
+    positions, reasons = positions[lowest], rejections[rejected[lowest]]
+    numbers = columns.by_node[positions[:, None], np.array(REJECTED_FIELDS)]
+    return np.column_stack((positions, reasons, numbers)).tobytes()
+
+
+def best_by_bound(
+    query: MatchQuery, columns: NodeColumns, subset: Positions, bound: Floats, *, k: int
 ) -> tuple[Positions, Floats]:
-    """The best k, given what each place costs at least (infinity: not to be had)."""
-    sample = np.sort(low[::SAMPLED])
-    guess = min(float(sample[min(sample.size - 1, (k + NEAR) // SAMPLED)]), formula.LARGEST)
-    best, lines = best_of(job, entries, _named(named, np.flatnonzero(low <= guess)), k=k)
-    limit = float(formula.to_us(lines[-1, 0]) + 1.0) * 1e-6 if len(lines) == k else formula.LARGEST
+    """The best k, given a lower bound of each cost (infinity: not eligible)."""
+    sample = np.sort(bound[::SAMPLED_SHARE])
+    guess = min(float(sample[min(sample.size - 1, (k + PRICED_FIRST) // SAMPLED_SHARE)]), formula.COST_MAX)
+    best, costs = best_by_cost(query, columns, _pick(subset, np.flatnonzero(bound <= guess)), k=k)
+    limit = float(formula.to_us(costs[-1, 0]) + 1.0) * 1e-6 if len(costs) == k else formula.COST_MAX
     if limit <= guess:
-        return best, lines
-    return best_of(job, entries, _named(named, np.flatnonzero(low <= limit)), k=k)
+        return best, costs
+    return best_by_cost(query, columns, _pick(subset, np.flatnonzero(bound <= limit)), k=k)
 
 
-def best_of(job: MatchQuery, entries: NodeColumns, places: Positions, *, k: int) -> tuple[Positions, Floats]:
-    """The best k of these places, by the whole formula."""
-    x = np.ascontiguousarray(entries.numbers[places].T)
-    parts = formula.parts(job, x)
-    base = formula.total(job, parts)
-    jitter = base * job.jitter * mixed(entries.all_hashes[places], job.start)
-    order = ranked(base + jitter, entries, places, k=k)
+def best_by_cost(query: MatchQuery, columns: NodeColumns, positions: Positions, *, k: int) -> tuple[Positions, Floats]:
+    """The best k by the whole formula."""
+    x = np.ascontiguousarray(columns.by_node[positions].T)
+    parts = formula.parts(query, x)
+    base = formula.total(query, parts)
+    jitter = base * query.jitter * hash_fraction(columns.hashes[positions], query.jitter_seed)
+    order = lowest_costs(base + jitter, columns, positions, k=k)
     chosen = np.array(parts)[:, order]
-    told = formula.summary(job, chosen, jitter[order], x[:, order])
-    weighted = chosen * np.array(job.weights)[:, None]
-    return places[order], np.vstack((*told, weighted, jitter[order])).T
+    summary = formula.summary(query, chosen, jitter[order], x[:, order])
+    weighted = chosen * np.array(query.weights)[:, None]
+    return positions[order], np.vstack((*summary, weighted, jitter[order])).T
 
 
-def ranked(cost: Floats, entries: NodeColumns, places: Positions, *, k: int) -> Positions:
-    """The k lowest, in order: to the microsecond, then by node id, all 160 bits of it."""
+def lowest_costs(cost: Floats, columns: NodeColumns, positions: Positions, *, k: int) -> Positions:
+    """Indices of the k lowest, in order: to the microsecond, then by node id, all 160 bits of it."""
     rounded = formula.to_us(cost)
     among = np.arange(rounded.size)
     if rounded.size > k:
         among = np.flatnonzero(rounded <= np.partition(rounded, k - 1)[k - 1])
-    high, middle, low = entries.ids[places[among]].T
+    high, middle, low = columns.ids[positions[among]].T
     order: Positions = among[np.lexsort((low, middle, high, rounded[among]))[:k]]
     return order
 
 
-def best_by(
-    score: Score, job: MatchQuery, entries: NodeColumns, places: Positions, *, k: int
+def best_by_score(
+    score: Score, query: MatchQuery, columns: NodeColumns, positions: Positions, *, k: int
 ) -> tuple[Positions, Floats]:
-    """The k of the highest score, with its parts; the predictions beside it are those of the formula."""
-    x = entries.numbers[places].T
+    """The k with the highest score, and its parts; the predictions beside it are the formula's."""
+    x = columns.by_node[positions].T
     parts = np.array(score(x))
     cost = -sum(parts[1:], parts[0])
-    order = ranked(cost, entries, places, k=k)
+    order = lowest_costs(cost, columns, positions, k=k)
     none = np.zeros(order.size)
-    _, *told = formula.summary(job, formula.parts(job, x[:, order]), none, x[:, order])
-    return places[order], np.vstack((cost[order], *told, parts[:, order], none)).T
+    _, *summary = formula.summary(query, formula.parts(query, x[:, order]), none, x[:, order])
+    return positions[order], np.vstack((cost[order], *summary, parts[:, order], none)).T

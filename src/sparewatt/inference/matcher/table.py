@@ -1,36 +1,122 @@
-"""The nodes as this gateway knows them, and the work it has sent them. In memory only; links and Postgres fill it.
+"""The table of nodes that the matcher reads: what they report, and the jobs sent to them. In memory only.
 
-A reservation counts a job at the moment of the pick, before the node has heard of it: without that, every job of a
-burst would go to the same node. What observation teaches may only lower a node's speed, never raise it.
+A reservation counts a job at the moment of the pick, before the node has received it: without that, every job of a
+burst would go to the same node. Observation may only lower a node's speed, never raise it above its own figures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import NODES_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, NODE_AHEAD_PER_SLOT, NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.capacity import CapacityCount
 from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
-from sparewatt.inference.matcher.figures import (
+from sparewatt.inference.matcher.formula import hash_text
+from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.node_row import (
     BANDWIDTH_MAX,
     SLOWEST_TPS,
     TOKENS_PER_PRICE,
+    ColumnPosition,
+    NodeRow,
     active_bytes_of,
     load_values,
     pace_of,
     record_values,
     specs_values,
 )
-from sparewatt.inference.matcher.hashing import hash_text
-from sparewatt.inference.matcher.model import ColumnPosition, MatchJob, NodeRow
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
+
+_UNAVAILABLE = -1
+_JOBS_PER_SLOT = 1 + NODE_AHEAD_PER_SLOT
+_SLOTS_COUNTED_MAX = LINK_JOBS_MAX // _JOBS_PER_SLOT
+"""With more slots than this the link is the bound."""
+
+
+class CapacityCount:
+    """Implements CapacityView. A node with several models counts its slots for each of them."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, int] = {}
+        self._nodes: dict[str, int] = {}
+        self._counted: list[int] = []
+        """What is counted of each row, by its index."""
+        self._on_freed: list[Callable[[Iterable[str]], None]] = []
+
+    def subscribe(self, on_freed: Callable[[Iterable[str]], None]) -> None:
+        """Call `on_freed` with the models of every node that gains a free slot. Often: it must be cheap."""
+        self._on_freed.append(on_freed)
+
+    def free(self, model: ModelId) -> int:
+        return self._free.get(model, 0)
+
+    def nodes(self, model: ModelId) -> int:
+        return self._nodes.get(model, 0)
+
+    def update(self, row: NodeRow) -> None:
+        """Recount a row. Called on every report: it must cost nothing if nothing has changed."""
+        before, now = self._counted[row.index], free_slots(row)
+        if now == before:
+            return
+        self._counted[row.index] = now
+        if now >= 0 <= before:
+            self._add_slots(row, now - before)
+        else:
+            self._add(row, max(0, now) - max(0, before), nodes=(now >= 0) - (before >= 0))
+        if now > before:
+            self._notify_freed(row)
+
+    def update_jobs(self, row: NodeRow, more: int) -> None:
+        """The same as `update` when only the number of jobs has changed; faster while slots stay free."""
+        before = self._counted[row.index]
+        now = before - more
+        if before <= 0 or now <= 0:
+            self.update(row)
+            return
+        self._counted[row.index] = now
+        self._add_slots(row, -more)
+        if more < 0:
+            self._notify_freed(row)
+
+    def forget(self, row: NodeRow) -> None:
+        """Take the row out, because it is new or its models are about to change; `update` counts it again."""
+        self._counted.extend([_UNAVAILABLE] * (row.index + 1 - len(self._counted)))
+        if self._counted[row.index] >= 0:
+            self._add(row, -self._counted[row.index], nodes=-1)
+            self._counted[row.index] = _UNAVAILABLE
+
+    def _add(self, row: NodeRow, slots: int, *, nodes: int) -> None:
+        for name in row.models:
+            self._nodes[name] = self._nodes.get(name, 0) + nodes
+            self._free.setdefault(name, 0)
+        self._add_slots(row, slots)
+
+    def _notify_freed(self, row: NodeRow) -> None:
+        for on_freed in self._on_freed:
+            on_freed(row.models)
+
+    def _add_slots(self, row: NodeRow, slots: int) -> None:
+        free = self._free
+        for name, model in row.models.items():
+            if model.measured is not None:
+                free[name] += slots
+
+
+def free_slots(row: NodeRow) -> int:
+    """Zero for a node that is full, less for one that takes no jobs."""
+    load, slots = row.load, row.specs.slots
+    if not row.connected or load.draining:
+        return _UNAVAILABLE
+    jobs_max = slots * _JOBS_PER_SLOT if slots <= _SLOTS_COUNTED_MAX else LINK_JOBS_MAX
+    free = jobs_max - row.own_jobs - load.foreign
+    return free if free > 0 else 0  # noqa: FURB136 (a call to max costs more than the rest)
+
 
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists
@@ -39,7 +125,7 @@ SUSPECT_AFTER_FAILURE_S = 45.0
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
-"""What one job can teach at most: the count is the node's own word, and it sizes everybody's next job."""
+"""The most that one job can teach: the count is the node's own word, and it sizes the next jobs of all users."""
 RTT_EWMA = 0.3
 
 _NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
@@ -50,11 +136,11 @@ LEARN_AT_LEAST = 0.08
 LESSON_MAX = 3.0
 """One observation may say that a node is twenty times slower than believed, not more."""
 SLOWNESS_MAX = 16.0
-"""Ten million times slower than it says: as far as the figures that a report may hold can lie."""
+"""Ten million times slower than it says: the farthest that a report's figures can be from the truth."""
 
 
 class Reservation(msgspec.Struct, eq=False, gc=False):
-    """One job's place on one node. Released exactly once, however the job ends."""
+    """One job's slot on one node. Released exactly once, however the job ends."""
 
     node_id: NodeId
     model: ModelId
@@ -70,19 +156,19 @@ class NodeTable:
         self._rows: dict[NodeId, NodeRow] = {}
         self._by_index: list[NodeRow] = []
         self._by_owner: dict[AccountId, set[NodeId]] = {}
-        self._open: dict[int, Reservation] = {}
+        self._reservations: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
-        self._entries: dict[str, NodeColumns] = {}
-        self._said = 0
-        """Beyond what entries that are gone had counted."""
+        self._columns: dict[str, NodeColumns] = {}
+        self._version_floor = 0
+        """Where the version of new columns begins: beyond that of any that were dropped."""
         self._in_flight: dict[str, int] = {}
         self._strain_per_job: dict[str, float] = {}
-        self._unseen_weight = math.sqrt(gateways) - 1.0
+        self._unseen_per_job = math.sqrt(gateways) - 1.0
         """Jobs that other gateways may have sent a node, for each that this one sent since its last report."""
         self._nodes_max = nodes_max
         self._shortlists: dict[str, Shortlists] = {}
-        self._keepers: dict[str, set[NodeId]] = {}
-        """By model, the nodes whose servers keep prompts that they have read."""
+        self._prefix_cachers: dict[str, set[NodeId]] = {}
+        """By model, the nodes whose servers have a prefix cache."""
         self.capacity = CapacityCount()
 
     def __iter__(self) -> Iterator[NodeRow]:
@@ -94,36 +180,36 @@ class NodeTable:
     def get(self, node_id: NodeId) -> NodeRow | None:
         return self._rows.get(node_id)
 
-    def entries(self, model: str) -> NodeColumns | None:
+    def columns_of(self, model: str) -> NodeColumns | None:
         """The nodes that have a model, as columns."""
-        return self._entries.get(model)
+        return self._columns.get(model)
 
     def has_model(self, model: str) -> bool:
         """Whether a known node has it, online or not."""
-        return model in self._entries
+        return model in self._columns
 
     def shortlists_of(self, model: str) -> Shortlists:
-        """Kept here for the matcher, which knows when they are old."""
+        """Stored here for the matcher, which knows when they are stale."""
         return self._shortlists.setdefault(model, {})
 
-    def keeps_prefixes(self, model: str) -> bool:
-        """Whether any node says that its server keeps prompts of this model."""
-        return bool(self._keepers.get(model))
+    def caches_prefixes(self, model: str) -> bool:
+        """Whether any node says that its server has a prefix cache for this model."""
+        return bool(self._prefix_cachers.get(model))
 
     def model_ids(self) -> set[str]:
         """Every model that a known node has, online or not."""
-        return set(self._entries)
+        return set(self._columns)
 
-    # who is there
+    # membership
 
     def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
-        """A node known from before this process started; offline until it dials in."""
+        """Add a node known from an earlier run; it is offline until it connects."""
         if node_id not in self._rows and len(self._rows) < (self._nodes_max or NODES_MAX):
             self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
-        """A node has dialled in. False if the table is full."""
+        """Returns False if the table is full."""
         if node_id not in self._rows and len(self._rows) >= (self._nodes_max or NODES_MAX):
             return False
         row = self._rows.get(node_id) or self._add(node_id, specs)
@@ -138,7 +224,7 @@ class NodeTable:
         row = self._rows[node_id]
         row.connected = False
         row.last_seen_unix_s = unix_s
-        self.capacity.note(row)
+        self.capacity.update(row)
         self._write(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
@@ -157,19 +243,19 @@ class NodeTable:
     def nodes_of(self, owner: AccountId) -> Collection[NodeId]:
         return self._by_owner.get(owner, ())
 
-    # what they report
+    # reports
 
     def set_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         row = self._rows[node_id]
         self.capacity.forget(row)
         row.specs = specs
         row.models = {model.id: model for model in specs.models}
-        for gone in [model for model in row.seats if model not in row.models]:
-            self._leave(row, gone)
+        for gone in [model for model in row.positions if model not in row.models]:
+            self._remove_position(row, gone)
         for model in row.models.values():
             self._write_specs(row, model)
         row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
-        self.capacity.note(row)
+        self.capacity.update(row)
         self._write(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
@@ -177,19 +263,19 @@ class NodeTable:
         before = row.load
         row.last_heard_s = now_s
         if not row.own_since_report and load == before:
-            for seat in row.seats.values():
-                seat.entries.write_heard(seat.place, now_s)
+            for position in row.positions.values():
+                position.columns.write_heartbeat(position.index, now_s)
             return
         row.load = load
         row.own_since_report = 0
         if load.foreign_models != before.foreign_models:
             row.active_bytes = active_bytes_of(row)
         if load.draining is not before.draining:
-            self.capacity.note(row)
+            self.capacity.update(row)
         elif load.foreign != before.foreign:
-            self.capacity.note_jobs(row, load.foreign - before.foreign)
-        for seat in row.seats.values():
-            seat.entries.write_load(seat.place, load_values(row, seat, 0.0))
+            self.capacity.update_jobs(row, load.foreign - before.foreign)
+        for position in row.positions.values():
+            position.columns.write_load(position.index, load_values(row, position, 0.0))
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -197,17 +283,17 @@ class NodeTable:
         row.last_heard_s = now_s
         self._write(row)
 
-    # what we send them
+    # reservations
 
     def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float, cached_tokens: int = 0) -> Reservation:
-        """Count the job there from now on. What the node holds of its prompt need not be read."""
+        """Count the job on the node from now on. Cached tokens of its prompt need no prefill."""
         row = self._rows[node_id]
         model = row.models[job.model]
         tps = max(SLOWEST_TPS, model.measured.prefill_tps) if model.measured else SLOWEST_TPS
         backlog_s = (job.prompt_tokens - cached_tokens) / tps
         kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
-        held = Reservation(node_id, job.model, backlog_s, kv_bytes, now_s)
-        self._open[id(held)] = held
+        reservation = Reservation(node_id, job.model, backlog_s, kv_bytes, now_s)
+        self._reservations[id(reservation)] = reservation
         row.own_jobs += 1
         row.own_since_report += 1
         row.own_backlog_s += backlog_s
@@ -215,47 +301,49 @@ class NodeTable:
         if _count_up(row.own_active, job.model):
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
-        self.capacity.note_jobs(row, 1)
+        self.capacity.update_jobs(row, 1)
         self._write(row)
-        return held
+        return reservation
 
-    def prompt_read(self, held: Reservation) -> None:
-        """The first token came: this prompt holds up nobody any more."""
-        if held.reading_prompt and not held.released:
-            held.reading_prompt = False
-            row = self._rows[held.node_id]
-            row.own_backlog_s = max(0.0, row.own_backlog_s - held.backlog_s)
+    def note_prefill_done(self, reservation: Reservation) -> None:
+        """The first token came: the prompt no longer delays other jobs."""
+        if reservation.reading_prompt and not reservation.released:
+            reservation.reading_prompt = False
+            row = self._rows[reservation.node_id]
+            row.own_backlog_s = max(0.0, row.own_backlog_s - reservation.backlog_s)
             self._write(row)
 
-    def release(self, held: Reservation) -> None:
-        if held.released:
+    def release(self, reservation: Reservation) -> None:
+        if reservation.released:
             return
-        if held.reading_prompt:
-            self.prompt_read(held)
-        held.released = True
-        self._open.pop(id(held), None)
-        row = self._rows[held.node_id]
+        if reservation.reading_prompt:
+            self.note_prefill_done(reservation)
+        reservation.released = True
+        self._reservations.pop(id(reservation), None)
+        row = self._rows[reservation.node_id]
         row.own_jobs -= 1
         if row.own_since_report:
             row.own_since_report -= 1
         if row.own_jobs:
-            row.own_kv_bytes = max(0.0, row.own_kv_bytes - held.kv_bytes)
+            row.own_kv_bytes = max(0.0, row.own_kv_bytes - reservation.kv_bytes)
         else:
             row.own_kv_bytes = row.own_backlog_s = 0.0
-        if _count_down(row.own_active, held.model):
+        if _count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
-        _count_down(self._in_flight, held.model)
-        self.capacity.note_jobs(row, -1)
+        _count_down(self._in_flight, reservation.model)
+        self.capacity.update_jobs(row, -1)
         self._write(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
-        """Give back places that were never released. Zero unless there is a bug; bounded damage if there is."""
-        leaked = [held for held in self._open.values() if now_s - held.made_at_s > older_than_s]
-        for held in leaked:
-            self.release(held)
+        """Release reservations that leaked: zero unless there is a bug, and bounded damage if there is."""
+        leaked = [
+            reservation for reservation in self._reservations.values() if now_s - reservation.made_at_s > older_than_s
+        ]
+        for reservation in leaked:
+            self.release(reservation)
         return len(leaked)
 
-    # what that taught us
+    # what jobs teach
 
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
@@ -290,7 +378,7 @@ class NodeTable:
     # prices
 
     def median_price(self, model: ModelId) -> tuple[int, int]:
-        """Nano-USD per million tokens of prompt and of completion, over the nodes that are there and measured."""
+        """Nano-USD per million tokens of prompt and of completion, over the nodes that are connected and measured."""
         prompt, completion = (float(np.median(prices)) if prices.size else 0.0 for prices in self._prices(model))
         return math.ceil(prompt * _NANO_PRICE), math.ceil(completion * _NANO_PRICE)
 
@@ -300,14 +388,14 @@ class NodeTable:
         return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
 
     def _prices(self, model: ModelId) -> tuple[Floats, Floats]:
-        """Of the nodes that are there and measured; of all, if none are."""
-        entries = self._entries.get(model)
-        if entries is None:
+        """Of the nodes that are connected and measured; of all, if none are."""
+        columns = self._columns.get(model)
+        if columns is None:
             return _NO_PRICES, _NO_PRICES
-        data = entries.data
-        there = (data[ColumnField.CONNECTED] != 0) & (data[ColumnField.MEASURED] != 0)
-        there = there if there.any() else np.ones(len(entries), bool)
-        return data[ColumnField.PROMPT_USD][there], data[ColumnField.COMPLETION_USD][there]
+        data = columns.by_field
+        usable = (data[ColumnField.CONNECTED] != 0) & (data[ColumnField.MEASURED] != 0)
+        usable = usable if usable.any() else np.ones(len(columns), bool)
+        return data[ColumnField.PROMPT_USD][usable], data[ColumnField.COMPLETION_USD][usable]
 
     # demand
 
@@ -325,53 +413,55 @@ class NodeTable:
 
     def refresh_strain(self) -> None:
         """Count the supply, and what each node is most wanted for. Cheap; called a few times a second."""
-        self._strain_per_job = {model: _strain_per_job(entries) for model, entries in self._entries.items()}
+        self._strain_per_job = {model: _strain_per_job(columns) for model, columns in self._columns.items()}
         highest = np.zeros(len(self._by_index))
-        for model, entries in self._entries.items():
-            warm = entries.data[ColumnField.WARM] != 0
-            np.maximum.at(highest, entries.rows[warm], self.strain_of(model))
-        for entries in self._entries.values():
-            entries.write_column(ColumnField.STRAIN_MAX, highest[entries.rows])
+        for model, columns in self._columns.items():
+            warm = columns.by_field[ColumnField.WARM] != 0
+            np.maximum.at(highest, columns.rows[warm], self.strain_of(model))
+        for columns in self._columns.values():
+            columns.write_column(ColumnField.STRAIN_MAX, highest[columns.rows])
         for row, strain in zip(self._by_index, highest.tolist(), strict=True):
             row.strain_max = strain
 
     # columns
 
     def _write(self, row: NodeRow) -> None:
-        """Something that a scan reads has changed, other than its specs: write it to the row's places."""
-        unseen = self._unseen_weight * row.own_since_report
-        for seat in row.seats.values():
-            seat.entries.write_moving(seat.place, load_values(row, seat, unseen) + record_values(row, seat))
+        """Write load and record, which a scan reads, to each of the row's positions."""
+        unseen = self._unseen_per_job * row.own_since_report
+        for position in row.positions.values():
+            position.columns.write_dynamic(
+                position.index, load_values(row, position, unseen) + record_values(row, position)
+            )
 
     def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
         figures, values = specs_values(row.specs, model)
-        seat = row.seats.get(model.id)
-        if seat is None:
-            entries = self._entries.get(model.id)
-            if entries is None:
-                entries = self._entries[model.id] = NodeColumns(said=self._said)
-            place = entries.add(row.id, row.hash, row.index)
-            seat = row.seats[model.id] = ColumnPosition(model.id, entries, place, figures)
-        seat.figures = figures
-        seat.entries.write_specs(seat.place, values)
-        keepers = self._keepers.setdefault(model.id, set())
-        keepers.add(row.id) if model.prefix_cache_tokens else keepers.discard(row.id)
+        position = row.positions.get(model.id)
+        if position is None:
+            columns = self._columns.get(model.id)
+            if columns is None:
+                columns = self._columns[model.id] = NodeColumns(version=self._version_floor)
+            index = columns.add(row.id, row.hash, row.index)
+            position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
+        position.figures = figures
+        position.columns.write_specs(position.index, values)
+        cachers = self._prefix_cachers.setdefault(model.id, set())
+        cachers.add(row.id) if model.prefix_cache_tokens else cachers.discard(row.id)
 
-    def _leave(self, row: NodeRow, model: str) -> None:
-        seat = row.seats.pop(model)
-        self._keepers[model].discard(row.id)
-        moved = seat.entries.remove(seat.place)
+    def _remove_position(self, row: NodeRow, model: str) -> None:
+        position = row.positions.pop(model)
+        self._prefix_cachers[model].discard(row.id)
+        moved = position.columns.remove(position.index)
         if moved is not None:
-            self._rows[moved].seats[model].place = seat.place
-        if not seat.entries:
-            del self._entries[model], self._keepers[model]
-            self._said = max(self._said, seat.entries.said + 1)
+            self._rows[moved].positions[model].index = position.index
+        if not position.columns:
+            del self._columns[model], self._prefix_cachers[model]
+            self._version_floor = max(self._version_floor, position.columns.version + 1)
             self._shortlists.pop(model, None)
 
 
-def _strain_per_job(entries: NodeColumns) -> float:
+def _strain_per_job(columns: NodeColumns) -> float:
     """Weights and whole MB/s, so that neither one odd report nor the order of the nodes moves the figure."""
-    data = entries.data
+    data = columns.by_field
     bandwidth = (
         np.minimum(data[ColumnField.BANDWIDTH], BANDWIDTH_MAX) * data[ColumnField.WARM] * data[ColumnField.CONNECTED]
     )

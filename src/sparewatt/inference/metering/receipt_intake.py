@@ -26,7 +26,7 @@ from sparewatt.store.ledger import LedgerStore, ReceiptRow
 
 _log = Logger("sparewatt.receipts")
 SIGNED_AT_ONCE = 8
-"""Countersignatures between two turns of the event loop: half a millisecond."""
+"""Countersignatures in one tick of the event loop: half a millisecond."""
 Which = tuple[MatchId, NodeId]
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ class ExpectedReceipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReceiptLine(msgspec.Struct, frozen=True, gc=False):
-    """A receipt, and where it stands."""
+    """A receipt and its state."""
 
     signed: SignedReceipts
     at: int
@@ -91,10 +91,10 @@ class ReceiptIntake:
         self._ready: list[tuple[ReceiptLine, ExpectedReceipt]] = []
         self._checked: list[CheckedReceipt] = []
         self._untold: dict[NodeId, list[bytes]] = {}
-        """What is kept, and the node has not been told of: a signature for each node."""
+        """Stored and not yet acknowledged to the node: a signature for each node."""
         self._settling = asyncio.Lock()
         self.refused = 0
-        """Receipts that belong to no delivery, or say something else than an earlier one, or are not signed right."""
+        """Receipts without a delivery, with other content than an earlier one, or with a bad signature."""
 
     # what comes
 

@@ -1,6 +1,6 @@
-"""How much was delivered, as pure functions. The node says, the gateway has seen; the smaller count is paid.
+"""Metering: how many tokens a job's nodes delivered. Pure. Paid is the smaller of a node's claim and our own count.
 
-Nearly every server sends one token per chunk. One that sends several is believed as far as its text could hold them.
+Nearly every server sends one token per chunk. A claim of more is accepted as far as the text could hold it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.ledger.model import Delivery, JobState, TokenPrice
 
 BYTES_PER_TOKEN_AT_LEAST = 2
-"""Prose and code lie near 4 bytes a token. Who claims more than one token per 2 bytes is not believed."""
+"""Prose and code lie near 4 bytes a token. A claim of more than one token per 2 bytes is cut."""
 
 BYTES_PER_TOKEN_USUAL = 4
 
@@ -39,7 +39,7 @@ NOBODY = AccountId("acc_unknown")
 
 
 def prompt_bound(estimate: int) -> int:
-    """What a prompt of this size, guessed, can count at most."""
+    """The most tokens that a prompt of this estimated size can be billed for."""
     return int(estimate * PROMPT_SLACK) + PROMPT_EXTRA_TOKENS
 
 
@@ -58,7 +58,7 @@ def deliveries_of(
 ) -> tuple[Delivery, ...]:
     """What each attempt brought the client. Those that brought nothing are left out; together they keep the bound.
 
-    Of an answer in one piece nobody saw the first token: the time is left out.
+    An answer in one piece has no time of a first token.
     """
     found: list[Delivery] = []
     left, most = output_bound, prompt_bound(prompt_estimate)
@@ -89,27 +89,27 @@ def count(
 ) -> CountedTokens | None:
     """What one of these attempts brought, within what may still be written. None if nothing was passed on.
 
-    A node that does not say what it wrote is taken by its chunks, or for an answer in one piece by its text.
+    Without a claim the chunks are counted, or for an answer in one piece its text.
     """
     seen = attempt.delivered
     if seen is None:
         return None
-    chunks, text_bytes, claimed, said = seen.chunks, seen.text_bytes, seen.completion_tokens, seen.prompt_tokens
+    chunks, text_bytes, claimed, read = seen.chunks, seen.text_bytes, seen.completion_tokens, seen.prompt_tokens
     if claimed is None:
         claimed = chunks or text_bytes // BYTES_PER_TOKEN_USUAL
     written, by_text = claimed, -(-text_bytes // BYTES_PER_TOKEN_AT_LEAST)
     if claimed > output_most or (claimed > by_text and claimed > chunks):
         written = min(claimed, max(chunks, by_text), output_most)
-    prompt = _prompt_of_others(attempts, prompt_estimate) if said is None else said - attempt.carried_tokens
+    prompt = _prompt_of_others(attempts, prompt_estimate) if read is None else read - attempt.carried_tokens
     if not 0 <= prompt <= prompt_most:
         prompt = min(max(0, prompt), prompt_most)
     return CountedTokens(prompt, written, claimed)
 
 
 def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
-    """For a node that does not say: another's count of the same prompt, or the guess.
+    """Without a node's own count: another's count of the same prompt, or the estimate.
 
-    Without what other nodes had written before, and that one read to go on from there.
+    Without the text of earlier nodes that this one read to continue it.
     """
     for attempt in reversed(attempts):
         seen = attempt.delivered
@@ -141,7 +141,7 @@ def state_of(outcome: Outcome) -> JobState:
 
 
 def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | None:
-    """Why the answer ended, as its client was told. Nodes have a say in it, so not all of a long one."""
+    """Why the answer ended, as the client saw it. A node may choose the text, so it is cut."""
     if outcome is not _DONE:
         return None if outcome is Outcome.CANCELLED else "error"
     seen = attempts[-1].delivered if attempts else None

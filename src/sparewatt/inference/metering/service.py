@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.ids import AccountId, KeyId, MatchId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
 from sparewatt.core.money import Nano, format_usd, token_cost
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.rules import cap_of, count, deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.ledger import Ledger
@@ -24,7 +24,7 @@ from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, TokenPr
 from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT, affordable_output_tokens, bill, hold_for
 
 TABS_AT_ONCE = 64
-"""Running answers whose progress is noted between two turns of the event loop: a quarter of a millisecond."""
+"""Running answers whose progress is noted in one tick of the event loop: a quarter of a millisecond."""
 
 
 class Payer(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class Quote(NamedTuple):
 
 _DONE = Outcome.DONE
 REASON_CHARS_MAX = 200
-"""Of what a node said was wrong: enough for a sentence."""
+"""Of a node's error text: enough for a sentence."""
 
 Limit = Literal["default", "credits", "budget"]
 """What limits an answer that the client set no limit for."""
@@ -53,6 +53,33 @@ Limit = Literal["default", "credits", "budget"]
 def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     """Tokens per answer that so much money pays for."""
     return (affordable_output_tokens(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
+
+
+PRICE_FRESH_S = 1.0
+"""A median over many nodes takes longer than a match; prices change seldom."""
+
+
+class PriceCaps:
+    """What a request that names no price may cost per token: a few times the median of what nodes ask for the model.
+
+    Without a bound, one node with an absurd price would make every hold absurd; with it, such a node gets no jobs.
+    """
+
+    def __init__(self, median: Callable[[ModelId], tuple[int, int]], *, clock: Clock) -> None:
+        self._median = median
+        self._clock = clock
+        self._cached: dict[ModelId, tuple[float, TokenPrice]] = {}
+
+    def of(self, model: ModelId) -> TokenPrice:
+        now_s = self._clock.now_s()
+        cached = self._cached.get(model)
+        if cached is not None and now_s - cached[0] < PRICE_FRESH_S:
+            return cached[1]
+        prompt, completion = self._median(model)
+        cap = cap_of(TokenPrice(Nano(prompt), Nano(completion)))
+        if cap.prompt or cap.completion:  # a model without nodes is not cached
+            self._cached[model] = (now_s, cap)
+        return cap
 
 
 class Metering:
@@ -64,43 +91,43 @@ class Metering:
         self.receipts = receipts
 
     def open_here(self, payer: Payer, quote: Quote) -> RunningTab | None:
-        """Hold what the job can cost, of what is reserved here. None if that is not enough, or not known here."""
+        """Hold what the job can cost from this process's reserve. None if that does not suffice or is unknown."""
         if payer.budget is not None:
             return None
-        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
+        limit = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         most = prompt_bound(quote.match.prompt_tokens)
-        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
+        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=limit * quote.call.answers)
         hold = self._ledger.try_hold(payer.account, nano)
         if hold is None:
             return None
         self.budgets.hold(payer.key, nano)
-        return RunningTab(self, payer, quote, hold, asked, most, "default")
+        return RunningTab(self, payer, quote, hold, limit, most, "default")
 
     async def open(self, payer: Payer, quote: Quote) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
         most = prompt_bound(quote.match.prompt_tokens)
-        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
+        limit = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         why: Limit = "default"
         if payer.budget is not None:
-            asked, why = await self._within_budget(payer, payer.budget, quote, most)
-        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
+            limit, why = await self._within_budget(payer, payer.budget, quote, most)
+        nano = hold_for(quote.price, prompt_tokens=most, output_tokens=limit * quote.call.answers)
         hold = self._ledger.try_hold(payer.account, nano) or await self._ledger.hold(payer.account, nano)
         if hold is None and quote.call.output_limit is None:
-            asked, why = _affordable(quote, most, self._ledger.free_here(payer.account)), "credits"
-            less = hold_for(quote.price, prompt_tokens=most, output_tokens=asked * quote.call.answers)
-            hold = await self._ledger.hold(payer.account, less) if asked else None
+            limit, why = _affordable(quote, most, self._ledger.free_here(payer.account)), "credits"
+            less = hold_for(quote.price, prompt_tokens=most, output_tokens=limit * quote.call.answers)
+            hold = await self._ledger.hold(payer.account, less) if limit else None
         if hold is None:
             raise self._too_little(payer.account, nano, quote)
         self.budgets.hold(payer.key, hold.amount.total)
-        return RunningTab(self, payer, quote, hold, asked, most, why)
+        return RunningTab(self, payer, quote, hold, limit, most, why)
 
     async def _within_budget(self, payer: Payer, budget: KeyBudget, quote: Quote, prompt: int) -> tuple[int, Limit]:
-        """Tokens per answer: what was asked for, else the usual, else (if no limit was asked for) what is left."""
-        asked = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
+        """Tokens per answer: the client's limit, else the default, else (without a limit) what the budget covers."""
+        limit = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         left = await self.budgets.remaining(payer.key, budget)
-        nano = hold_for(quote.price, prompt_tokens=prompt, output_tokens=asked * quote.call.answers)
+        nano = hold_for(quote.price, prompt_tokens=prompt, output_tokens=limit * quote.call.answers)
         if left is None or nano <= left:
-            return asked, "default"
+            return limit, "default"
         fewer = _affordable(quote, prompt, left) if quote.call.output_limit is None else 0
         if not fewer:
             raise budget_exceeded(budget, left, nano)
@@ -136,7 +163,7 @@ class Metering:
     # in the background
 
     async def note_progress(self) -> None:
-        """So that a crash settles running answers at what they had delivered by now. Some, then others have a turn."""
+        """So that a crash settles running answers at what they had delivered by now. Bounded per tick."""
         running = list(self._running.items())
         for first in range(0, len(running), TABS_AT_ONCE):
             if first:

@@ -27,7 +27,7 @@ class LiveResponse(Protocol):
 
     @property
     def response(self) -> Json:
-        """As it stands."""
+        """Its current state."""
         ...
 
     @property

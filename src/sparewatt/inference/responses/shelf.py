@@ -40,7 +40,7 @@ _RETENTION = "Responses are kept for 24 h, and only where the request said 'stor
 
 class StoredResponse(NamedTuple):
     response: Json
-    """As it stands."""
+    """Its current state."""
     items: list[Json]
     """Its input."""
     is_over: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
+from sparewatt.inference.prompt import BLOCK_TOKENS
 
 if TYPE_CHECKING:
     from sparewatt.sim.fleet.machine import SimJob

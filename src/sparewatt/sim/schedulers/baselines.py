@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
-from sparewatt.inference.matcher.hashing import fractions, hash_text
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Candidate, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.ranking import NEURALGRID
-from sparewatt.inference.matcher.scan import eligible, neuralgrid_parts
+from sparewatt.inference.matcher.formula import NEURALGRID, hash_fractions, hash_text
+from sparewatt.inference.matcher.model import Candidate, MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.scan import neuralgrid_parts, passes_filters
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.sim.price_table import Floats
 from sparewatt.sim.schedulers.gateways import SimGateways
@@ -63,12 +62,12 @@ class Baseline(SimGateways):
         self._cost = COSTS[name]
 
     def _pick(self, job: MatchJob, table: NodeTable, at: MatchContext) -> tuple[NodeId, Candidate | None] | None:
-        entries = table.entries(job.model)
+        entries = table.columns_of(job.model)
         places = _eligible_places(job, table, entries, at) if entries is not None else None
         if entries is None or places is None or not places.size:
             return None
-        data = entries.data[:, places]
-        chance = fractions(self._seed, hash_text(job.id), entries.hashes[places])
+        data = entries.by_field[:, places]
+        chance = hash_fractions(self._seed, hash_text(job.id), entries.hashes[places])
         best = int(places[int(np.argmin(self._cost(job, data, chance)))])
         return entries.nodes[best], None
 
@@ -79,9 +78,8 @@ def _eligible_places(job: MatchJob, table: NodeTable, entries: NodeColumns, at: 
     So a model that is nowhere is loaded once, and it gets no second node because its only one is full or has failed a
     job: never adding a replica is what makes these policies what they are. Jobs wait at that node, however many.
     """
-    data = entries.data
-    scan = eligible(job, data, now_s=at.now_s, rules=at.rules)
-    there = scan.able | scan.stopped.get(Rejection.FULL, False)
+    data = entries.by_field
+    there = passes_filters(job, data, now_s=at.now_s, rules=at.rules)
     warm = there & (data[ColumnField.WARM] != 0)
     if warm.any():
         return _untried(np.flatnonzero(warm), entries, at)

@@ -16,10 +16,10 @@ from sparewatt.inference.admission.rules import cost_tokens
 from sparewatt.inference.admission.service import AdmissionControl
 from sparewatt.inference.dispatch.node_selection import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import Candidate, HealthRules, MatchJob
-from sparewatt.inference.matcher.ranking import Ranking
+from sparewatt.inference.matcher.model import Candidate, MatchContext, MatchJob
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.fleet.reporter import NodeReport, SimReporter, node_id
@@ -140,8 +140,8 @@ class SimGateways:
 
     def _situation(self, job: SimJob, now_s: float) -> MatchContext:
         tried = frozenset(self._ids[site] for site in job.tried) if job.tried else frozenset()
-        held = self._prefixes[job.gateway].held(job.prefix, now_s=now_s) if job.prefix else None
-        return MatchContext(now_s=now_s, rules=self._rules, tried=tried, held=held)
+        held = self._prefixes[job.gateway].tokens_by_node(job.prefix, now_s=now_s) if job.prefix else None
+        return MatchContext(now_s=now_s, rules=self._rules, tried=tried, prefix_tokens=held)
 
     def _pick_late(
         self, asked: MatchJob, job: SimJob, table: NodeTable, now_s: float
@@ -175,7 +175,7 @@ class SimGateways:
     def on_first_token(self, job: SimJob, now_s: float) -> None:
         held = self._in_flight[job.number].reservation
         there_s = now_s + self._world.rtt_s(job.gateway, job.site or 0) / 2
-        self._world.call_at(there_s, self.tables[job.gateway].prompt_read, held)
+        self._world.call_at(there_s, self.tables[job.gateway].note_prefill_done, held)
         if job.prefix:
             self._world.call_at(there_s, self._note_prefix, job, held.node_id)
 
@@ -185,7 +185,7 @@ class SimGateways:
         model = row.models.get(job.model.name) if row is not None else None
         if model is not None:
             tokens, now_s = model.prefix_cache_tokens, self._world.now_s
-            self._prefixes[job.gateway].note(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
+            self._prefixes[job.gateway].add(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: NodeReport | None) -> None:
         held = self._in_flight.pop(job.number)

@@ -20,7 +20,7 @@ from sparewatt.core.limits import FEED_MATCHES_KEPT, FEED_MATCHES_PER_FRAME
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import FeedDelta, FeedMatch, FeedNode, FeedSnapshot, NetworkTotals
 from sparewatt.telemetry.feed.frames import FeedFrame, FrameRing
 from sparewatt.telemetry.feed.places import public_region

@@ -12,7 +12,7 @@ from typing import Literal
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.policy.gpus import gpu_class_of
 from sparewatt.protocol.api.feed import FeedMatch, FeedNode, NodeStateName
 from sparewatt.telemetry.feed.places import public_region, spot_of
@@ -81,7 +81,7 @@ def feed_match(record: MatchRecord, nodes: list[PublicNode]) -> FeedMatch:
         model=decision.job.model,
         outcome=record.outcome.value,
         candidates=decision.total,
-        eligible=decision.eligible,
+        eligible=decision.eligible_count,
         nodes=[node.number for node in nodes],
         region=nodes[-1].region if nodes else None,
         size=size_of(decision.job.prompt_tokens + decision.job.output_tokens),

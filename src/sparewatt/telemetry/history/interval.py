@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import HISTORY_NAMES_MAX
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.store.history import HistoryCounts, HistoryKind
 from sparewatt.telemetry.feed.public import BYTES_PER_GB, vram_gb_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.store.history import HistoryKind, HistoryStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.telemetry.job_counter import JobCounter

@@ -18,7 +18,7 @@ from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.admission.service import AdmissionControl
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.model import HealthRules
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.service import Metering
 from sparewatt.ledger.ledger import Ledger

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.health import state_of
-from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, NodeState, state_of
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.job_metrics import labelled, largest
 from sparewatt.telemetry.metrics.model import Family, Sample, Samples, family, one

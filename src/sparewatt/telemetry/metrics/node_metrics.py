@@ -8,8 +8,7 @@ from typing import NamedTuple
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_NODES_MAX
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.health import state_of
-from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, NodeState, state_of
 from sparewatt.protocol.link.node_report import GpuReading, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.model import Labels, Metric, Sample, Samples, family

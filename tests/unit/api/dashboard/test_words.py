@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sparewatt.core import errors
-from sparewatt.inference.matcher.model import NodeState
+from sparewatt.inference.matcher.node_row import NodeState
 
 WEB = Path(__file__).parents[4] / "web" / "src"
 

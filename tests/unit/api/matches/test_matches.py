@@ -11,7 +11,7 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONCE
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, OTHER, USER, ListDatabase, bearer, make_services, running
 from tests.unit.inference.nodes import a_dispatched_job, a_job, a_model, a_table, node_id, some_specs
 from tests.unit.inference.scripted import RecordingSink
@@ -31,7 +31,8 @@ def database_of(services: Services) -> ListDatabase:
 
 
 def forget_ring(services: Services) -> None:
-    services.dispatcher._ring.clear()
+    services.dispatcher._ring._records.clear()
+    services.dispatcher._ring._order.clear()
 
 
 # stored explanations

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparewatt.inference.facts import facts_of
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.verdicts import facts_of
 from tests.unit.gateway.small_gateway import bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_model, a_row, node_id, some_specs
 

@@ -124,16 +124,16 @@ def test_a_full_band_pushes_out_the_newest_of_the_longest_lane() -> None:
     waiters = [standing("a"), standing("a"), standing("b"), standing("a")]
     line = line_of(*waiters, rules=rules)
     assert line.band_is_full(an_applicant("c"))
-    assert line.whom_to_push_out(an_applicant("c")) is waiters[3]
-    assert line.whom_to_push_out(an_applicant("b")) is waiters[3]
-    assert line.whom_to_push_out(an_applicant("a")) is None
+    assert line.displaced_by(an_applicant("c")) is waiters[3]
+    assert line.displaced_by(an_applicant("b")) is waiters[3]
+    assert line.displaced_by(an_applicant("a")) is None
 
 
 def test_nobody_is_pushed_out_for_a_key_that_has_as_many() -> None:
     line = line_of(standing("a"), standing("a"), standing("b"), standing("b"), rules=AdmissionRules(per_band=4))
-    assert line.whom_to_push_out(an_applicant("a")) is None
-    assert line.whom_to_push_out(an_applicant("b")) is None
-    assert line.whom_to_push_out(an_applicant("c")) is not None
+    assert line.displaced_by(an_applicant("a")) is None
+    assert line.displaced_by(an_applicant("b")) is None
+    assert line.displaced_by(an_applicant("c")) is not None
 
 
 def test_a_position_is_what_it_comes_to_with_equal_jobs() -> None:

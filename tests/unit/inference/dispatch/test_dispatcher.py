@@ -21,11 +21,11 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
+from sparewatt.inference.dispatch.dispatcher import MatchRing
 from sparewatt.inference.dispatch.job_run import JobRun, RefusedByServer
-from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS
-from sparewatt.inference.matcher.ranking import BALANCED, RANKINGS, Ranking
+from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
+from sparewatt.inference.prompt import BLOCK_TOKENS
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
@@ -1026,19 +1026,19 @@ def test_a_job_that_is_broken_off_ends_in_an_error_object_once_its_reply_has_beg
     stage = Stage()
     run = stage.dispatch()
     stage.turn(run).begin(ROLE, text_event("Hel"))
-    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    stage.dispatcher.abort_all(ShuttingDown("It stops."))
     assert error_of(stage)["code"] == "shutting_down"
     assert stage.sink.over
     assert DONE not in stage.sink.body
     assert stage.turn(run).cancelled == [1]
-    assert (run.record.outcome, run.record.broke) == (Outcome.FAILED, "shutting_down")
+    assert (run.record.outcome, run.record.stream_error_code) == (Outcome.FAILED, "shutting_down")
     stage.assert_nothing_left()
 
 
 def test_a_job_that_is_broken_off_before_its_first_token_is_refused() -> None:
     stage = Stage()
     stage.dispatch()
-    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    stage.dispatcher.abort_all(ShuttingDown("It stops."))
     assert stage.sink.calls == ["fail"]
     assert isinstance(stage.sink.error, ShuttingDown)
     stage.assert_nothing_left()
@@ -1048,6 +1048,6 @@ def test_a_job_that_lacks_nothing_but_its_end_is_not_broken_off() -> None:
     stage = Stage()
     run = stage.dispatch()
     stage.turn(run).begin(ROLE, text_event("Hel"), text_event("lo"), FINISH, USAGE, DONE)
-    stage.dispatcher.break_off(ShuttingDown("It stops."))
+    stage.dispatcher.abort_all(ShuttingDown("It stops."))
     assert stage.sink.body == ANSWER
     assert run.record.outcome is Outcome.DONE

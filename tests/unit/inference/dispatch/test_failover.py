@@ -12,8 +12,8 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, EMITTED_TEXT_BYTES_MAX, REQUEST_BODY_BYTES_MAX, SEAMS_MAX
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Gate, Job, Outcome
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.model import AllowedNodes
-from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.protocol.link.node_report import Capability
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, event, text_event
@@ -121,8 +121,11 @@ def test_an_answer_goes_on_as_often_as_nodes_are_lost() -> None:
     assert text(stage) == "abc"
     assert [attempt.outcome for attempt in run.record.attempts] == [Outcome.FAILED, Outcome.FAILED, Outcome.DONE]
     nodes = [attempt.node_id for attempt in run.record.attempts]
-    assert [(move.attempt, move.ranked[0].node_id) for move in run.record.moves] == [(1, nodes[1]), (2, nodes[2])]
-    assert nodes[0] not in {each.node_id for move in run.record.moves for each in move.ranked}
+    assert [(move.attempt, move.ranked[0].node_id) for move in run.record.reassignments] == [
+        (1, nodes[1]),
+        (2, nodes[2]),
+    ]
+    assert nodes[0] not in {each.node_id for move in run.record.reassignments for each in move.ranked}
 
 
 def test_seams_are_bounded() -> None:
@@ -190,7 +193,7 @@ def test_only_nodes_that_say_they_can_go_on_are_asked() -> None:
     run = begin(stage, "a")
     if run.record.attempts[0].node_id == node_id(2):
         stage.turn(run).lost()
-        assert "nobody else can go on" in error(stage)
+        assert "no other node can continue" in error(stage)
     else:
         stage.turn(run).lost()
         assert run.record.attempts[-1].node_id == node_id(2)
@@ -205,7 +208,7 @@ class OnlyThese:
     def stages(self) -> Sequence[AllowedNodes | None]:
         return [AllowedNodes(self._allowed)]
 
-    def own_nodes(self) -> Sequence[NodeId]:
+    def payer_nodes(self) -> Sequence[NodeId]:
         return ()
 
     def relaxations(self) -> list[str]:
@@ -222,7 +225,7 @@ def test_a_continuation_goes_only_where_the_requests_policy_lets_it() -> None:
     stage.turn(run).lost()
     assert {attempt.node_id for attempt in run.record.attempts} == {node_id(1), node_id(4)}
     stage.turn(run).lost()
-    assert "nobody else can go on" in error(stage)
+    assert "no other node can continue" in error(stage)
 
 
 @pytest.mark.parametrize("job", [{"allow_resume": False}, {"attempts_max": 1}], ids=["no resume", "no fallbacks"])
@@ -268,7 +271,7 @@ def test_more_than_text_ends_in_an_error_object(delta: dict[str, Any]) -> None:
     run = begin(stage, "a")
     stage.turn(run).data(event(delta))
     stage.turn(run).lost()
-    assert "more than text" in error(stage)
+    assert "more than plain text" in error(stage)
 
 
 def test_a_tool_call_starts_over_if_nothing_of_it_was_sent() -> None:
@@ -287,7 +290,7 @@ def test_an_answer_too_long_to_keep_ends_in_an_error_object() -> None:
         stage.turn(run).data(text_event("x" * 50_000))
         run.consumed(len(stage.sink.pieces[-1]))
     stage.turn(run).lost()
-    assert "more than text" in error(stage)
+    assert "more than plain text" in error(stage)
 
 
 def test_a_request_that_leaves_no_room_for_the_text_ends_in_an_error_object() -> None:
@@ -327,7 +330,7 @@ def test_it_does_not_wait_for_ever() -> None:
         stage.table.disconnect(node.id, unix_s=0)
     stage.turn(run).lost()
     stage.clock.advance(stage.rules.resume_wait_s + 1)
-    assert "nobody else can go on" in error(stage)
+    assert "no other node can continue" in error(stage)
     stage.assert_nothing_left()
 
 

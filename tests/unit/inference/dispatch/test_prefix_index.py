@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import gc
 
-from sparewatt.core.limits import (
-    PREFIX_AGE_S_MAX,
-    PREFIX_BLOCK_BYTES,
-    PREFIX_BLOCKS_PER_PROMPT_MAX,
-    PREFIX_HOLDERS_MAX,
-)
-from sparewatt.inference.dispatch.prefix_index import BLOCK_TOKENS, PrefixIndex, prefix_hashes
+from sparewatt.core.limits import PREFIX_HOLDERS_MAX
+from sparewatt.inference.dispatch.prefix_index import PREFIX_AGE_S_MAX, PrefixIndex
+from sparewatt.inference.prompt import BLOCK_TOKENS, PREFIX_BLOCK_BYTES, PREFIX_BLOCKS_PER_PROMPT_MAX, prefix_hashes
 from tests.unit.inference.nodes import MODEL, NOW_S, node_id
 
 SECRET, ROOMY = bytes(32), 1_000_000
@@ -24,7 +20,7 @@ def chain(*messages: bytes, model: str = MODEL, account: str = "acc_1", secret: 
 def note(
     memory: PrefixIndex, number: int, blocks: tuple[int, ...], *, capacity: int = ROOMY, at_s: float = NOW_S
 ) -> None:
-    memory.note(node_id(number), MODEL, blocks, capacity_tokens=capacity, now_s=at_s)
+    memory.add(node_id(number), MODEL, blocks, capacity_tokens=capacity, now_s=at_s)
 
 
 # hashes
@@ -83,17 +79,22 @@ def test_no_text_is_stored() -> None:
 def test_who_read_a_prompt_holds_its_beginning() -> None:
     memory = PrefixIndex()
     note(memory, 1, (10, 11, 12))
-    assert memory.held((10, 11, 99), now_s=NOW_S) == {node_id(1): 2 * BLOCK_TOKENS}
-    assert memory.held((99, 11), now_s=NOW_S) == {node_id(1): 2 * BLOCK_TOKENS}  # a name stands for all before it
-    assert memory.held((98, 99), now_s=NOW_S) == {}
-    assert memory.held((), now_s=NOW_S) == {}
+    assert memory.tokens_by_node((10, 11, 99), now_s=NOW_S) == {node_id(1): 2 * BLOCK_TOKENS}
+    assert memory.tokens_by_node((99, 11), now_s=NOW_S) == {
+        node_id(1): 2 * BLOCK_TOKENS
+    }  # a name stands for all before it
+    assert memory.tokens_by_node((98, 99), now_s=NOW_S) == {}
+    assert memory.tokens_by_node((), now_s=NOW_S) == {}
 
 
 def test_each_node_holds_what_it_read() -> None:
     memory = PrefixIndex()
     note(memory, 1, (10, 11, 12))
     note(memory, 2, (10, 11))
-    assert memory.held((10, 11, 12, 13), now_s=NOW_S) == {node_id(1): 3 * BLOCK_TOKENS, node_id(2): 2 * BLOCK_TOKENS}
+    assert memory.tokens_by_node((10, 11, 12, 13), now_s=NOW_S) == {
+        node_id(1): 3 * BLOCK_TOKENS,
+        node_id(2): 2 * BLOCK_TOKENS,
+    }
 
 
 def test_a_beginning_that_all_share_hides_nobody() -> None:
@@ -101,7 +102,7 @@ def test_a_beginning_that_all_share_hides_nobody() -> None:
     note(memory, 1, (10, 11, 12))
     for number in range(2, 3 * PREFIX_HOLDERS_MAX):
         note(memory, number, (10, 100 + number))
-    held = memory.held((10, 11, 12), now_s=NOW_S)
+    held = memory.tokens_by_node((10, 11, 12), now_s=NOW_S)
     assert held[node_id(1)] == 3 * BLOCK_TOKENS
     assert len(held) <= 2 * PREFIX_HOLDERS_MAX
 
@@ -109,9 +110,9 @@ def test_a_beginning_that_all_share_hides_nobody() -> None:
 def test_a_node_keeps_no_more_than_it_says_and_loses_ends_first() -> None:
     memory = PrefixIndex()
     note(memory, 1, (10, 11, 12), capacity=2 * BLOCK_TOKENS)
-    assert memory.held((10, 11, 12), now_s=NOW_S) == {node_id(1): 2 * BLOCK_TOKENS}
+    assert memory.tokens_by_node((10, 11, 12), now_s=NOW_S) == {node_id(1): 2 * BLOCK_TOKENS}
     note(memory, 1, (20, 21), capacity=2 * BLOCK_TOKENS)
-    assert memory.held((10, 11, 12), now_s=NOW_S) == {}
+    assert memory.tokens_by_node((10, 11, 12), now_s=NOW_S) == {}
     assert len(memory) == 2
 
 
@@ -125,9 +126,9 @@ def test_what_is_old_does_not_count_and_use_renews_it() -> None:
     memory = PrefixIndex()
     note(memory, 1, (10,))
     later_s = NOW_S + PREFIX_AGE_S_MAX + 1
-    assert memory.held((10,), now_s=later_s) == {}
+    assert memory.tokens_by_node((10,), now_s=later_s) == {}
     note(memory, 1, (10,), at_s=later_s)
-    assert memory.held((10,), now_s=later_s) == {node_id(1): BLOCK_TOKENS}
+    assert memory.tokens_by_node((10,), now_s=later_s) == {node_id(1): BLOCK_TOKENS}
 
 
 def test_a_node_that_left_is_forgotten_and_others_are_not() -> None:
@@ -136,7 +137,7 @@ def test_a_node_that_left_is_forgotten_and_others_are_not() -> None:
     note(memory, 2, (10,))
     memory.forget(node_id(1))
     memory.forget(node_id(77))
-    assert memory.held((10, 11), now_s=NOW_S) == {node_id(2): BLOCK_TOKENS}
+    assert memory.tokens_by_node((10, 11), now_s=NOW_S) == {node_id(2): BLOCK_TOKENS}
     assert len(memory) == 1
 
 
@@ -146,6 +147,6 @@ def test_memory_is_bounded_whatever_nodes_claim() -> None:
         note(memory, number, tuple(range(number * 1000, number * 1000 + 20)), capacity=1 << 40)
         assert len(memory) <= 100
         assert len(memory._readers) <= 100
-        assert sum(map(len, memory._kept.values())) == len(memory)
-    assert memory.held((49_000,), now_s=NOW_S)
-    assert not memory.held((1000,), now_s=NOW_S)
+        assert sum(map(len, memory._cached.values())) == len(memory)
+    assert memory.tokens_by_node((49_000,), now_s=NOW_S)
+    assert not memory.tokens_by_node((1000,), now_s=NOW_S)

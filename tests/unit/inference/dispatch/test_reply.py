@@ -5,8 +5,14 @@ import pytest
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.inference.dispatch.reply import ForwardedBytes, ReplyBroken, StreamReply, WholeReply
-from sparewatt.inference.dispatch.sse import EventSplitter, event_data
+from sparewatt.inference.dispatch.reply import (
+    EventSplitter,
+    ForwardedBytes,
+    ReplyBroken,
+    StreamReply,
+    WholeReply,
+    event_data,
+)
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, event, text_event
 
 STREAM = ROLE + text_event("Hel") + text_event("lo") + FINISH + DONE

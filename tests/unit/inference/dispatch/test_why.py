@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_TO_STORE_MAX
-from sparewatt.inference.dispatch.explanation_queue import ONE_IN, ExplanationQueue, is_worth_storing
+from sparewatt.inference.dispatch.dispatcher import ONE_IN, ExplanationQueue, is_worth_storing
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import look_back, sentences
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.model import REASONS, Candidate, Rejection
+from sparewatt.inference.matcher.model import SCAN_REJECTIONS, Candidate, Rejection
 from tests.unit.inference.nodes import MODEL, a_decision, a_job, node_id
 
 MINE, OTHER = node_id(1), node_id(2)
@@ -78,7 +78,7 @@ def test_a_loss_by_score_is_counted_and_not_timed() -> None:
     assert sentences(why)[1] == "It could have had 1 more of 1, but others were better."
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", SCAN_REJECTIONS)
 def test_every_filter_that_stopped_it_is_counted_and_named(reason: Rejection) -> None:
     why = look_back(MINE, [record(candidate(OTHER), rejected=reason, tried=(OTHER,))], models=[MODEL])
     assert why.rejected == {reason: 1}
@@ -90,7 +90,7 @@ def test_a_model_it_does_not_have_and_a_place_beyond_the_best_are_told_apart() -
     why = look_back(MINE, records, models=[MODEL])
     assert (why.unlisted, why.rejected) == (1, {Rejection.NO_MODEL: 1})
     assert sentences(why)[1] == "It did not have the model in 1 of them."
-    assert sentences(why)[2].startswith("No more is kept in 1 of them than that it has the model:")
+    assert sentences(why)[2].startswith("No reason was recorded in 1 of them, although it has the model:")
 
 
 def test_who_is_missing_where_all_others_are_listed_was_ruled_out() -> None:
@@ -145,7 +145,7 @@ def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
     waiting = ExplanationQueue()
     for n in range(MATCHES_TO_STORE_MAX + 3):
         waiting.offer(record(outcome=Outcome.FAILED, number=n))
-    assert (len(waiting), waiting.lost) == (MATCHES_TO_STORE_MAX, 3)
+    assert (len(waiting), waiting.dropped) == (MATCHES_TO_STORE_MAX, 3)
     assert waiting.take(1)[0].id == "match_3"
 
 
@@ -156,11 +156,11 @@ def test_what_is_given_back_comes_first_again_as_far_as_there_is_room() -> None:
         waiting.offer(item)
     taken = waiting.take(3)
     waiting.offer(replace(records[0], id=MatchId("match_new")))
-    waiting.give_back(taken)
-    assert (len(waiting), waiting.lost) == (MATCHES_TO_STORE_MAX, 1)
+    waiting.return_unstored(taken)
+    assert (len(waiting), waiting.dropped) == (MATCHES_TO_STORE_MAX, 1)
     assert [item.id for item in waiting.take(2)] == ["match_1", "match_2"]
     assert waiting.take(5000)[-1].id == "match_new"
-    waiting.give_back([])
+    waiting.return_unstored([])
     assert waiting.take(1) == []
 
 

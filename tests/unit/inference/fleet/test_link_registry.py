@@ -16,7 +16,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.inference.fleet import link_registry as links_module
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry
-from sparewatt.inference.matcher.model import HealthRules, NodeRow
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link import handshake
 from sparewatt.link.handshake import authenticate_to_gateway

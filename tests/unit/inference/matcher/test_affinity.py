@@ -13,10 +13,9 @@ from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
 from sparewatt.inference.matcher import match as matching
 from sparewatt.inference.matcher.affinity import cached_tokens
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID, PARTS, Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
-from sparewatt.inference.matcher.ranking import BALANCED, NEURALGRID, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, SPEED, a_job, a_model, a_table, node_id, situation, some_specs
@@ -29,7 +28,7 @@ KEEPING = some_specs(a_model(prefix_cache_tokens=KEEPS))
 def decide(
     table: NodeTable, held: dict[NodeId, int] | None, job: MatchJob = LONG, ranking: Ranking = BALANCED, **at: Any
 ) -> Decision:
-    return match(job, table, situation(held=held, **at), ranking=ranking, seed=5)
+    return match(job, table, situation(prefix_tokens=held, **at), ranking=ranking, seed=5)
 
 
 def of(decision: Decision, number: int) -> Candidate:
@@ -169,9 +168,9 @@ def test_a_reservation_counts_what_is_left_to_read() -> None:
 
 def test_the_table_knows_which_models_are_worth_hashing_for() -> None:
     table = a_table(2)
-    assert not table.keeps_prefixes(MODEL)
+    assert not table.caches_prefixes(MODEL)
     table.set_specs(node_id(1), KEEPING)
-    assert table.keeps_prefixes(MODEL)
-    assert not table.keeps_prefixes("another")
+    assert table.caches_prefixes(MODEL)
+    assert not table.caches_prefixes("another")
     table.set_specs(node_id(1), some_specs(a_model(id="another")))
-    assert not table.keeps_prefixes(MODEL)
+    assert not table.caches_prefixes(MODEL)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.columns import FIRST_PLACES, LOAD, RECORD, SPECS, ColumnField, NodeColumns
+from sparewatt.inference.matcher.columns import CAPACITY_FIRST, DYNAMIC, LOAD, RECORD, SPECS, ColumnField, NodeColumns
 from tests.unit.inference.nodes import node_id
 
 
@@ -11,11 +11,7 @@ def some_entries(count: int) -> NodeColumns:
     entries = NodeColumns()
     for number in range(count):
         place = entries.add(node_id(number), number + 100, number + 200)
-        for write, group in (
-            (entries.write_load, LOAD),
-            (entries.write_record, RECORD),
-            (entries.write_specs, SPECS),
-        ):
+        for write, group in ((entries.write_dynamic, DYNAMIC), (entries.write_specs, SPECS)):
             write(place, (float(number),) * (group.stop - group.start))
     return entries
 
@@ -24,7 +20,7 @@ def numbers(entries: NodeColumns) -> dict[str, set[float]]:
     """Every number of a node comes from its own: a place that is mixed up shows."""
     found: dict[str, set[float]] = {}
     for place, node in enumerate(entries.nodes):
-        columns = set(entries.data[:, place].tolist())
+        columns = set(entries.by_field[:, place].tolist())
         found[node] = columns | {float(entries.hashes[place]) - 100, float(entries.rows[place]) - 200}
     return found
 
@@ -40,11 +36,11 @@ def test_the_three_groups_of_columns_are_all_of_them() -> None:
 
 def test_a_new_model_has_no_nodes() -> None:
     assert len(NodeColumns()) == 0
-    assert NodeColumns().data.shape == (len(ColumnField), 0)
+    assert NodeColumns().by_field.shape == (len(ColumnField), 0)
 
 
 def test_growing_keeps_every_number_with_its_node() -> None:
-    count = 4 * FIRST_PLACES + 1
+    count = 4 * CAPACITY_FIRST + 1
     assert numbers(some_entries(count)) == expected(*range(count))
 
 
@@ -66,13 +62,15 @@ def test_removing_the_last_moves_nobody() -> None:
 
 def test_columns_follow_every_write_however_late_they_are_read() -> None:
     entries = some_entries(3)
-    assert entries.data[ColumnField.RTT_S].tolist() == [0.0, 1.0, 2.0]
-    entries.write_record(1, (9.0,) * (RECORD.stop - RECORD.start))
+    assert entries.by_field[ColumnField.RTT_S].tolist() == [0.0, 1.0, 2.0]
+    entries.write_dynamic(1, (9.0,) * (DYNAMIC.stop - DYNAMIC.start))
     entries.write_column(ColumnField.JOBS, np.array([4.0, 5.0, 6.0]))
-    assert entries.data[ColumnField.RTT_S].tolist() == [0.0, 9.0, 2.0]
-    assert entries.data[ColumnField.JOBS].tolist() == entries.numbers[:3, ColumnField.JOBS].tolist() == [4.0, 5.0, 6.0]
+    assert entries.by_field[ColumnField.RTT_S].tolist() == [0.0, 9.0, 2.0]
+    assert (
+        entries.by_field[ColumnField.JOBS].tolist() == entries.by_node[:3, ColumnField.JOBS].tolist() == [4.0, 5.0, 6.0]
+    )
     entries.remove(0)
-    assert entries.data[ColumnField.RTT_S].tolist() == [2.0, 9.0]
+    assert entries.by_field[ColumnField.RTT_S].tolist() == [2.0, 9.0]
 
 
 def test_an_id_keeps_all_its_bits() -> None:

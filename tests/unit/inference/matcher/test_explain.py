@@ -9,9 +9,10 @@ from sparewatt.core.errors import ModelNotFound, NoCapacity, NoEligibleNode
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.dispatch.node_selection import ContextTooLong, no_match_error
 from sparewatt.inference.matcher.explain import describe, nearest_models
+from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Decision, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.ranking import BALANCED, NEURALGRID, Ranking
+from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import GIB, a_job, a_model, a_row, node_id, situation, some_specs, table_of

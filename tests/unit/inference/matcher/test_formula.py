@@ -13,27 +13,23 @@ from hypothesis import strategies as st
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.match_query import MatchQuery
+from sparewatt.inference.matcher.scan import MatchQuery
 
 JOB = MatchQuery(prompt_tokens=500.0, output_tokens=200.0, strain=1.0, usd_weight=1e4)
 
 
-def test_the_network_costs_one_round_trip() -> None:
-    assert formula.network(0.25) == 0.25
-
-
 def test_reading_is_the_short_prompt_and_the_rest_at_the_prefill_speed() -> None:
-    assert formula.reading(JOB, 0.1, 1 / 1000) == pytest.approx(0.1 + 470 / 1000)
+    assert formula.prefill_time(JOB, 0.1, 1 / 1000) == pytest.approx(0.1 + 470 / 1000)
 
 
 @pytest.mark.parametrize("prompt_tokens", [1.0, 29.0, 30.0])
 def test_a_prompt_as_short_as_the_measured_one_takes_what_was_measured(prompt_tokens: float) -> None:
-    assert formula.reading(JOB._replace(prompt_tokens=prompt_tokens), 0.1, 1 / 1000) == 0.1
+    assert formula.prefill_time(JOB._replace(prompt_tokens=prompt_tokens), 0.1, 1 / 1000) == 0.1
 
 
 def test_writing_is_a_step_per_token_with_half_of_its_own_context() -> None:
-    assert formula.writing(JOB, 0.02, 0.0) == pytest.approx(200 * 0.02)
-    assert formula.writing(JOB, 0.02, 1e-7) == pytest.approx(200 * (0.02 + 600 * 1e-7))
+    assert formula.decode_time(JOB, 0.02, 0.0) == pytest.approx(200 * 0.02)
+    assert formula.decode_time(JOB, 0.02, 1e-7) == pytest.approx(200 * (0.02 + 600 * 1e-7))
 
 
 NEED = 700 * 1000.0
@@ -55,7 +51,7 @@ def test_waiting_for_memory_is_bounded() -> None:
 
 def test_an_idle_node_slows_nobody_and_each_job_there_counts() -> None:
     def slowing(jobs: float) -> float:
-        return float(formula.slowing(JOB, jobs, 0.5, 0.001, 100_000 / 1e12))
+        return float(formula.slowdown(JOB, jobs, 0.5, 0.001, 100_000 / 1e12))
 
     assert slowing(0.0) == 0.0
     assert slowing(1.0) == pytest.approx(2.0 * (0.25 + 100 * (0.001 + 500 * 100_000 / 1e12)))
@@ -69,7 +65,7 @@ def test_scarcity_counts_only_where_another_model_is_shorter_of_nodes() -> None:
 
 
 def test_a_node_asks_by_the_token() -> None:
-    assert formula.usd(JOB, 0.001, 0.002) == pytest.approx(500 * 0.001 + 200 * 0.002)
+    assert formula.asked_usd(JOB, 0.001, 0.002) == pytest.approx(500 * 0.001 + 200 * 0.002)
 
 
 def test_a_tenth_of_a_cent_is_worth_ten_seconds_when_balanced() -> None:
@@ -84,7 +80,7 @@ def test_flakiness_is_a_second_and_half_of_everything_by_the_odds() -> None:
 
 
 def test_a_node_that_is_silent_or_has_just_failed_is_suspect() -> None:
-    job = JOB._replace(now_s=100.0, silent_since_s=90.0)
+    job = JOB._replace(now_s=100.0, suspect_before_s=90.0)
     assert formula.suspicion(job, 91.0, 0.0) == 0.0
     assert formula.suspicion(job, 90.0, 0.0) == formula.SUSPECT_S
     assert formula.suspicion(job, 99.0, 101.0) == formula.SUSPECT_S
@@ -102,18 +98,17 @@ questions = st.builds(
 )
 
 TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
-    formula.network: (seconds,),
     formula.flakiness: (st.floats(0.0, 1e6), seconds),
-    formula.reading: (seconds, seconds),
-    formula.writing: (seconds, seconds),
+    formula.prefill_time: (seconds, seconds),
+    formula.decode_time: (seconds, seconds),
     formula.memory_wait: (seconds, amounts, amounts),
-    formula.slowing: (counts, seconds, seconds, seconds),
+    formula.slowdown: (counts, seconds, seconds, seconds),
     formula.scarcity: (st.floats(0.0, 1e6), seconds, seconds),
-    formula.usd: (st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+    formula.asked_usd: (st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
     formula.price: (st.floats(0.0, 1e6),),
     formula.suspicion: (seconds, seconds),
 }
-WITHOUT_JOB = (formula.network, formula.flakiness)
+WITHOUT_JOB = (formula.flakiness,)
 
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.__name__)
@@ -135,7 +130,7 @@ def test_every_part_has_its_term_and_its_place() -> None:
 
     def parts(**changes: float) -> dict[str, float]:
         numbers = np.zeros(len(ColumnField))
-        numbers[ColumnField.HALVING] = 1.0
+        numbers[ColumnField.SHARING] = 1.0
         for name, value in changes.items():
             numbers[ColumnField[name]] = value
         return dict(zip(PARTS, map(float, formula.parts(JOB, numbers)), strict=True))
@@ -146,10 +141,10 @@ def test_every_part_has_its_term_and_its_place() -> None:
         "queue": {"QUEUE_S": 1.0},
         "cold_load": {"COLD_S": 1.0},
         "memory": {"KV_BYTES_PER_TOKEN": 1e3, "STEP_S": 1.0},
-        "prefill": {"READ_FIXED_S": 1.0},
+        "prefill": {"PREFILL_FIXED_S": 1.0},
         "decode": {"STEP_S": 1.0},
-        "others": {"JOBS": 1.0, "READ_FIXED_S": 1.0},
-        "scarcity": {"STRAIN_MAX": 9.0, "READ_FIXED_S": 1.0},
+        "others": {"JOBS": 1.0, "PREFILL_FIXED_S": 1.0},
+        "scarcity": {"STRAIN_MAX": 9.0, "PREFILL_FIXED_S": 1.0},
         "price": {"PROMPT_USD": 1.0},
         "flakiness": {"FAILURE_ODDS": 1.0},
         "suspect": {"SUSPECT_UNTIL_S": 1.0},
@@ -166,7 +161,7 @@ def test_what_a_node_costs_at_least_is_never_more_than_its_cost(
     numbers: np.ndarray[tuple[int], np.dtype[np.float64]], job: MatchQuery, weights: list[float]
 ) -> None:
     weighed = job._replace(weights=tuple(weights))
-    assert formula.at_least(weighed, numbers) <= formula.total(weighed, formula.parts(weighed, numbers))
+    assert formula.lower_bound(weighed, numbers) <= formula.total(weighed, formula.parts(weighed, numbers))
 
 
 def test_the_total_is_each_part_by_its_weight() -> None:

@@ -5,10 +5,19 @@ import pytest
 from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
 from sparewatt.core.money import NANO_PER_USD, token_cost
-from sparewatt.inference.matcher.formula import SUSPECT_S
+from sparewatt.inference.matcher.formula import (
+    BALANCED,
+    ECONOMY,
+    FAST,
+    JITTER,
+    NEURALGRID,
+    RANKINGS,
+    SUSPECT_S,
+    Ranking,
+)
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, NodeRow, Rejection
-from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, FAST, JITTER, NEURALGRID, RANKINGS, Ranking
+from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.scan import neuralgrid_parts
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.unit.inference.nodes import (
@@ -185,9 +194,9 @@ def transcribed_score(*, status: str, vram_gb: float, min_vram: float, tflops: f
 
 
 def neuralgrid_score(job: MatchJob, specs: NodeSpecs, *, connected: bool = True) -> float:
-    entries = table_of(a_row(specs=specs, connected=connected)).entries(MODEL)
+    entries = table_of(a_row(specs=specs, connected=connected)).columns_of(MODEL)
     assert entries is not None
-    vram, compute, cost = neuralgrid_parts(job, entries.data)
+    vram, compute, cost = neuralgrid_parts(job, entries.by_field)
     return float((vram + compute + cost)[0])
 
 
@@ -281,7 +290,7 @@ def test_a_decision_keeps_the_best_few_and_counts_all() -> None:
     decision = decide(*rows)
     assert decision.total == 30
     assert len(decision.ranked) == CANDIDATES_KEPT
-    assert decision.dropped == {}
+    assert decision.rejected_by_reason == {}
 
 
 def test_nodes_without_the_model_are_counted_and_those_that_have_it_are_named() -> None:
@@ -289,14 +298,14 @@ def test_nodes_without_the_model_are_counted_and_those_that_have_it_are_named() 
     rows = [a_row(n, specs=elsewhere) for n in range(1, 101)] + [a_row(200, connected=False)]
     decision = decide(*rows)
     assert [item.node_id for item in decision.rejected] == [node_id(200)]
-    assert decision.dropped == {Rejection.NO_MODEL: 100, Rejection.OFFLINE: 1}
+    assert decision.rejected_by_reason == {Rejection.NO_MODEL: 100, Rejection.OFFLINE: 1}
 
 
 def test_rejections_are_bounded_and_the_same_in_any_order() -> None:
     rows = [a_row(n, connected=n % 3 == 0, load=NodeLoad(draining=True)) for n in range(1, 301)]
     decision = decide(*rows)
     assert len(decision.rejected) == REJECTIONS_KEPT
-    assert decision.dropped == {Rejection.OFFLINE: 200, Rejection.DRAINING: 100}
+    assert decision.rejected_by_reason == {Rejection.OFFLINE: 200, Rejection.DRAINING: 100}
     assert decide(*reversed(rows)) == decision
 
 

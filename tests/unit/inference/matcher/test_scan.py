@@ -7,11 +7,11 @@ import pytest
 
 from sparewatt.core.ids import AccountId, MatchId
 from sparewatt.inference.matcher import kernel
-from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
+from sparewatt.inference.matcher.columns import NO_POSITIONS, ColumnField, NodeColumns
+from sparewatt.inference.matcher.formula import BALANCED, ECONOMY, FAST, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_query import NOBODY, MatchQuery
 from sparewatt.inference.matcher.model import AllowedNodes, Rejection
-from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, FAST, Ranking
+from sparewatt.inference.matcher.scan import MatchQuery
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.parser import read_line
 from sparewatt.testing.matcher_timing import MODEL, make_table
@@ -39,9 +39,9 @@ def test_ties_are_broken_by_the_whole_id(differing_bits: int) -> None:
     entries = NodeColumns()
     for number in (3, 1, 2, 0):
         entries.add(node_id(number << differing_bits), 5, number)
-    for field in (ColumnField.OPEN_S, ColumnField.CONTEXT_TOKENS, ColumnField.FITS_TOKENS):
+    for field in (ColumnField.HEARD_IF_OPEN_S, ColumnField.CONTEXT_TOKENS, ColumnField.FITS_TOKENS):
         entries.write_column(field, np.ones(4))
-    found = kernel.rank(MatchQuery(1.0, 0.0), entries, NOBODY, NOBODY, k=8).places.tolist()
+    found = kernel.rank(MatchQuery(1.0, 0.0), entries, NO_POSITIONS, NO_POSITIONS, k=8).positions.tolist()
     assert [entries.nodes[place] for place in found] == [node_id(n << differing_bits) for n in range(4)]
 
 
@@ -66,10 +66,10 @@ def test_a_decision_by_shortlist_is_the_same_both_ways(many: NodeTable, policy: 
 @pytest.mark.parametrize("line", ["region=EU", "max_price<=0.09", "ignore=acc_bob warm=require", "gpu_count>=1"])
 def test_a_decision_under_a_policy_is_the_same_both_ways(count: int, line: str) -> None:
     table = a_fleet(range(count))
-    at = situation(allowed=allowed_by(table, read_line(line)), own=table.nodes_of(AccountId("acc_ann")))
+    at = situation(allowed=allowed_by(table, read_line(line)), payer_nodes=table.nodes_of(AccountId("acc_ann")))
     both = [match(a_job(), table, at, ranking=BALANCED, seed=3, compiled=compiled) for compiled in (True, False)]
     assert both[0] == both[1]
-    assert both[0].barred
+    assert both[0].rejected_by_policy
     assert_adds_up(both[0], kept=8)
 
 
@@ -85,12 +85,12 @@ def test_a_shortlist_under_a_policy_is_the_same_both_ways(many: NodeTable, left_
     assert both[0] == both[1]
     assert {candidate.node_id for candidate in both[0].ranked} <= set(left)
     assert_adds_up(both[0], kept=8)
-    assert (Rejection.NOT_SHORTLISTED in both[0].dropped) == (left_out == 10)
+    assert (Rejection.NOT_SHORTLISTED in both[0].rejected_by_reason) == (left_out == 10)
 
 
 def test_a_decision_by_what_nodes_hold_is_the_same_both_ways() -> None:
     table = a_table(12, some_specs(a_model(prefix_cache_tokens=100_000)))
-    at = situation(held={node_id(n): 512 * n for n in range(1, 7)})
+    at = situation(prefix_tokens={node_id(n): 512 * n for n in range(1, 7)})
     job = a_job(prompt_tokens=4000, output_tokens=100)
     one, other = (match(job, table, at, ranking=BALANCED, seed=3, compiled=compiled) for compiled in (False, True))
     assert one == other

@@ -9,10 +9,9 @@ from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.inference.matcher import table as table_module
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.figures import UNKNOWN_LARGE
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import NodeRow
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.node_row import UNKNOWN_LARGE, NodeRow
 from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_DEFAULT,
     OUTPUT_TOKENS_LEARNED_MAX,
@@ -52,7 +51,7 @@ def row_of(table: NodeTable) -> NodeRow:
 def own(table: NodeTable) -> tuple[int, float, float]:
     """Jobs, seconds of prompts to read, tokens of context; the columns must say the same."""
     row, columns = row_of(table), columns_of(table)
-    assert columns[ColumnField.QUEUE_S] == row.own_backlog_s * columns[ColumnField.HALVING]
+    assert columns[ColumnField.QUEUE_S] == row.own_backlog_s * columns[ColumnField.SHARING]
     assert columns[ColumnField.STEP_S] == pytest.approx(idle_step_s(row.own_jobs) + row.own_kv_bytes / BANDWIDTH)
     assert columns[ColumnField.JOBS] == row.own_jobs
     return row.own_jobs, row.own_backlog_s, row.own_kv_bytes / 100_000
@@ -79,11 +78,11 @@ def test_a_reservation_is_released_exactly_once() -> None:
 def test_a_prompt_that_was_read_holds_up_nobody_and_is_counted_off_once() -> None:
     table = a_table(1)
     held = table.reserve(ONE, a_job(), now_s=NOW_S)
-    table.prompt_read(held)
-    table.prompt_read(held)
+    table.note_prefill_done(held)
+    table.note_prefill_done(held)
     assert own(table) == (1, 0, 600)
     table.release(held)
-    table.prompt_read(held)
+    table.note_prefill_done(held)
     assert own(table) == (0, 0, 0)
 
 
@@ -101,7 +100,7 @@ def test_jobs_there_are_ours_and_those_of_others() -> None:
     table = a_table(1)
     table.reserve(ONE, a_job(), now_s=NOW_S)
     table.set_load(ONE, NodeLoad(running=3, queued=9, foreign=2), now_s=NOW_S)
-    assert row_of(table).jobs_there == 3
+    assert row_of(table).jobs_now == 3
 
 
 def test_a_report_is_a_sign_of_life() -> None:
@@ -209,7 +208,7 @@ def test_whatever_the_order_of_releases_nothing_is_left_to_the_last_bit(seed: in
     chance.shuffle(held)
     for number, item in enumerate(held):
         if number % 3:
-            table.prompt_read(item)
+            table.note_prefill_done(item)
     chance.shuffle(held)
     for item in held:
         assert min(own(table)) >= 0
@@ -297,14 +296,14 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
     table.set_load(ONE, load, now_s=NOW_S + 1)
     seen = columns_of(table)
     assert {field: seen[field] for field in list(ColumnField)[: ColumnField.DRAINING + 1]} == {
-        ColumnField.OPEN_S: -math.inf,
+        ColumnField.HEARD_IF_OPEN_S: -math.inf,
         ColumnField.QUEUE_S: 1.5 * 2,
-        ColumnField.HALVING: 2,
+        ColumnField.SHARING: 2,
         ColumnField.STEP_S: pytest.approx((idle_step_s(2) + 15 / BANDWIDTH) / 0.75),
         ColumnField.STEP_TOKEN_S: pytest.approx(100_000 / BANDWIDTH / 0.75),
         ColumnField.JOBS: 2,
         ColumnField.KV_FREE_BYTES: 9 - 7,
-        ColumnField.ROOM_JOBS: 36,
+        ColumnField.JOBS_MAX: 36,
         ColumnField.LAST_HEARD_S: NOW_S + 1,
         ColumnField.DRAINING: 1,
     }
@@ -314,9 +313,9 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
 
 def test_a_link_has_room_for_our_jobs_beside_those_of_others() -> None:
     table = a_table(1, some_specs(slots=512))
-    assert columns_of(table)[ColumnField.ROOM_JOBS] == LINK_JOBS_MAX
+    assert columns_of(table)[ColumnField.JOBS_MAX] == LINK_JOBS_MAX
     table.set_load(ONE, NodeLoad(foreign=100), now_s=NOW_S)
-    assert columns_of(table)[ColumnField.ROOM_JOBS] == LINK_JOBS_MAX + 100
+    assert columns_of(table)[ColumnField.JOBS_MAX] == LINK_JOBS_MAX + 100
 
 
 def test_a_model_that_nobody_has_any_more_is_forgotten() -> None:
@@ -325,7 +324,7 @@ def test_a_model_that_nobody_has_any_more_is_forgotten() -> None:
     assert table.model_ids() == {MODEL, "another"}
     table.set_specs(node_id(2), some_specs(a_model(id="another")))
     assert table.model_ids() == {"another"}
-    assert table.entries(MODEL) is None
+    assert table.columns_of(MODEL) is None
 
 
 @pytest.mark.parametrize(

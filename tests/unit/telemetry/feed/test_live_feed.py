@@ -11,7 +11,7 @@ import aiohttp
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import FEED_FRAMES_KEPT, FEED_MATCHES_PER_FRAME, FEED_VIEWERS_PER_ADDRESS_MAX
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.protocol.api.feed import FeedDelta
 from sparewatt.telemetry.feed.frames import FrameRing
 from sparewatt.telemetry.feed.live_feed import STILL_S

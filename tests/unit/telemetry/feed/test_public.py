@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import NodeState
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.node_row import NodeState
 from sparewatt.policy.regions import COUNTRIES, GROUPS
 from sparewatt.telemetry.feed.places import REGIONS, public_region, region_of, spot_of
 from sparewatt.telemetry.feed.public import PublicNode, feed_match, feed_node, handle_of, size_of, vram_gb_of

@@ -17,8 +17,8 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow, HistoryStore
 from sparewatt.telemetry.history.buckets import bucket_of, empty, percentile, total_of
 from sparewatt.telemetry.history.interval import IntervalFigures
@@ -148,7 +148,7 @@ def test_what_the_client_did_wrong_is_no_failure_of_the_network(record: MatchRec
 def test_what_one_s_own_policy_rules_out_is_no_failure_of_the_network(
     code: str, barred: dict[str, int], failed: int
 ) -> None:
-    decision = msgspec.structs.replace(a_record().decision, found=0, told=b"", barred=barred)
+    decision = msgspec.structs.replace(a_record().decision, ranked_count=0, ranked_rows=b"", rejected_by_policy=barred)
     record = a_record(Outcome.FAILED, error_status=503, error_code=code, decision=decision, attempts=[])
     figures = a_counter(record).interval.take(["network"])["network", ""]
     assert (figures.jobs, figures.failed) == (1, failed)
@@ -165,7 +165,7 @@ async def test_a_policy_that_lets_nobody_through_does_not_lower_the_success_rate
 
 
 def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:
-    counter = a_counter(a_record(Outcome.FAILED, broke="job_failed"))
+    counter = a_counter(a_record(Outcome.FAILED, stream_error_code="job_failed"))
     assert counter.interval.take(["error"])["error", "job_failed"].jobs == 1
 
 

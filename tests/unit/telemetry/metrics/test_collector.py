@@ -10,7 +10,7 @@ import pytest
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, METRICS_NODES_MAX
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.link.node_report import GpuReading, NodeLoad, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.collector import MetricsCollector

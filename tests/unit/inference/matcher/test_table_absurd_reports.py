@@ -10,9 +10,9 @@ import pytest
 
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.dispatch.node_selection import no_match_error
+from sparewatt.inference.matcher.formula import RANKINGS, Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Decision, Rejection
-from sparewatt.inference.matcher.ranking import RANKINGS, Ranking
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, a_table, node_id, situation, some_specs
@@ -58,7 +58,7 @@ def test_an_impossible_speed_is_refused_when_it_is_read(name: str, value: float)
 def test_an_impossible_speed_that_got_in_counts_as_not_measured(ranking: Ranking, name: str, value: float) -> None:
     decision = decide(some_specs(a_model(measured=speed(**{name: value}))), ranking)
     assert [item.node_id for item in decision.ranked] == [HONEST]
-    assert decision.dropped == {Rejection.NOT_MEASURED: 1}
+    assert decision.rejected_by_reason == {Rejection.NOT_MEASURED: 1}
     assert [(item.node_id, item.reason) for item in decision.rejected] == [(ODD, Rejection.NOT_MEASURED)]
 
 
@@ -83,7 +83,7 @@ def test_a_negative_figure_is_refused_and_if_it_got_in_wins_nothing(ranking: Ran
         validated(odd)
     decision = decide(odd, ranking)
     assert [item.node_id for item in decision.ranked] == [HONEST]
-    assert sum(decision.dropped.values()) == 1
+    assert sum(decision.rejected_by_reason.values()) == 1
 
 
 @pytest.mark.parametrize("value", [*NO_NUMBER, -1.0, 1e300])
@@ -153,7 +153,7 @@ def test_the_largest_figures_that_a_report_may_hold_keep_every_cost_finite(ranki
 @any_policy
 def test_an_empty_table_has_a_reason(ranking: Ranking) -> None:
     decision = match(a_job(), NodeTable(), situation(), ranking=ranking, seed=1)
-    assert (decision.best, decision.total, decision.dropped) == (None, 0, {})
+    assert (decision.best, decision.total, decision.rejected_by_reason) == (None, 0, {})
     assert no_match_error(decision, NodeTable()).message
 
 
@@ -162,7 +162,7 @@ def test_a_model_that_nobody_serves_has_a_reason(ranking: Ranking) -> None:
     table = a_table(3)
     decision = match(a_job(model=ModelId("nowhere")), table, situation(), ranking=ranking, seed=1)
     assert decision.best is None
-    assert decision.dropped == {Rejection.NO_MODEL: 3}
+    assert decision.rejected_by_reason == {Rejection.NO_MODEL: 3}
     assert "nowhere" in no_match_error(decision, table).message
 
 
@@ -170,4 +170,4 @@ def test_a_model_that_nobody_serves_has_a_reason(ranking: Ranking) -> None:
 @pytest.mark.parametrize("bandwidth", [5e-324, 1e-9, 1.0])
 def test_a_card_that_reads_next_to_nothing_has_a_reason(ranking: Ranking, bandwidth: float) -> None:
     decision = decide(validated(some_specs(bandwidth_bytes_s=bandwidth)), ranking)
-    assert decision.dropped == {Rejection.NOT_MEASURED: 1}
+    assert decision.rejected_by_reason == {Rejection.NOT_MEASURED: 1}

@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.matcher.formula import PARTS, SUSPECT_S
-from sparewatt.inference.matcher.health import is_offline, is_suspect, silent_of, state_of
+from sparewatt.inference.matcher.formula import BALANCED, PARTS, SUSPECT_S
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import MatchContext
-from sparewatt.inference.matcher.model import HealthRules, NodeState, Rejection
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.model import MatchContext, Rejection
+from sparewatt.inference.matcher.node_row import HealthRules, NodeState, is_offline, is_suspect, offline_rows, state_of
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import NOW_S, a_job, a_row, table_of
 
@@ -46,7 +44,7 @@ def test_what_is_shown_is_what_the_matcher_goes_by(
     row = a_row(connected=connected, suspect_until_s=now_s + failed_s)
     decision = match(a_job(), table_of(row), MatchContext(now_s, rules), ranking=BALANCED, seed=1)
     state = state_of(row, now_s=now_s, rules=rules)
-    assert decision.dropped == ({Rejection.OFFLINE: 1} if state is NodeState.OFFLINE else {})
+    assert decision.rejected_by_reason == ({Rejection.OFFLINE: 1} if state is NodeState.OFFLINE else {})
     if decision.best is not None:
         suspicion = dict(zip(PARTS, decision.best.parts, strict=False))["suspect"]
         assert suspicion == (SUSPECT_S if state is NodeState.SUSPECT else 0.0)
@@ -95,7 +93,7 @@ def test_who_is_silent_is_said_of_all_as_of_each_and_the_others_are_not_before_t
     heard: list[tuple[float, bool]], later_s: float
 ) -> None:
     rows = [a_row(number, last_heard_s=NOW_S - ago, connected=there) for number, (ago, there) in enumerate(heard, 1)]
-    silent, from_s = silent_of(rows, now_s=NOW_S, rules=RULES)
+    silent, from_s = offline_rows(rows, now_s=NOW_S, rules=RULES)
     ids = {row.id for row in silent}
     assert ids == {row.id for row in rows if is_offline(row, now_s=NOW_S, rules=RULES)}
     if NOW_S + later_s < from_s - 1e-6:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.dispatch.stop_text import StraddlingStop
+from sparewatt.inference.dispatch.failover import StraddlingStop
 
 letters = st.text("ab", max_size=8)
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.matcher.capacity import places_free
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.table import NodeTable, Reservation, free_slots
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
@@ -120,7 +119,7 @@ class AnyTable(RuleBasedStateMachine):
             there = [row for row in self.table if model in row.models and row.connected and not row.load.draining]
             measured = [row for row in there if row.models[model].measured is not None]
             assert self.table.capacity.nodes(model) == len(there)
-            assert self.table.capacity.free(model) == sum(places_free(row) for row in measured)
+            assert self.table.capacity.free(model) == sum(free_slots(row) for row in measured)
 
 
 TestAnyTable = AnyTable.TestCase

@@ -11,10 +11,20 @@ import pytest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.explain import describe
-from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.formula import (
+    BALANCED,
+    ECONOMY,
+    EMPHASIS,
+    FAST,
+    NEURALGRID,
+    NO_PREFERENCE,
+    PARTS,
+    Preference,
+    Ranking,
+)
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import AS_USUAL, Decision, NodeRow, Preference
-from sparewatt.inference.matcher.ranking import BALANCED, ECONOMY, EMPHASIS, FAST, NEURALGRID, Ranking
+from sparewatt.inference.matcher.model import Decision
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.link.node_report import Speed
 from tests.unit.inference.nodes import a_job, a_model, a_row, situation, some_specs, table_of
 
@@ -26,7 +36,7 @@ def a_node(number: int, *, usd_per_mtok: float = 1.0, decode_tps: float = 50.0, 
     return a_row(number, specs=some_specs(model))
 
 
-def decide(*rows: NodeRow, ranking: Ranking = BALANCED, preference: Preference = AS_USUAL) -> Decision:
+def decide(*rows: NodeRow, ranking: Ranking = BALANCED, preference: Preference = NO_PREFERENCE) -> Decision:
     return match(a_job(preference=preference), table_of(*rows), situation(), ranking=ranking, seed=1)
 
 
@@ -38,13 +48,13 @@ def parts_of(preference: Preference, ranking: Ranking = BALANCED) -> dict[str, f
 
 
 def test_without_a_preference_nothing_changes() -> None:
-    assert parts_of(Preference()) == parts_of(AS_USUAL)
-    assert parts_of(Preference(weights=tuple((name, 1.0) for name in PARTS))) == parts_of(AS_USUAL)
+    assert parts_of(Preference()) == parts_of(NO_PREFERENCE)
+    assert parts_of(Preference(weights=tuple((name, 1.0) for name in PARTS))) == parts_of(NO_PREFERENCE)
 
 
 @pytest.mark.parametrize("ranking", [FAST, BALANCED, ECONOMY], ids=lambda ranking: ranking.name)
 def test_by_price_is_the_economical_tier_whatever_the_tier(ranking: Ranking) -> None:
-    assert parts_of(Preference(sort="price"), ranking) == parts_of(AS_USUAL, ECONOMY)
+    assert parts_of(Preference(sort="price"), ranking) == parts_of(NO_PREFERENCE, ECONOMY)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_by_price_is_the_economical_tier_whatever_the_tier(ranking: Ranking) -> 
     [("throughput", {"decode"}), ("latency", {"network", "queue", "cold_load", "memory", "prefill"})],
 )
 def test_by_speed_is_the_fast_tier_with_that_speed_counting_more(sort: Any, emphasised: set[str]) -> None:
-    usual, found = parts_of(AS_USUAL, FAST), parts_of(Preference(sort=sort))
+    usual, found = parts_of(NO_PREFERENCE, FAST), parts_of(Preference(sort=sort))
     for name in set(PARTS):
         assert found[name] == pytest.approx(usual[name] * (EMPHASIS if name in emphasised else 1.0)), name
 
@@ -68,7 +78,7 @@ def test_each_sort_finds_its_own_node() -> None:
 
 
 def test_weights_multiply_single_parts_on_top_of_a_sort() -> None:
-    usual = parts_of(AS_USUAL)
+    usual = parts_of(NO_PREFERENCE)
     weighed = parts_of(Preference(weights=(("price", 3.0), ("decode", 0.0))))
     assert weighed["price"] == pytest.approx(3 * usual["price"])
     assert weighed["decode"] == 0.0

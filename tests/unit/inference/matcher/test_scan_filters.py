@@ -4,11 +4,11 @@ import pytest
 
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
-from sparewatt.inference.matcher.filters import FULL, RULES, TRIED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.match_context import vram_needed_bytes
-from sparewatt.inference.matcher.model import REASONS, MatchJob, NodeRow, RejectedNode, Rejection
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.model import SCAN_REJECTIONS, MatchJob, RejectedNode, Rejection
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.scan import FILTERS, FULL, TRIED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import GIB, NOW_S, a_job, a_model, a_row, node_id, situation, some_specs, table_of
@@ -19,10 +19,10 @@ def reason(row: NodeRow, job: MatchJob | None = None, *, tried: bool = False) ->
     at = situation(tried={row.id} if tried else frozenset())
     decision = match(job or a_job(), table_of(row), at, ranking=BALANCED, seed=1)
     if decision.best is not None:
-        assert (decision.dropped, decision.rejected) == ({}, ())
+        assert (decision.rejected_by_reason, decision.rejected) == ({}, ())
         return None
-    (found,) = decision.dropped
-    assert decision.dropped == {found: 1}
+    (found,) = decision.rejected_by_reason
+    assert decision.rejected_by_reason == {found: 1}
     assert [item.reason for item in decision.rejected] == ([] if found is Rejection.NO_MODEL else [found])
     return found
 
@@ -72,13 +72,13 @@ def test_a_model_without_a_known_context_takes_any_prompt() -> None:
 
 
 def test_the_memory_a_job_needs_is_weights_and_its_whole_context() -> None:
-    assert vram_needed_bytes(a_job(), a_model()) == 8 * GIB + 100_000 * 700
+    assert a_job().vram_needed_bytes(a_model()) == 8 * GIB + 100_000 * 700
 
 
 @pytest.mark.parametrize(("spare_bytes", "expected"), [(0, None), (-1, Rejection.TOO_LITTLE_VRAM)])
 def test_a_cold_model_needs_room_for_weights_and_context(spare_bytes: int, expected: Rejection | None) -> None:
     model = a_model(state="on_disk")
-    vram_bytes = vram_needed_bytes(a_job(), model) + spare_bytes
+    vram_bytes = a_job().vram_needed_bytes(model) + spare_bytes
     assert reason(a_row(specs=some_specs(model, vram_bytes=vram_bytes))) is expected
 
 
@@ -141,7 +141,7 @@ def test_memory_and_room_are_told_with_both_numbers() -> None:
     cold = a_model(state="on_disk")
     small = a_row(specs=some_specs(cold, vram_bytes=GIB))
     assert rejected(small) == RejectedNode(
-        node_id(1), Rejection.TOO_LITTLE_VRAM, needed=vram_needed_bytes(a_job(), cold), had=GIB
+        node_id(1), Rejection.TOO_LITTLE_VRAM, needed=a_job().vram_needed_bytes(cold), had=GIB
     )
     assert rejected(a_row(own_jobs=36)) == RejectedNode(node_id(1), Rejection.FULL, needed=37, had=36)
 
@@ -153,7 +153,7 @@ def test_the_guess_about_other_gateways_fills_no_queue() -> None:
     for _ in range(1 + NODE_QUEUE_PER_SLOT):
         assert match(a_job(), table, situation(), ranking=BALANCED, seed=1).best is not None
         table.reserve(node_id(1), a_job(), now_s=NOW_S)
-    assert match(a_job(), table, situation(), ranking=BALANCED, seed=1).dropped == {Rejection.FULL: 1}
+    assert match(a_job(), table, situation(), ranking=BALANCED, seed=1).rejected_by_reason == {Rejection.FULL: 1}
 
 
 def test_every_node_is_counted_once_at_the_first_filter_that_stops_it() -> None:
@@ -166,16 +166,16 @@ def test_every_node_is_counted_once_at_the_first_filter_that_stops_it() -> None:
         a_row(6, specs=some_specs(a_model(measured=None)), load=NodeLoad(foreign=99)),
     ]
     decision = match(a_job(), table_of(*rows), situation(), ranking=BALANCED, seed=1)
-    assert decision.dropped == {
+    assert decision.rejected_by_reason == {
         Rejection.NO_MODEL: 1,
         Rejection.OFFLINE: 1,
         Rejection.DRAINING: 1,
         Rejection.NOT_MEASURED: 1,
         Rejection.FULL: 1,
     }
-    assert len(decision.ranked) + sum(decision.dropped.values()) == decision.total == len(rows)
+    assert len(decision.ranked) + sum(decision.rejected_by_reason.values()) == decision.total == len(rows)
 
 
 def test_a_rule_has_the_number_of_its_reason() -> None:
-    assert REASONS[: len(RULES)] == tuple(RULES)
-    assert (REASONS[FULL], REASONS[TRIED]) == (Rejection.FULL, Rejection.ALREADY_TRIED)
+    assert SCAN_REJECTIONS[: len(FILTERS)] == tuple(FILTERS)
+    assert (SCAN_REJECTIONS[FULL], SCAN_REJECTIONS[TRIED]) == (Rejection.FULL, Rejection.ALREADY_TRIED)

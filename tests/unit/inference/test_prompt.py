@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.inference.admission.sizing import MEDIA_TOKENS, PromptSize, size_of, size_of_texts
+from sparewatt.inference.prompt import MEDIA_TOKENS, PromptSize, size_of, size_of_texts
 
 
 def test_a_prompt_is_sized_by_its_bytes() -> None:

@@ -20,9 +20,9 @@ LOADS = [
 
 
 def numbers(table: NodeTable) -> NDArray[np.float64]:
-    entries = table.entries(MODEL)
+    entries = table.columns_of(MODEL)
     assert entries is not None
-    return np.array(entries.data)
+    return np.array(entries.by_field)
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -46,4 +46,4 @@ def test_a_node_that_takes_nothing_stays_closed() -> None:
     (row,) = table
     for now_s in (2.0, 3.0):
         table.set_load(row.id, NodeLoad(draining=True), now_s=now_s)
-    assert numbers(table)[ColumnField.OPEN_S][0] == -np.inf
+    assert numbers(table)[ColumnField.HEARD_IF_OPEN_S][0] == -np.inf

@@ -8,7 +8,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.policy.model import ANY, MaxPrice
 from sparewatt.policy.parser import read_line
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
@@ -27,9 +27,9 @@ class GatedStage(Stage):
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
     def gate(
-        self, line: str = "", *, payer: AccountId | None = None, usual: MaxPrice | None = None
+        self, line: str = "", *, payer: AccountId | None = None, default_cap: MaxPrice | None = None
     ) -> PolicyGate | None:
-        return self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, usual=usual)
+        return self.eligibility.gate(read_line(line) if line else ANY, MODEL, payer=payer, default_cap=default_cap)
 
     def send(self, gate: PolicyGate | None, *, attempts_max: int = 3) -> JobRun:
         job = a_dispatched_job(BODY, gate=gate, attempts_max=attempts_max)
@@ -86,7 +86,7 @@ def test_when_all_have_changed_the_client_hears_what_rules_them_out() -> None:
 
 def test_all_prices_going_up_at_once_is_told_as_such() -> None:
     stage = GatedStage(3)
-    gate = stage.gate(usual=USUAL)
+    gate = stage.gate(default_cap=USUAL)
     assert gate is not None
     gate.stages()
     for number in (1, 2, 3):
@@ -158,7 +158,7 @@ def test_a_job_that_free_credits_pay_never_runs_at_home() -> None:
 def test_a_dear_node_is_not_even_the_last_resort() -> None:
     stage = GatedStage(2)
     stage.table.set_specs(node_id(1), DEAR)
-    run = stage.send(stage.gate(usual=USUAL))
+    run = stage.send(stage.gate(default_cap=USUAL))
     assert stage.tried(run) == [2]
     stage.turn(run).fail()
     assert stage.tried(run) == [2]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from sparewatt.inference.matcher.columns import LOAD, ColumnField
-from sparewatt.inference.matcher.figures import load_values
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow, load_values
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import GIB, MODEL, NOW_S, a_model, node_id, some_specs
@@ -28,12 +27,12 @@ def row_with(**load: Any) -> NodeRow:
 
 
 def value(row: NodeRow, field: ColumnField, *, unseen: float = 0.0) -> float:
-    return load_values(row, row.seats[MODEL], unseen)[field - LOAD.start]
+    return load_values(row, row.positions[MODEL], unseen)[field - LOAD.start]
 
 
 @pytest.mark.parametrize(("unseen", "factor"), [(0.0, 1.0), (0.5, 1.0), (0.6, 2.0), (1.0, 2.0), (50.0, 2.0)])
 def test_reading_and_writing_halve_each_other(unseen: float, factor: float) -> None:
-    assert value(row_with(), ColumnField.HALVING, unseen=unseen) == factor
+    assert value(row_with(), ColumnField.SHARING, unseen=unseen) == factor
 
 
 def test_a_queue_takes_twice_as_long_in_company_and_longer_on_a_slow_node() -> None:

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from sparewatt.inference.dispatch.embedding_reply import EmbeddingReply, whole_reply
-from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply
+from sparewatt.inference.dispatch.reply import EmbeddingReply, ReplyBroken, StreamReply, WholeReply, whole_reply
 from tests.unit.inference.scripted import DONE
 
 VECTORS = b'{"object":"list","data":[{"index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":4,"total_tokens":4}}'

@@ -1,0 +1,305 @@
+"""One node as this gateway sees it: its reports, its record, and the numbers that a scan reads of it. Pure.
+
+`load_values`, `record_values` and `specs_values` turn a row into the three groups of `ColumnField`. A report must cost
+next to nothing (100,000 nodes send one every few seconds), hence plain floats here.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.columns import NodeColumns
+from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
+
+FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
+STEP_PER_JOB_SHARE = 0.5
+"""What a further job adds to a decode step, as a share of the step, on servers that were not measured under load."""
+UNKNOWN_LARGE = 1e18
+BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
+BACKLOG_S_MAX = 1e6
+SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
+TOKENS_PER_PRICE = 1e6
+_JOBS_PER_SLOT = 1 + NODE_QUEUE_PER_SLOT
+
+
+class NodeState(enum.Enum):
+    ONLINE = "online"
+    BUSY = "busy"
+    SUSPECT = "suspect"
+    OFFLINE = "offline"
+    DRAINING = "draining"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRules:
+    """After how much silence a node is suspect and offline. NeuralGrid's values are 30 s, 3 and 3."""
+
+    heartbeat_s: float = 5.0
+    suspect_after_missed: int = 2
+    offline_after_missed: int = 3
+    grace_s: float = 0.5
+
+    @property
+    def suspect_after_s(self) -> float:
+        return self.heartbeat_s * self.suspect_after_missed + self.grace_s
+
+    @property
+    def offline_after_s(self) -> float:
+        return self.heartbeat_s * self.offline_after_missed + self.grace_s
+
+
+class ModelFigures(NamedTuple):
+    """What a model does on the node when it runs alone, as measured."""
+
+    is_measured: bool
+    weights_bytes: float
+    jobs_max: int
+    """How many jobs the node may run and queue, by its slots."""
+    prefill_fixed_s: float
+    prefill_token_s: float
+    step_s: float
+    per_job_s: float
+    bandwidth: float
+    token_s: float
+    """What one token of context adds to a decode step."""
+
+
+@dataclass(slots=True)
+class ColumnPosition:
+    """Where one of a node's models is in that model's columns."""
+
+    model: str
+    columns: NodeColumns
+    index: int
+    figures: ModelFigures
+
+
+@dataclass(slots=True)
+class NodeRow:
+    """Written by the table only."""
+
+    id: NodeId
+    specs: NodeSpecs
+    owner: AccountId | None = None
+    index: int = 0
+    hash: int = 0
+    models: dict[str, ModelReport] = field(default_factory=dict)
+    positions: dict[str, ColumnPosition] = field(default_factory=dict)
+    """By model."""
+    load: NodeLoad = field(default_factory=NodeLoad)
+    connected: bool = False
+    last_heard_s: float = 0.0
+    last_seen_unix_s: float | None = None
+    rtt_s: float = 0.0
+    suspect_until_s: float = 0.0
+    own_jobs: int = 0
+    own_since_report: int = 0
+    own_backlog_s: float = 0.0
+    """Seconds of prefill of the prompts sent from here whose first token has not come."""
+    own_kv_bytes: float = 0.0
+    own_active: dict[str, int] = field(default_factory=dict)
+    """Jobs sent from here, by model."""
+    jobs_done: int = 0
+    jobs_failed: int = 0
+    slowness: float = 0.0
+    """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
+    strain_max: float = 0.0
+    pace: float = 1.0
+    """Derived from `slowness`, and `active_bytes` from the jobs; stored because every report needs them."""
+    active_bytes: int = 0
+
+    @property
+    def jobs_now(self) -> int:
+        """Jobs sent from here (exact, counted at the pick) and by others (as last reported)."""
+        return self.own_jobs + self.load.foreign
+
+
+# health: a closed socket is the signal; missed heartbeats catch the connections that died silently
+
+
+def is_offline(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
+    return not row.connected or now_s - row.last_heard_s >= rules.offline_after_s
+
+
+def is_suspect(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
+    """Silent for a while, or failed a job a moment ago: used only if no other node can be."""
+    return now_s - row.last_heard_s >= rules.suspect_after_s or now_s < row.suspect_until_s
+
+
+def state_of(row: NodeRow, *, now_s: float, rules: HealthRules) -> NodeState:
+    if is_offline(row, now_s=now_s, rules=rules):
+        return NodeState.OFFLINE
+    if row.load.draining:
+        return NodeState.DRAINING if row.load.paused is None else NodeState.PAUSED
+    if is_suspect(row, now_s=now_s, rules=rules):
+        return NodeState.SUSPECT
+    return NodeState.BUSY if row.jobs_now >= row.specs.slots else NodeState.ONLINE
+
+
+def offline_rows(rows: Iterable[NodeRow], *, now_s: float, rules: HealthRules) -> tuple[list[NodeRow], float]:
+    """The nodes that are offline, and when the next of the others will be if it stays silent."""
+    offline, oldest_s = [], now_s
+    for row in rows:
+        if row.last_heard_s < oldest_s or not row.connected:
+            if is_offline(row, now_s=now_s, rules=rules):
+                offline.append(row)
+            else:
+                oldest_s = row.last_heard_s
+    return offline, oldest_s + rules.offline_after_s
+
+
+# the row as numbers
+
+
+def pace_of(row: NodeRow) -> float:
+    """How many times slower than measured the node was seen to be. Never below 1."""
+    return math.exp(max(0.0, row.slowness))
+
+
+def failure_odds_of(row: NodeRow) -> float:
+    failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
+    return failed / (1.0 - failed)
+
+
+def active_bytes_of(row: NodeRow) -> int:
+    """Weights of the models that have jobs on the node: sent from here, or reported as sent by others."""
+    used = {*row.own_active, *row.load.foreign_models} if row.load.foreign_models else row.own_active
+    weights_bytes = 0
+    for model in used:
+        report = row.models.get(model)
+        if report is not None:
+            weights_bytes += report.weights_bytes
+    return weights_bytes
+
+
+def load_values(row: NodeRow, position: ColumnPosition, unseen_jobs: float) -> tuple[float, ...]:
+    """The first group of columns. `unseen_jobs`: what other gateways may have sent since the last report.
+
+    Prefill and decode halve each other's speed when both go on. A decode step is the measured one plus what the jobs
+    there add to it: a little for each, and the memory that they make it read. Prompts take half of their share of the
+    time from it. Written in one piece, because a call per term would take a tenth of the time that a report may take.
+    """
+    load, pace, active = row.load, row.pace, row.own_active
+    is_measured, weights_bytes, jobs_max, _, _, step_s, per_job_s, bandwidth, token_s = position.figures
+    foreign, draining, heard_s = load.foreign, load.draining, row.last_heard_s
+    jobs_now = row.own_jobs + foreign
+    jobs = jobs_now + unseen_jobs
+    kv_bytes, kv_capacity = row.own_kv_bytes + load.foreign_kv_bytes, load.kv_capacity_bytes
+    kv_read, kv_free = kv_bytes, UNKNOWN_LARGE
+    if kv_capacity is not None:
+        kv_read, kv_free = min(kv_bytes, kv_capacity), kv_capacity - kv_bytes
+    read_bytes = kv_read + load.foreign_active_bytes + row.active_bytes
+    if (active and position.model in active) or position.model in load.foreign_models:
+        read_bytes -= weights_bytes
+    if jobs_max > LINK_JOBS_MAX:
+        jobs_max = min(jobs_max, LINK_JOBS_MAX + foreign)
+    is_open = jobs_now < jobs_max and row.connected and not draining and is_measured
+    sharing = 2.0 if jobs > 0.5 else 1.0
+    share, backlog_s = load.prefill_share, load.foreign_backlog_s
+    if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
+        share, backlog_s = _clamp(share, 1.0), _clamp(backlog_s, BACKLOG_S_MAX)
+    slower = pace / (1.0 - share * 0.5) if share else pace
+    backlog_s += row.own_backlog_s
+    return (
+        heard_s if is_open else -math.inf,
+        backlog_s * sharing * pace,
+        sharing,
+        (step_s + per_job_s * jobs + read_bytes / bandwidth) * slower,
+        token_s * slower,
+        jobs,
+        kv_free,
+        jobs_max + unseen_jobs,
+        heard_s,
+        1.0 if draining else 0.0,
+    )
+
+
+def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
+    """The second group."""
+    return (
+        row.connected,
+        row.rtt_s,
+        position.figures.prefill_fixed_s * row.pace,
+        position.figures.prefill_token_s * row.pace,
+        failure_odds_of(row),
+        row.suspect_until_s,
+        row.strain_max,
+    )
+
+
+def _clamp(value: float, most: float) -> float:
+    """The value between 0 and `most`; 0 if it is not a number."""
+    return value if 0.0 <= value <= most else most if value > most else 0.0
+
+
+def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tuple[float, ...]]:
+    """What follows from specs alone: figures, and the third group of columns."""
+    figures = _figures(specs, model)
+    values = (
+        model.load_s,
+        figures.per_job_s,
+        figures.token_s,
+        model.kv_bytes_per_token,
+        model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
+        model.context_length or UNKNOWN_LARGE,
+        _fits_tokens(specs, model),
+        figures.is_measured,
+        model.state == "warm",
+        model.weights_bytes,
+        specs.vram_bytes,
+        figures.bandwidth,
+        specs.tflops,
+        specs.hourly_price_nano / NANO_PER_USD,
+    )
+    is_possible = figures.bandwidth >= BANDWIDTH_MIN and all(
+        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:7], *values[8:])
+    )
+    return (figures, values) if is_possible else UNUSABLE
+
+
+def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
+    speed = model.measured if model.measured and _is_possible(model.measured) else None
+    prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
+    step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
+    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
+    derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
+    bandwidth = min(derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s, UNKNOWN_LARGE)
+    return ModelFigures(
+        is_measured=speed is not None,
+        weights_bytes=model.weights_bytes,
+        prefill_fixed_s=max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
+        prefill_token_s=1.0 / prefill_tps,
+        jobs_max=specs.slots * _JOBS_PER_SLOT,
+        step_s=step_s,
+        per_job_s=per_job_s,
+        bandwidth=bandwidth,
+        token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
+    )
+
+
+def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:
+    """Whole tokens: a job that fits to the byte fits."""
+    spare_bytes = specs.vram_bytes - model.weights_bytes
+    if model.state == "warm":
+        return math.inf
+    if spare_bytes < 0 or model.kv_bytes_per_token <= 0:
+        return math.inf if spare_bytes >= 0 else -1.0
+    return float(spare_bytes // model.kv_bytes_per_token)
+
+
+def _is_possible(speed: Speed) -> bool:
+    return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
+
+
+UNUSABLE = specs_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))
+"""Stands for a report with an impossible figure (not a number, negative, infinite): as if it was never measured."""
