@@ -1,4 +1,4 @@
-"""Every bound of the product, each with the reason for its size. Nothing is unbounded."""
+"""Bounds that two packages share, each with the reason for its size. A bound of one package is where it is used."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ MIB = 1024 * KIB
 REQUEST_BODY_BYTES_MAX = 20 * MIB
 """Chats with several images as data URIs fit; a bigger body is refused before it is read."""
 
-BODY_FIELDS_MAX = 50_000
-"""Fields of one body, however deep: a chat of as many messages as it may have. Each costs up to a microsecond."""
-
-COMPLEX_BODY_BYTES_MIN = 5 * BODY_FIELDS_MAX
-"""What so many fields take at least (`"":0,`): a shorter body need not be counted. As many values take more."""
-
-BODY_VALUES_MAX = 300_000
-"""Values of one body: as many token ids as OpenAI takes at once. Read in some 30 ms, in which nobody else is served."""
-
-BODY_TOP_FIELDS_MAX = 1_000
-"""Of those fields, what stands at the top: servers know two hundred, and each is looked up."""
-
 LONG_BODY_BYTES_MIN = 16 * KIB
 """From here on it is cheaper to have a decoder skip a body's texts than to search them for a few words."""
 
@@ -28,15 +16,6 @@ CONTROL_BODY_BYTES_MAX = 64 * KIB
 
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
-
-PROMPTS_MAX = 2048
-"""Texts in one request for completions or embeddings: OpenAI's own bound."""
-
-MESSAGES_MAX = 20_000
-"""Messages of one chat: each is looked at by itself, and a body of nothing else held up everybody for a minute."""
-
-MODEL_ID_CHARS_MAX = 256
-"""Paths of model files, which some servers use as names, fit."""
 
 NAME_CHARS_MAX = 100
 """Names that people give to keys and nodes."""
@@ -109,12 +88,6 @@ SEAMS_MAX = 8
 
 EMITTED_TEXT_BYTES_MAX = 1 * MIB
 """Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
-
-TIMER_QUEUE_INTERVAL_S = 0.1
-"""Between two looks at all deadlines of running jobs: so late may one be noticed, of seconds that it was waited for."""
-
-TIMER_QUEUE_FIRED_MAX = 200
-"""Jobs whose deadline is acted on in one turn of the event loop; many of one dead node come due together."""
 
 RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
@@ -235,15 +208,9 @@ LINGER_BYTES_MAX = 8 * MIB
 READ_PER_TICK_BYTES = 64 * KIB
 """Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 
-FAIR_QUEUE_TICK_S = 0.001
-"""What one turn of the event loop does for those who stand in line: all others wait for so long."""
-
 CONNECTIONS_CLOSED_PER_TICK = 16
 """Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
 """
-
-TICK_BUDGET_S = 0.002
-"""How long requests are begun in one turn; those that come after that stand in line."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""
@@ -347,20 +314,8 @@ REQUESTS_PER_MIN_DEFAULT = 6_000
 TOKENS_PER_MIN_DEFAULT = 10_000_000
 """A key's tokens per minute, likewise: several big machines' worth."""
 
-RETRY_AFTER_S_MAX = 120.0
-"""SDKs give up on longer waits, or block for as long."""
-
 MAILS_WAITING_MAX = 100
 """Mails that wait to be sent; when the mail server is away for longer, people ask again."""
-
-POLICY_TEXT_CHARS_MAX = 8 * KIB
-"""A policy in one line: no longer than a header may be."""
-
-POLICY_CONDITIONS_MAX = 64
-"""Conditions of one policy: twice as many as there are fields."""
-
-POLICY_LIST_MAX = 256
-"""Names in one list of a policy: every country of the world fits."""
 
 POLICY_FILE_CHARS_MAX = 16 * KIB
 """A policy file with all fields and 256 names of nodes; YAML of this size is read in under half a second."""
@@ -484,12 +439,6 @@ BACKUP_FILES_MAX = 10_000
 
 BACKUP_TRIES_MAX = 100
 """A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
-
-RESPONSE_ITEMS_MAX = 10_000
-"""Items in one request: an agent's day of messages, calls and their results."""
-
-RESPONSE_TOOLS_MAX = 512
-"""Functions offered to one request; models lose their way among a tenth of that."""
 
 RESPONSE_CHAIN_MAX = 1_000
 """Stored responses that one goes on from, one after another; its context is full long before."""

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.core.fair_queue import FairQueue
-from sparewatt.core.limits import FAIR_QUEUE_TICK_S, TICK_BUDGET_S
+from sparewatt.core.fair_queue import FAIR_QUEUE_TICK_S, TICK_BUDGET_S, FairQueue
 
 
 class Loop:

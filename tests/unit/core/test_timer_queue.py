@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.limits import TIMER_QUEUE_FIRED_MAX, TIMER_QUEUE_INTERVAL_S
-from sparewatt.core.timer_queue import TimerQueue
+from sparewatt.core.timer_queue import TIMER_QUEUE_FIRED_MAX, TIMER_QUEUE_INTERVAL_S, TimerQueue
 from sparewatt.testing.clocks import ManualClock
 
 
