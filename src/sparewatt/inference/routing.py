@@ -14,12 +14,12 @@ from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUE
 from sparewatt.inference.matcher.model import Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
-from sparewatt.policy.parser import BODY_FIELD, read_line, read_object, read_request, split_model
+from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
 from sparewatt.protocol.openai.parameters import unsupported_by
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
-UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "explain")
-"""Wishes that are understood, and that nothing heeds yet; a reply names those that were made."""
+UNHEEDED = ("near",)
+"""Preferences of the vocabulary that the matcher does not use yet; a reply names those that the request has."""
 
 
 class Routing(NamedTuple):
@@ -63,8 +63,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
 @lru_cache(maxsize=POLICIES_COMPILED_MAX)
 def read_policy(text: str) -> Policy:
     """A standing policy as it was stored: an object, or a line as text. Raises InvalidField or UnknownField."""
-    value = _json(text, param="policy")
-    return read_line(value, at="policy") if isinstance(value, str) else read_object(value, at="policy").policy
+    return read_standing(_json(text, param="policy"), is_stored=True)
 
 
 def _json(text: str | bytes, *, param: str) -> object:
@@ -76,8 +75,8 @@ def _json(text: str | bytes, *, param: str) -> object:
 
 
 def check_policy(text: str) -> None:
-    """Before it is stored: a policy that cannot be read must not lie in wait for every request."""
-    read_policy(text)
+    """Before a policy is stored: one that cannot be read would fail every request. Raises BadRequest."""
+    read_standing(_json(text, param="policy"))
 
 
 def read_network_policy(line: str | None) -> Policy:
@@ -135,7 +134,8 @@ def _read(said: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
     provider = _json(said.provider, param=BODY_FIELD) if said.provider else None
     _, asked, ignored = read_request(f"-{said.suffixes}", header=said.header, provider=provider)
     levels = levels_of(said)
-    return narrow(levels, asked) if levels else asked, ignored
+    names = tuple(f"{BODY_FIELD}.{name}" for name in ignored)
+    return narrow(levels, asked) if levels else asked, names
 
 
 def levels_of(said: RoutingTexts) -> list[PolicyLevel]:

@@ -135,9 +135,8 @@ def _verdict(
     verdict = before.get(NodeId(facts.node_id))
     if verdict is not None and verdict.facts is facts:
         return verdict
-    refused = checks.first_mismatch(facts)
     turn = next((turn for turn, name in enumerate(order) if name in facts.names), None) if order else None
-    return Verdict(facts, refused.field if refused is not None else None, turn)
+    return Verdict(facts, checks.first_mismatch(facts), turn)
 
 
 def _stages(judged: PolicyVerdicts, entries: NodeColumns) -> Sequence[AllowedNodes | None]:

@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.errors import BodyTooLarge
-from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
-from sparewatt.protocol.openai.chat import fields_of, parse_chat, parse_plain
-from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck, refuse_complex
+from sparewatt.protocol.openai.chat import BODY_TOP_FIELDS_MAX, fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.json_complexity import (
+    BODY_FIELDS_MAX,
+    BODY_VALUES_MAX,
+    JsonComplexityCheck,
+    refuse_complex,
+)
 
 
 def fields(count: int) -> bytes:

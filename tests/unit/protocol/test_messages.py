@@ -8,13 +8,7 @@ import msgspec
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import (
-    LINK_CONTROL_BYTES_MAX,
-    MODEL_ID_CHARS_MAX,
-    MODELS_PER_NODE_MAX,
-    NAME_CHARS_MAX,
-    REQUEST_BODY_BYTES_MAX,
-)
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, MODELS_PER_NODE_MAX, NAME_CHARS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.protocol.link.frames import (
     Challenge,
     Credit,
@@ -32,7 +26,7 @@ from sparewatt.protocol.link.frames import (
     decode_message,
     encode_message,
 )
-from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
+from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX, ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.protocol.reports import MODEL, SPECS, SPEED, model_json, specs_json
 
 NONCE = "0f" * 32

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
-from sparewatt.core.limits import MESSAGES_MAX
 from sparewatt.protocol.openai.chat import (
+    MESSAGES_MAX,
     as_stream,
     error_body,
     for_node,

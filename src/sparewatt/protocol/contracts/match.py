@@ -1,7 +1,7 @@
-"""The messages of a lease's match: what renters ask, providers bid and validators sign.
+"""The signed messages of matching a lease: a renter's terms, providers' bids and validators' votes.
 
-Field order, names and widths are the protocol: changing one raises the domain's version. Prices are µUSD per hour for
-the whole lease. Masks have bit i for id i of the published tables; 0 means any.
+Field order, names and widths are the protocol: a change needs a new version of the EIP-712 domain. Prices are µUSD per
+hour for the whole lease. Masks have bit i for id i of the published tables; 0 means any.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sparewatt.protocol.typed_message import (
 )
 
 NO_LEAF = 0xFFFF
-"""A candidate's index when there is none."""
+"""The index that stands for no candidate."""
 
 CANDIDATES_MAX = 3
 NO_PROVIDER = "0x" + "0" * 40
@@ -163,7 +163,7 @@ class Down(TypedMessage):
 
 @dataclass(frozen=True, slots=True)
 class Award:
-    """A candidate and what it is paid per hour if the lease is placed with it."""
+    """A candidate, and its pay per hour if the lease is placed with it."""
 
     provider: str
     price_uusd: int
@@ -171,7 +171,7 @@ class Award:
 
 @dataclass(frozen=True, slots=True)
 class CertificateRecord:
-    """What a certificate leaves behind: the chain keeps its hash, whoever needs it brings it back."""
+    """What remains of a certificate. The chain stores its hash only; a later call has to present the record again."""
 
     task_hash: bytes
     round: int
@@ -184,14 +184,14 @@ class CertificateRecord:
         return keccak256(b"".join(words))
 
     def values(self) -> tuple[bytes, int, list[tuple[str, int]]]:
-        """As a contract call takes it."""
+        """As the argument of a contract call."""
         return self.task_hash, self.round, [(award.provider, award.price_uusd) for award in self.chosen]
 
 
 def order_id_of(
     *, chain_id: int, orders: str, renter: str, renter_nonce: int, policy_hash: bytes, spec_hash: bytes
 ) -> bytes:
-    """The id of an order, and of its lease: it covers what is ordered."""
+    """The id of an order and of its lease: a hash over what is ordered, and by which renter."""
     numbers = [chain_id, int(orders, 16), int(renter, 16), renter_nonce]
     return keccak256(b"".join(map(uint256_word, numbers)) + policy_hash + spec_hash)
 

@@ -1,7 +1,7 @@
-"""What accounts without a wallet or gas sign, for the `…_with_signature` functions of the contracts.
+"""Meta-transactions: an account without gas signs a message, and a relayer calls the contract's `…_with_signature`.
 
-Each ends in the account's nonce at that contract and a deadline in chain time. The exceptions bind something that
-happens once: a key that serves an account, or a lease's term.
+Each ends in the account's nonce at that contract and a deadline in chain time, against replay. The exceptions are bound
+to something that happens once: a key that serves an account, or one term of a lease.
 """
 
 from __future__ import annotations

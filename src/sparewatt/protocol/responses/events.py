@@ -1,4 +1,4 @@
-"""Events of a streamed response. Each is numbered; an item is opened, filled and closed by events of its kind."""
+"""The events of a streamed response, numbered: an item is added, filled by deltas, and done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class ResponseEventWriter:
-    """Writes events, one after another, and counts them."""
+    """Makes events with ascending sequence numbers."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -30,15 +30,15 @@ class ResponseEventWriter:
         return self.event(f"response.{state}", response=response)
 
     def error(self, error: SparewattError) -> Json:
-        """As one object and, for those who look for it there, spread out beside it. Client libraries raise it."""
-        said = error_body(error)
-        flat = {name: said["error"][name] for name in ("code", "message", "param")}
-        return self.event("error", **flat, **said)
+        """Client libraries raise it. Some read its fields at the top level, some in `error`: it has both."""
+        body = error_body(error)
+        flat = {name: body["error"][name] for name in ("code", "message", "param")}
+        return self.event("error", **flat, **body)
 
     # items
 
     def item_added(self, index: int, item: Json) -> list[Json]:
-        """`item` as it begins: nothing in it yet, but for its names."""
+        """`item`: still without content."""
         events = [self.event("response.output_item.added", output_index=index, item=item)]
         if item["type"] == "message":
             events.append(self._part_added(index, item, text_part("")))
@@ -49,7 +49,7 @@ class ResponseEventWriter:
     def item_delta(
         self, kind: str, delta: str, *, index: int, item_id: str, logprobs: list[Json] | None = None
     ) -> Json:
-        """A piece more of an item: of its text, its thoughts or its arguments."""
+        """A piece of an item's text, reasoning or arguments."""
         place: Json = {"item_id": item_id, "output_index": index}
         match kind:
             case "message":
@@ -61,7 +61,7 @@ class ResponseEventWriter:
                 return self.event("response.function_call_arguments.delta", **place, delta=delta)
 
     def item_done(self, index: int, item: Json) -> list[Json]:
-        """`item` in full."""
+        """`item`: with all its content."""
         match item["type"]:
             case "message":
                 part = item["content"][0]

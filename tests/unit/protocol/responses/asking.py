@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from sparewatt.protocol.responses.chat_chunks import StreamChunk, read_chunk
-from sparewatt.protocol.responses.chat_messages import to_messages
-from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.chat_request import to_chat, to_messages
 from sparewatt.protocol.responses.input_items import NewId, read_input
 from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
 from sparewatt.protocol.responses.response_object import new_response

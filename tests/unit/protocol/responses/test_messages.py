@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import BadRequest
-from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.compaction import compacted_items, expanded_items
 from sparewatt.protocol.responses.input_items import read_input
 from tests.unit.protocol.responses.asking import chat_of, counting_ids, messages_of
