@@ -85,7 +85,13 @@ class SparewattError(Exception):
     """The `type` of OpenAI's error object. It follows from the status where a class does not set it."""
     retryable: ClassVar[bool] = False
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(
+        cls, *, code: str | None = None, status: int | None = None, retryable: bool | None = None
+    ) -> None:
+        """A class names only what differs from its base."""
+        cls.code = code or cls.code
+        cls.status = status or cls.status
+        cls.retryable = cls.retryable if retryable is None else retryable
         if "kind" not in cls.__dict__:
             cls.kind = _KINDS.get(cls.status, "invalid_request_error" if cls.status < 500 else "server_error")
 
@@ -96,98 +102,70 @@ class SparewattError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class BadRequest(SparewattError):
-    code = "invalid_request"
-    status = 400
+class BadRequest(SparewattError, code="invalid_request", status=400): ...
 
 
-class InvalidJson(BadRequest):
-    code = "invalid_json"
+class InvalidJson(BadRequest, code="invalid_json"): ...
 
 
-class InvalidField(BadRequest):
-    code = "invalid_value"
+class InvalidField(BadRequest, code="invalid_value"): ...
 
 
-class InvalidAmount(BadRequest):
-    code = "invalid_amount"
-
+class InvalidAmount(BadRequest, code="invalid_amount"):
     def __init__(self, text: str, *, why: str = "is not an amount in dollars") -> None:
         super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
-class PreviousResponseNotFound(BadRequest):
-    code = "previous_response_not_found"
+class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): ...
 
 
-class UnsupportedParameter(BadRequest):
-    code = "unsupported_parameter"
+class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...
 
 
-class UnsupportedContent(BadRequest):
-    code = "unsupported_content"
+class UnsupportedContent(BadRequest, code="unsupported_content"): ...
 
 
-class UnknownField(BadRequest):
-    code = "unknown_field"
-
+class UnknownField(BadRequest, code="unknown_field"):
     def __init__(self, name: str, *, nearest: str | None, param: str) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         super().__init__(f"There is no field {name[:60]!r}.{hint}", param=param[:80])
 
 
-class NotAuthenticated(SparewattError):
-    code = "invalid_api_key"
-    status = 401
+class NotAuthenticated(SparewattError, code="invalid_api_key", status=401): ...
 
 
-class LoginFailed(NotAuthenticated):
-    code = "login_failed"
+class LoginFailed(NotAuthenticated, code="login_failed"): ...
 
 
-class SessionEnded(NotAuthenticated):
-    code = "session_ended"
+class SessionEnded(NotAuthenticated, code="session_ended"): ...
 
 
-class InsufficientCredits(SparewattError):
+class InsufficientCredits(SparewattError, code="insufficient_credits", status=402):
     """402 and not 429: client libraries retry a 429, which cannot help here."""
 
-    code = "insufficient_credits"
-    status = 402
+
+class NotAllowed(SparewattError, code="permission_denied", status=403): ...
 
 
-class NotAllowed(SparewattError):
-    code = "permission_denied"
-    status = 403
+class OperatorsOnly(NotAllowed, code="operators_only"): ...
 
 
-class OperatorsOnly(NotAllowed):
-    code = "operators_only"
+class NotOwner(NotAllowed, code="not_owner"): ...
 
 
-class NotOwner(NotAllowed):
-    code = "not_owner"
+class KeyBudgetExceeded(NotAllowed, code="key_budget_exceeded"): ...
 
 
-class KeyBudgetExceeded(NotAllowed):
-    code = "key_budget_exceeded"
+class CsrfRefused(NotAllowed, code="csrf_refused"): ...
 
 
-class CsrfRefused(NotAllowed):
-    code = "csrf_refused"
+class SignupRefused(NotAllowed, code="signup_refused"): ...
 
 
-class SignupRefused(NotAllowed):
-    code = "signup_refused"
+class StorageFull(NotAllowed, code="storage_full"): ...
 
 
-class StorageFull(NotAllowed):
-    code = "storage_full"
-
-
-class KeyPolicyViolation(NotAllowed):
-    code = "key_policy_violation"
-
+class KeyPolicyViolation(NotAllowed, code="key_policy_violation"):
     def __init__(self, field: str, *, level: str, allowed: str, asked: str) -> None:
         super().__init__(
             f"The {level} policy says {allowed!r}; the request asks for {asked!r}. "
@@ -196,14 +174,10 @@ class KeyPolicyViolation(NotAllowed):
         )
 
 
-class NotFound(SparewattError):
-    code = "not_found"
-    status = 404
+class NotFound(SparewattError, code="not_found", status=404): ...
 
 
-class ModelNotFound(NotFound):
-    code = "model_not_found"
-
+class ModelNotFound(NotFound, code="model_not_found"):
     def __init__(self, model: str, *, nearest: Sequence[str], why: str = "") -> None:
         """`why`: what is wrong with the name, where that is known."""
         if not why:
@@ -212,154 +186,95 @@ class ModelNotFound(NotFound):
         self.nearest = tuple(nearest)
 
 
-class MatchNotFound(NotFound):
-    code = "match_not_found"
+class MatchNotFound(NotFound, code="match_not_found"): ...
 
 
-class KeyNotFound(NotFound):
-    code = "key_not_found"
+class KeyNotFound(NotFound, code="key_not_found"): ...
 
 
-class ResponseNotFound(NotFound):
-    code = "response_not_found"
+class ResponseNotFound(NotFound, code="response_not_found"): ...
 
 
-class AccountNotFound(NotFound):
-    code = "account_not_found"
+class AccountNotFound(NotFound, code="account_not_found"): ...
 
 
-class MethodNotAllowed(SparewattError):
-    code = "method_not_allowed"
-    status = 405
+class MethodNotAllowed(SparewattError, code="method_not_allowed", status=405): ...
 
 
-class RequestTooSlow(SparewattError):
-    code = "request_too_slow"
-    status = 408
-    retryable = True
+class RequestTooSlow(SparewattError, code="request_too_slow", status=408, retryable=True): ...
 
 
-class BodyTooSlow(RequestTooSlow):
-    code = "body_too_slow"
+class BodyTooSlow(RequestTooSlow, code="body_too_slow"): ...
 
 
-class EmailTaken(SparewattError):
-    code = "email_taken"
-    status = 409
+class EmailTaken(SparewattError, code="email_taken", status=409): ...
 
 
-class IdReused(SparewattError):
-    code = "id_reused"
-    status = 409
+class IdReused(SparewattError, code="id_reused", status=409): ...
 
 
-class IdempotencyConflict(SparewattError):
-    code = "idempotency_conflict"
-    status = 409
+class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=409): ...
 
 
-class IdempotencyMismatch(SparewattError):
-    code = "idempotency_mismatch"
-    status = 422
+class IdempotencyMismatch(SparewattError, code="idempotency_mismatch", status=422): ...
 
 
-class BodyTooLarge(SparewattError):
-    code = "body_too_large"
-    status = 413
+class BodyTooLarge(SparewattError, code="body_too_large", status=413): ...
 
 
-class ExpectationFailed(SparewattError):
-    code = "expectation_failed"
-    status = 417
+class ExpectationFailed(SparewattError, code="expectation_failed", status=417): ...
 
 
-class HeadTooLarge(SparewattError):
-    code = "head_too_large"
-    status = 431
+class HeadTooLarge(SparewattError, code="head_too_large", status=431): ...
 
 
-class UnsupportedMediaType(SparewattError):
-    code = "unsupported_media_type"
-    status = 415
+class UnsupportedMediaType(SparewattError, code="unsupported_media_type", status=415): ...
 
 
-class UnprocessableContent(SparewattError):
-    code = "unprocessable"
-    status = 422
+class UnprocessableContent(SparewattError, code="unprocessable", status=422): ...
 
 
-class RateLimited(SparewattError):
-    code = "rate_limit_exceeded"
-    status = 429
-    retryable = True
+class RateLimited(SparewattError, code="rate_limit_exceeded", status=429, retryable=True): ...
 
 
-class QueueFull(SparewattError):
-    code = "queue_full"
-    status = 429
-    retryable = True
+class QueueFull(SparewattError, code="queue_full", status=429, retryable=True): ...
 
 
-class JobShed(SparewattError):
-    code = "low_priority_shed"
-    status = 429
-    retryable = True
+class JobShed(SparewattError, code="low_priority_shed", status=429, retryable=True): ...
 
 
-class InternalError(SparewattError):
-    retryable = True
+class InternalError(SparewattError, retryable=True): ...
 
 
-class UnbalancedEntry(SparewattError):
-    code = "unbalanced_entry"
+class UnbalancedEntry(SparewattError, code="unbalanced_entry"): ...
 
 
-class JobFailed(SparewattError):
-    code = "node_failed"
-    status = 502
-    retryable = True
+class JobFailed(SparewattError, code="node_failed", status=502, retryable=True): ...
 
 
-class NoMatch(SparewattError):
-    status = 503
+class NoMatch(SparewattError, status=503): ...
 
 
-class NoEligibleNode(NoMatch):
-    code = "no_eligible_node"
+class NoEligibleNode(NoMatch, code="no_eligible_node"): ...
 
 
-class NoCapacity(NoMatch):
-    code = "no_capacity"
-    retryable = True
+class NoCapacity(NoMatch, code="no_capacity", retryable=True): ...
 
 
-class StoreUnavailable(SparewattError):
-    code = "store_unavailable"
-    status = 503
-    retryable = True
+class StoreUnavailable(SparewattError, code="store_unavailable", status=503, retryable=True): ...
 
 
-class ShuttingDown(SparewattError):
-    code = "shutting_down"
-    status = 503
-    retryable = True
+class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...
 
 
-class FirstTokenTimeout(SparewattError):
-    code = "first_token_timeout"
-    status = 504
-    retryable = True
+class FirstTokenTimeout(SparewattError, code="first_token_timeout", status=504, retryable=True): ...
 
 
-class ChainError(SparewattError):
-    code = "chain_error"
+class ChainError(SparewattError, code="chain_error"): ...
 
 
-class ChainReverted(ChainError):
+class ChainReverted(ChainError, code="chain_reverted", status=422):
     """A contract reverted the transaction. `reason` is the name of its error, `data` the bytes that it returned."""
-
-    code = "chain_reverted"
-    status = 422
 
     def __init__(self, reason: str, *, data: bytes = b"") -> None:
         super().__init__(f"The contract refused this: {reason}.")
@@ -367,39 +282,25 @@ class ChainReverted(ChainError):
         self.data = data
 
 
-class ChainRateLimited(ChainError):
-    code = "chain_rate_limited"
-    status = 429
-    retryable = True
+class ChainRateLimited(ChainError, code="chain_rate_limited", status=429, retryable=True): ...
 
 
-class ChainRefused(ChainError):
-    code = "chain_refused"
-    status = 502
+class ChainRefused(ChainError, code="chain_refused", status=502): ...
 
 
-class ChainUnavailable(ChainError):
-    code = "chain_unavailable"
-    status = 503
-    retryable = True
+class ChainUnavailable(ChainError, code="chain_unavailable", status=503, retryable=True): ...
 
 
-class ContractsMissing(ChainError):
-    code = "contracts_missing"
-    status = 503
+class ContractsMissing(ChainError, code="contracts_missing", status=503): ...
 
 
-class WrongChain(ChainError):
-    code = "wrong_chain"
-    status = 503
+class WrongChain(ChainError, code="wrong_chain", status=503): ...
 
 
-class LinkError(SparewattError):
-    code = "link_error"
+class LinkError(SparewattError, code="link_error"): ...
 
 
-class ProtocolViolation(LinkError):
-    code = "protocol_violation"
+class ProtocolViolation(LinkError, code="protocol_violation"): ...
 
 
 class JoinRefused(LinkError):
@@ -410,10 +311,7 @@ class JoinRefused(LinkError):
         self.reason = reason
 
 
-class LinkLost(LinkError):
-    code = "link_lost"
-    retryable = True
+class LinkLost(LinkError, code="link_lost", retryable=True): ...
 
 
-class StartupError(SparewattError):
-    code = "startup_error"
+class StartupError(SparewattError, code="startup_error"): ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar, dataclass_transform, get_type_hints
 
 from sparewatt.protocol.signing import Domain, StructMember, hash_struct, typed_digest
 
@@ -31,12 +31,16 @@ def contract_domain(*, chain_id: int, contract: str) -> Domain:
     return Domain(DOMAIN_NAME, DOMAIN_VERSION, chain_id=chain_id, verifying_contract=contract)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+@dataclasses.dataclass(frozen=True)
 class TypedMessage:
-    """Base of all signed messages."""
+    """Base of all signed messages. Every subclass is a frozen dataclass."""
 
     struct_name: ClassVar[str] = ""
     """The name of the EIP-712 type, where it differs from the class name."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True)(cls)
 
     def values(self) -> tuple[Any, ...]:
         """The fields in order, as a contract call takes them."""

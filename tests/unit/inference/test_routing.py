@@ -428,7 +428,7 @@ async def test_the_reply_names_what_had_no_effect_also_when_it_is_an_error() -> 
         reply = await chat(client, provider={"sort": "exacto", "near": "DE"})
         assert (reply.status, reply.headers[IGNORED]) == (200, "provider.sort, provider.near")
         reply = await chat(client, provider={"sort": "exacto", "uptime": ">=0.99"})
-        assert (reply.status, reply.headers[IGNORED]) == (503, "sort")
+        assert (reply.status, reply.headers[IGNORED]) == (503, "provider.sort")
         assert IGNORED not in (await chat(client)).headers
 
 

@@ -29,7 +29,6 @@ CANDIDATES_MAX = 3
 NO_PROVIDER = "0x" + "0" * 40
 
 
-@dataclass(frozen=True, slots=True)
 class OrderTerms(TypedMessage):
     struct_name = "Policy"
 
@@ -58,7 +57,6 @@ class OrderTerms(TypedMessage):
     ignore: Addresses
 
 
-@dataclass(frozen=True, slots=True)
 class Profile(TypedMessage):
     provider: Address
     epoch: Uint32
@@ -74,7 +72,6 @@ class Profile(TypedMessage):
     reputation_ppm: Uint32
 
 
-@dataclass(frozen=True, slots=True)
 class Bid(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -84,7 +81,6 @@ class Bid(TypedMessage):
     salt: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class BidCommit(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -92,21 +88,18 @@ class BidCommit(TypedMessage):
     bid_id: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class CommitList(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
     bid_ids: Bytes32s
 
 
-@dataclass(frozen=True, slots=True)
 class RevealList(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
     bid_ids: Bytes32s
 
 
-@dataclass(frozen=True, slots=True)
 class BidLeaf(TypedMessage):
     provider: Address
     price_uusd: Uint64
@@ -119,7 +112,6 @@ class BidLeaf(TypedMessage):
     score: Uint64
 
 
-@dataclass(frozen=True, slots=True)
 class Task(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -134,7 +126,6 @@ class Task(TypedMessage):
     third: Uint16
 
 
-@dataclass(frozen=True, slots=True)
 class Vote(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -142,7 +133,6 @@ class Vote(TypedMessage):
     task_hash: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class ReputationSnapshot(TypedMessage):
     struct_name = "Snapshot"
 
@@ -153,7 +143,6 @@ class ReputationSnapshot(TypedMessage):
     inputs_hash: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class Down(TypedMessage):
     lease_id: Bytes32
     term: Uint32

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparewatt.protocol.contracts.merkle import MerkleTree, merkle_tree
 from sparewatt.protocol.typed_message import Address, TypedMessage, Uint256, struct_hash
 
 
-@dataclass(frozen=True, slots=True)
 class PayoutEntry(TypedMessage):
     """Cumulative: the amounts never shrink."""
 
