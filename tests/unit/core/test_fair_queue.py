@@ -1,4 +1,4 @@
-"""Who stands in line is served in later turns, a little in each, by all in turn."""
+"""Fair queueing: queued calls are made in later ticks, a few per tick, round robin over their owners."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sparewatt.core.fair_queue import FAIR_QUEUE_TICK_S, TICK_BUDGET_S, FairQueu
 
 
 class Loop:
-    """Turns are taken when it is told to; every call takes some of the time of one."""
+    """An event loop whose ticks the test runs; every call takes `call_s` of the clock."""
 
     def __init__(self, *, at_once: int | None = None, call_s: float = 0.0) -> None:
         self.now_s = 0.0
         self.called: list[str] = []
         self._call_s = call_s
         self._soon: list[Callable[[], None]] = []
-        self.line = FairQueue(self._soon.append, at_once=at_once, clock=lambda: self.now_s)
+        self.queue = FairQueue(self._soon.append, at_once=at_once, clock=lambda: self.now_s)
 
-    def wait(self, *names: str) -> None:
+    def enqueue(self, *names: str) -> None:
         for name in names:
-            self.line.enqueue(name[0], lambda name=name: self._call(name))  # type: ignore[misc]
+            self.queue.enqueue(name[0], lambda name=name: self._call(name))  # type: ignore[misc]
 
-    def turn(self) -> list[str]:
-        """What was called in it."""
+    def tick(self) -> list[str]:
+        """Run one tick. Returns the names of the calls that it made."""
         before, soon = len(self.called), self._soon[:]
         self._soon.clear()
         for callback in soon:
@@ -36,94 +36,94 @@ class Loop:
         self.called.append(name)
 
 
-def test_nobody_is_called_in_the_turn_in_which_they_come() -> None:
+def test_a_call_is_not_made_in_the_tick_that_enqueues_it() -> None:
     loop = Loop()
-    was_empty = [loop.line.is_empty]
-    loop.wait("a1")
-    was_empty.append(loop.line.is_empty)
+    was_empty = [loop.queue.is_empty]
+    loop.enqueue("a1")
+    was_empty.append(loop.queue.is_empty)
     assert loop.called == []
-    assert [loop.turn(), loop.turn()] == [["a1"], []]
-    assert [*was_empty, loop.line.is_empty] == [True, False, True]
+    assert [loop.tick(), loop.tick()] == [["a1"], []]
+    assert [*was_empty, loop.queue.is_empty] == [True, False, True]
 
 
-def test_a_turn_does_as_much_as_it_has_time_for() -> None:
+def test_a_tick_makes_calls_until_its_budget_is_used() -> None:
     loop = Loop(call_s=FAIR_QUEUE_TICK_S * 0.4)
-    loop.wait(*(f"a{number}" for number in range(7)))
-    assert [len(loop.turn()) for _ in range(4)] == [3, 3, 1, 0]
+    loop.enqueue(*(f"a{number}" for number in range(7)))
+    assert [len(loop.tick()) for _ in range(4)] == [3, 3, 1, 0]
 
 
-def test_something_is_done_in_each_however_long_it_takes() -> None:
+def test_each_tick_makes_at_least_one_call_however_slow() -> None:
     loop = Loop(call_s=10 * FAIR_QUEUE_TICK_S)
-    loop.wait("a1", "b1")
-    assert [loop.turn(), loop.turn()] == [["a1"], ["b1"]]
+    loop.enqueue("a1", "b1")
+    assert [loop.tick(), loop.tick()] == [["a1"], ["b1"]]
 
 
-def test_no_more_are_called_at_once_than_may_be() -> None:
+def test_a_tick_makes_at_most_at_once_calls() -> None:
     loop = Loop(at_once=2)
-    loop.wait("a1", "a2", "a3")
-    assert [loop.turn(), loop.turn()] == [["a1", "a2"], ["a3"]]
+    loop.enqueue("a1", "a2", "a3")
+    assert [loop.tick(), loop.tick()] == [["a1", "a2"], ["a3"]]
 
 
-def test_one_who_comes_last_does_not_wait_for_the_many_of_another() -> None:
+def test_a_late_owner_does_not_wait_for_all_calls_of_another() -> None:
     loop = Loop(at_once=1)
-    loop.wait(*(f"a{number}" for number in range(100)), "b0", "b1")
-    assert [loop.turn() for _ in range(5)] == [["a0"], ["b0"], ["a1"], ["b1"], ["a2"]]
+    loop.enqueue(*(f"a{number}" for number in range(100)), "b0", "b1")
+    assert [loop.tick() for _ in range(5)] == [["a0"], ["b0"], ["a1"], ["b1"], ["a2"]]
 
 
-def test_those_of_one_go_in_the_order_they_came() -> None:
+def test_calls_of_one_owner_are_first_in_first_out() -> None:
     loop = Loop()
-    loop.wait("a1", "b1", "a2", "c1", "a3", "b2")
-    assert loop.turn() == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    loop.enqueue("a1", "b1", "a2", "c1", "a3", "b2")
+    assert loop.tick() == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_who_comes_late_in_a_turn_must_wait_and_early_in_the_next_not() -> None:
+def test_late_in_a_tick_work_must_wait_and_early_in_the_next_not() -> None:
     loop = Loop()
-    assert not loop.line.must_wait()
+    assert not loop.queue.must_wait()
     loop.now_s += TICK_BUDGET_S
-    assert not loop.line.must_wait()
+    assert not loop.queue.must_wait()
     loop.now_s += TICK_BUDGET_S
-    assert loop.line.must_wait()
-    loop.turn()
-    assert not loop.line.must_wait()
+    assert loop.queue.must_wait()
+    loop.tick()
+    assert not loop.queue.must_wait()
 
 
-def test_who_comes_when_others_wait_must_wait() -> None:
+def test_work_must_wait_while_other_work_is_queued() -> None:
     loop = Loop(at_once=1)
-    loop.wait("a1", "a2")
-    waits = [loop.line.must_wait()]
+    loop.enqueue("a1", "a2")
+    waits = [loop.queue.must_wait()]
     for _ in range(2):
-        loop.turn()
-        waits.append(loop.line.must_wait())
+        loop.tick()
+        waits.append(loop.queue.must_wait())
     assert waits == [True, True, False]
 
 
-def test_one_that_breaks_holds_nobody_up() -> None:
+def test_an_error_in_one_call_does_not_stop_the_queue() -> None:
     loop = Loop()
 
     def breaks() -> None:
         raise ValueError
 
-    loop.line.enqueue("a", breaks)
-    loop.wait("b1")
+    loop.queue.enqueue("a", breaks)
+    loop.enqueue("b1")
     with pytest.raises(ValueError):  # noqa: PT011 (raised above)
-        loop.turn()
-    assert loop.turn() == ["b1"]
+        loop.tick()
+    assert loop.tick() == ["b1"]
 
 
-def test_who_comes_while_others_are_called_is_called_as_well() -> None:
+def test_a_call_enqueued_during_a_tick_is_made_too() -> None:
     loop = Loop(at_once=1)
-    loop.line.enqueue("a", lambda: loop.wait("b1"))
-    loop.turn()
-    assert loop.turn() == ["b1"]
-    assert loop.line.is_empty
+    loop.queue.enqueue("a", lambda: loop.enqueue("b1"))
+    loop.tick()
+    assert loop.tick() == ["b1"]
+    assert loop.queue.is_empty
 
 
-def test_a_turn_has_one_number_and_the_next_another() -> None:
+def test_a_tick_has_one_number_and_the_next_another() -> None:
     loop = Loop()
-    first = [loop.line.tick_number() for _ in range(3)]
-    loop.turn()
-    second = loop.line.tick_number()
-    loop.turn()
-    loop.turn()  # in which nobody asked
+    first = [loop.queue.tick_number() for _ in range(3)]
+    loop.tick()
+    second = loop.queue.tick_number()
+    loop.tick()
+    loop.tick()  # a tick without a call of `tick_number`
     assert first == [first[0]] * 3
-    assert len({first[0], second, loop.line.tick_number()}) == 3
+    assert len({first[0], second, loop.queue.tick_number()}) == 3

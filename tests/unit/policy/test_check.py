@@ -65,7 +65,7 @@ def test_a_strict_word_is_a_filter_and_the_weaker_words_are_not(line: str, chang
     [allowed for field, allowed, _ in ALLOWED_AND_NOT if field != "ignore"]
     + ["uptime<=0.5", "vram_gb<=1000", "data_policy=no_log", "warm=require"],
 )
-def test_what_is_unknown_satisfies_no_bound(line: str) -> None:
+def test_an_unknown_fact_satisfies_no_bound(line: str) -> None:
     assert mismatch(line, UNKNOWN) is not None
 
 

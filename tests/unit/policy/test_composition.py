@@ -88,7 +88,7 @@ def test_contradictions_of_levels_are_found() -> None:
     assert contradictions(read_line("region=EU")) == []
 
 
-def test_no_fallbacks_on_one_level_make_the_order_of_another_all_there_is() -> None:
+def test_no_fallbacks_on_one_level_make_the_order_of_another_an_only() -> None:
     effective = narrow([PolicyLevel("key", read_line("order=a,b"))], read_line("allow_fallbacks=false"))
     assert effective.only == frozenset({"a", "b"})
     assert narrow([PolicyLevel("key", read_line("order=a,b"))], ANY).only is None

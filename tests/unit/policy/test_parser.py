@@ -248,7 +248,7 @@ def test_every_field_of_openrouter_is_known_and_its_type_checked(name: str) -> N
     assert (caught.value.param or "").startswith(f"provider.{name}")
 
 
-def test_a_restriction_that_cannot_be_kept_is_refused() -> None:
+def test_a_restriction_that_cannot_be_satisfied_is_refused() -> None:
     with pytest.raises(UnsupportedParameter):
         read_object({"enforce_distillable_text": True})
 
@@ -361,7 +361,7 @@ def test_suffixes_of_a_model_are_ours_or_stay(model: str, name: str, policy: Pol
     assert split_model(model) == (name, policy)
 
 
-def test_carriers_of_one_request_narrow_one_another_and_the_body_has_the_last_word() -> None:
+def test_carriers_of_one_request_narrow_one_another_and_the_bodys_preference_holds() -> None:
     asked = read_request("m:nitro@eu", header="region=DE,US uptime>=0.9", provider={"sort": "price", "zdr": True})
     assert asked.policy == Policy(region=frozenset({"DE"}), uptime=Range(low=0.9), sort="price", data_policy="no_log")
 
@@ -372,7 +372,7 @@ def test_carriers_that_contradict_one_another_are_refused() -> None:
     assert caught.value.param == "region"
 
 
-def test_an_order_in_one_carrier_and_no_fallbacks_in_another_is_all_there_is() -> None:
+def test_no_fallbacks_in_one_carrier_make_the_order_of_another_an_only() -> None:
     asked = read_request("m", header="order=attic", provider={"allow_fallbacks": False})
     assert asked.policy.only == frozenset({"attic"})
 

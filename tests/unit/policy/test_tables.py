@@ -1,4 +1,4 @@
-"""The tables: places, cards, formats of weights."""
+"""The tables: regions, GPUs, quantizations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_group_has_the_name_of_a_country() -> None:
         ("DE FR", None),
     ],
 )
-def test_a_node_stands_where_it_says_if_that_is_a_place(region: str, place: str | None) -> None:
+def test_a_reported_region_is_a_place_or_none(region: str, place: str | None) -> None:
     assert place_of(region) == place
 
 
@@ -75,7 +75,7 @@ def test_places_in_the_fewest_words() -> None:
         ("RTX 9999", "rtx-9999", None),
     ],
 )
-def test_a_card_has_a_name_and_a_class_or_none(text: str, name: str, gpu_class: str | None) -> None:
+def test_a_gpu_has_a_name_and_a_class_or_none(text: str, name: str, gpu_class: str | None) -> None:
     assert (gpu_name(text), gpu_class_of(text)) == (name, gpu_class)
 
 
@@ -101,5 +101,5 @@ def test_classes_are_ordered() -> None:
         (None, "unknown"),
     ],
 )
-def test_a_format_of_weights_is_known_or_unknown(name: str | None, word: str) -> None:
+def test_a_quantization_is_known_or_unknown(name: str | None, word: str) -> None:
     assert quantization_of(name) == word

@@ -40,12 +40,12 @@ def test_the_limit_is_allowed_and_one_more_is_not(make: Callable[[int], bytes], 
     [",:" * BODY_VALUES_MAX, '","a":' * BODY_VALUES_MAX, '\\",:' * BODY_VALUES_MAX, "\\" * BODY_VALUES_MAX + '",:'],
     ids=["marks", "quotes", "escapes", "backslashes"],
 )
-def test_what_stands_in_a_text_does_not_count(text: str) -> None:
+def test_marks_within_texts_do_not_count(text: str) -> None:
     refuse_complex(json.dumps({"content": text}).encode())
 
 
 @pytest.mark.parametrize("text", ['"', '"\\', '"' * 100_000, '"' + ",:" * BODY_VALUES_MAX])
-def test_a_text_without_an_end_is_for_the_decoder_to_refuse(text: str) -> None:
+def test_an_unterminated_text_is_left_to_the_decoder(text: str) -> None:
     refuse_complex(b" " * BODY_FIELDS_MAX + text.encode())
 
 
@@ -63,18 +63,18 @@ def test_the_shortest_fields_are_counted_too() -> None:
         parse_plain(b'{"model": "m", "messages": [%b]}' % shortest)
 
 
-def test_pieces_that_came_before_it_was_asked_count_too() -> None:
+def test_a_single_piece_over_the_limit_is_refused() -> None:
     body = fields(BODY_FIELDS_MAX + 1)
     with pytest.raises(BodyTooLarge):
         JsonComplexityCheck().feed(body)
 
 
-def test_a_chat_is_refused_by_it() -> None:
+def test_a_complex_chat_is_refused() -> None:
     with pytest.raises(BodyTooLarge):
         parse_chat(b'{"model": "m", "messages": [{}], "x": %b}' % fields(BODY_FIELDS_MAX))
 
 
-def test_fewer_may_stand_at_the_top() -> None:
+def test_the_top_level_may_have_fewer_fields() -> None:
     assert len(fields_of(fields(BODY_TOP_FIELDS_MAX))) == BODY_TOP_FIELDS_MAX
     with pytest.raises(BodyTooLarge, match="at its top"):
         fields_of(fields(BODY_TOP_FIELDS_MAX + 1))
@@ -97,7 +97,7 @@ def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> Non
     texts=st.lists(st.text(alphabet='",:\\n€', max_size=8), max_size=8),
     cuts=st.lists(st.integers(min_value=1, max_value=9), min_size=1),
 )
-def test_wherever_a_body_is_cut_the_same_marks_count(texts: list[str], cuts: list[int]) -> None:
+def test_counts_do_not_depend_on_where_a_body_is_cut(texts: list[str], cuts: list[int]) -> None:
     body = json.dumps({text: [text, 1] for text in texts}, separators=(",", ":"), ensure_ascii=False).encode()
     fields_in = len(json.loads(body))
     crowd, outside = JsonComplexityCheck(), b""

@@ -22,13 +22,13 @@ def counting_ids() -> NewId:
     return lambda prefix: f"{prefix}_{next(numbers)}"
 
 
-def asked(**fields: Any) -> ParsedResponsesRequest:
+def parsed_request(**fields: Any) -> ParsedResponsesRequest:
     return parse_request(json.dumps({"model": "llama", "input": "Hi"} | fields).encode())
 
 
 def chat_of(**fields: Any) -> Json:
     """The chat that a request becomes, as a node would read it."""
-    one = asked(**fields)
+    one = parsed_request(**fields)
     items = read_input(one.request.input, new_id=counting_ids())
     messages = to_messages(items, instructions=one.request.instructions)
     tools = read_tools(one.request.tools, one.request.tool_choice)
@@ -42,7 +42,7 @@ def messages_of(*items: Json, **fields: Any) -> list[Json]:
 
 
 def a_translator(**fields: Any) -> ResponseTranslator:
-    request = asked(**fields).request
+    request = parsed_request(**fields).request
     tools = read_tools(request.tools, request.tool_choice)
     response = new_response(request, tools, response_id="resp_1", created_at=100, stored=request.stores)
     return ResponseTranslator(response, new_id=counting_ids())

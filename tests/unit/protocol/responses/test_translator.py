@@ -11,7 +11,7 @@ from sparewatt.core.errors import JobFailed
 from sparewatt.protocol.responses.chat_chunks import ChunkReader, StreamChunk, read_chunk
 from sparewatt.protocol.responses.events import as_sse
 from sparewatt.protocol.responses.replay import page, replay
-from tests.unit.protocol.responses.asking import (
+from tests.unit.protocol.responses.builders import (
     Json,
     a_translator,
     call_delta,
@@ -113,7 +113,7 @@ def test_calls_with_the_same_number_are_told_apart_by_their_ids_and_one_without_
     assert nameless.response["output"][0]["call_id"].startswith("call_")
 
 
-def test_thoughts_text_and_calls_come_in_their_order() -> None:
+def test_reasoning_text_and_calls_keep_their_order() -> None:
     translator = a_translator()
     events = events_of(
         translator,
@@ -166,7 +166,7 @@ def test_an_error_in_the_stream_ends_it_as_failed_and_then_as_an_error() -> None
     assert events[-1]["error"]["code"] == "node_failed"
 
 
-def test_a_failure_before_the_first_chunk_is_told_as_well() -> None:
+def test_a_failure_before_the_first_chunk_is_sent_as_well() -> None:
     translator = a_translator()
     events = [*translator.begin(), *translator.fail(JobFailed("No node.")), *translator.final_events()]
     assert kinds(events) == ["created", "in_progress", "failed", "error"]
@@ -221,7 +221,7 @@ def test_chunks_are_read_wherever_the_bytes_are_cut(cuts: list[int], texts: list
     assert said == [text.encode(errors="replace").decode() for text in texts]
 
 
-def test_what_is_no_chunk_is_passed_over() -> None:
+def test_an_unreadable_chunk_is_skipped() -> None:
     assert read_chunk(b"nonsense") is None
     assert list(ChunkReader().feed(b"data: nonsense\n\ndata: [DONE]\n\n")) == []
 
@@ -229,7 +229,7 @@ def test_what_is_no_chunk_is_passed_over() -> None:
 # told once more
 
 
-def test_a_response_that_is_over_is_told_again_in_larger_pieces() -> None:
+def test_a_finished_response_is_replayed_in_larger_deltas() -> None:
     translator = a_translator()
     pieces = [chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk(call_delta("{}", name="look", call_id="c"))]
     events_of(translator, *pieces, FINISH)
@@ -240,7 +240,7 @@ def test_a_response_that_is_over_is_told_again_in_larger_pieces() -> None:
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
-def test_the_last_event_is_told_whatever_was_heard_before() -> None:
+def test_a_replay_always_sends_the_last_event() -> None:
     translator = a_translator()
     events_of(translator, chunk({"content": "Hello"}), FINISH)
     assert kinds(replay(translator.response, after=3))[0] == "output_text.delta"

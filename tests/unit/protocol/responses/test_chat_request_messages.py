@@ -8,7 +8,7 @@ from sparewatt.core.errors import BadRequest
 from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.compaction import compacted_items, expanded_items
 from sparewatt.protocol.responses.input_items import read_input
-from tests.unit.protocol.responses.asking import chat_of, counting_ids, messages_of
+from tests.unit.protocol.responses.builders import chat_of, counting_ids, messages_of
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
@@ -21,7 +21,7 @@ def test_text_is_a_message_of_the_user() -> None:
     assert chat_of(input="Hi")["messages"] == [USER]
 
 
-def test_what_the_system_says_at_the_beginning_is_one_message() -> None:
+def test_leading_system_messages_become_one() -> None:
     developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Rhyme."}]}
     system = {"role": "system", "content": "Be kind."}
     assert messages_of(system, developer, USER, instructions="Be brief.") == [
@@ -30,7 +30,7 @@ def test_what_the_system_says_at_the_beginning_is_one_message() -> None:
     ]
 
 
-def test_what_the_system_says_later_stays_where_it_is() -> None:
+def test_later_system_messages_stay_in_place() -> None:
     said = messages_of(USER, {"role": "developer", "content": "Now rhyme."})
     assert said == [USER, {"role": "system", "content": "Now rhyme."}]
 
@@ -51,7 +51,7 @@ def test_calls_belong_to_the_message_before_them() -> None:
     ]
 
 
-def test_thoughts_go_with_what_was_said_after_them() -> None:
+def test_reasoning_goes_with_the_message_after_it() -> None:
     thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     assert messages_of(USER, thought, CALL)[1] == {
         "role": "assistant",
@@ -77,7 +77,7 @@ def test_images_are_passed_on_and_text_stays_text() -> None:
     assert messages_of({"role": "user", "content": parts[:1]}) == [{"role": "user", "content": "What is it?"}]
 
 
-def test_sounds_and_files_are_passed_on() -> None:
+def test_audio_and_files_are_passed_on() -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}
     assert messages_of({"role": "user", "content": [sound, file]})[0]["content"] == [
@@ -91,7 +91,7 @@ def test_a_result_may_come_in_parts() -> None:
     assert messages_of(USER, CALL, RESULT | {"output": parts})[2] == TOOL_REPLY
 
 
-def test_a_conversation_in_short_is_what_the_user_said_and_a_summary() -> None:
+def test_a_compaction_is_the_users_messages_and_a_summary() -> None:
     picture = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
     other = {"role": "user", "content": [{"type": "input_text", "text": "Look:"}, picture]}
     items = read_input([USER, CALL, RESULT, {"role": "assistant", "content": "Yes."}, other], new_id=counting_ids())
@@ -103,7 +103,7 @@ def test_a_conversation_in_short_is_what_the_user_said_and_a_summary() -> None:
     assert [item["role"] for item in compacted_items([], "Nothing.", new_id=counting_ids())] == ["assistant"]
 
 
-def test_a_compaction_is_replaced_by_what_is_in_it() -> None:
+def test_a_compaction_is_replaced_by_its_contents() -> None:
     item = read_input([{"type": "compaction", "encrypted_content": "x"}, USER], new_id=counting_ids())
     assert expanded_items(item, lambda sealed: [{"type": "message", "sealed": sealed}]) == [
         {"type": "message", "sealed": "x"},
@@ -131,13 +131,13 @@ def test_a_compaction_is_replaced_by_what_is_in_it() -> None:
         ({"type": "compaction"}, "input[0].encrypted_content"),
     ],
 )
-def test_an_item_that_means_nothing_here_is_refused_by_its_place(item: dict[str, Any], param: str) -> None:
+def test_an_unsupported_item_is_refused_with_its_path(item: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
         messages_of(item)
     assert caught.value.param == param
 
 
-def test_items_are_kept_with_an_id_in_one_shape_and_with_what_the_client_added() -> None:
+def test_items_get_an_id_and_one_shape_and_keep_unknown_fields() -> None:
     phased = {"role": "assistant", "content": "Looking.", "phase": "commentary", "id": "msg_client"}
     kept = read_input([USER, phased], new_id=counting_ids())
     assert kept[0] == {
