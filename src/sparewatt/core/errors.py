@@ -166,9 +166,9 @@ class StorageFull(NotAllowed, code="storage_full"): ...
 
 
 class KeyPolicyViolation(NotAllowed, code="key_policy_violation"):
-    def __init__(self, field: str, *, level: str, allowed: str, asked: str) -> None:
+    def __init__(self, field: str, *, level: str, allowed: str, requested: str) -> None:
         super().__init__(
-            f"The {level} policy says {allowed!r}; the request asks for {asked!r}. "
+            f"The {level} policy says {allowed!r}; the request asks for {requested!r}. "
             f"A request may narrow it, never widen it: leave '{field}' out or stay within.",
             param=field,
         )

@@ -55,8 +55,8 @@ def _refuse_widening(level: PolicyLevel, request: Policy) -> None:
     for name, value, field in given_fields(request):
         standing = getattr(level.policy, name)
         if standing is not None and field.widens(standing, value):
-            allowed, asked = (" ".join(field.conditions(name, each))[:200] for each in (standing, value))
-            raise KeyPolicyViolation(name, level=level.name, allowed=allowed, asked=asked)
+            allowed, requested = (" ".join(field.conditions(name, each))[:200] for each in (standing, value))
+            raise KeyPolicyViolation(name, level=level.name, allowed=allowed, requested=requested)
 
 
 def contradictions(policy: Policy) -> list[str]:

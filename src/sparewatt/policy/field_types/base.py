@@ -77,9 +77,9 @@ class PolicyField(ABC, Generic[V]):
         del at
         return self.meet(first, second)
 
-    def widens(self, standing: V, asked: V) -> bool:
+    def widens(self, standing: V, requested: V) -> bool:
         """Whether a request allows something that a standing policy does not."""
-        del standing, asked
+        del standing, requested
         return False
 
     def admits(self, value: V, fact: Any) -> bool:

@@ -37,8 +37,8 @@ class FlagField(PolicyField[bool]):
     def meet(self, general: bool, specific: bool) -> bool:  # noqa: FBT001 - the values are booleans
         return self.strict if self.strict in {general, specific} else specific
 
-    def widens(self, standing: bool, asked: bool) -> bool:  # noqa: FBT001 - likewise
-        return standing is self.strict and asked is not self.strict
+    def widens(self, standing: bool, requested: bool) -> bool:  # noqa: FBT001 - likewise
+        return standing is self.strict and requested is not self.strict
 
     def to_json(self, value: bool) -> bool:  # noqa: FBT001 - likewise
         return value
@@ -84,8 +84,8 @@ class StrictWordField(WordField):
         del at
         return self._strict if self._strict in {first, second} else second
 
-    def widens(self, standing: str, asked: str) -> bool:
-        return standing == self._strict and asked != self._strict
+    def widens(self, standing: str, requested: str) -> bool:
+        return standing == self._strict and requested != self._strict
 
     def admits(self, value: str, fact: Any) -> bool:
         return value != self._strict or fact == self._required_fact

@@ -68,11 +68,11 @@ class RangeField(PolicyField[Range]):
         high, closed = min((general.high, not general.high_open), (specific.high, not specific.high_open))
         return Range(low, high, low_open, not closed)
 
-    def widens(self, standing: Range, asked: Range) -> bool:
+    def widens(self, standing: Range, requested: Range) -> bool:
         """By bound: one that the request does not name stays as it is."""
-        lower = asked.low > -math.inf and (asked.low, asked.low_open) < (standing.low, standing.low_open)
-        higher = asked.high < math.inf and (asked.high, not asked.high_open) > (standing.high, not standing.high_open)
-        return lower or higher
+        low, high = (requested.low, requested.low_open), (requested.high, not requested.high_open)
+        is_lower = requested.low > -math.inf and low < (standing.low, standing.low_open)
+        return is_lower or (requested.high < math.inf and high > (standing.high, not standing.high_open))
 
     def admits(self, value: Range, fact: Any) -> bool:
         return fact is not None and value.holds(fact)
@@ -121,8 +121,8 @@ class MinimumField(_NumberField):
     def meet(self, general: float, specific: float) -> float:
         return max(general, specific)
 
-    def widens(self, standing: float, asked: float) -> bool:
-        return asked < standing
+    def widens(self, standing: float, requested: float) -> bool:
+        return requested < standing
 
     def admits(self, value: float, fact: Any) -> bool:
         return fact is not None and fact >= value
@@ -139,8 +139,8 @@ class _CapField(PolicyField[N]):
     def meet(self, general: N, specific: N) -> N:
         return min(general, specific)
 
-    def widens(self, standing: N, asked: N) -> bool:
-        return asked > standing
+    def widens(self, standing: N, requested: N) -> bool:
+        return requested > standing
 
     def admits(self, value: N, fact: Any) -> bool:
         return fact is not None and fact <= value
@@ -206,9 +206,9 @@ class PriceCapField(PolicyField[MaxPrice]):
     def meet(self, general: MaxPrice, specific: MaxPrice) -> MaxPrice:
         return MaxPrice(_least(general.prompt, specific.prompt), _least(general.completion, specific.completion))
 
-    def widens(self, standing: MaxPrice, asked: MaxPrice) -> bool:
+    def widens(self, standing: MaxPrice, requested: MaxPrice) -> bool:
         """By direction: one that the request does not name stays as it is."""
-        pairs = ((standing.prompt, asked.prompt), (standing.completion, asked.completion))
+        pairs = ((standing.prompt, requested.prompt), (standing.completion, requested.completion))
         return any(cap is not None and wanted is not None and wanted > cap for cap, wanted in pairs)
 
     def admits(self, value: MaxPrice, fact: Any) -> bool:

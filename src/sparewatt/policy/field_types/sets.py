@@ -26,8 +26,8 @@ class _AllowedSetField(PolicyField[Words]):
     def meet(self, general: Words, specific: Words) -> Words:
         return general & specific
 
-    def widens(self, standing: Words, asked: Words) -> bool:
-        return not asked <= standing
+    def widens(self, standing: Words, requested: Words) -> bool:
+        return not requested <= standing
 
     def admits(self, value: Words, fact: Any) -> bool:
         return fact in value
@@ -157,8 +157,8 @@ class GpuNamesField(PolicyField[NameFilter]):
             return NameFilter(denied=denied)
         return NameFilter(allowed=frozenset.intersection(*lists) - denied)
 
-    def widens(self, standing: NameFilter, asked: NameFilter) -> bool:
-        return asked.allowed is not None and not all(standing.admit(name) for name in asked.allowed)
+    def widens(self, standing: NameFilter, requested: NameFilter) -> bool:
+        return requested.allowed is not None and not all(standing.admit(name) for name in requested.allowed)
 
     def admits(self, value: NameFilter, fact: Any) -> bool:
         return fact is not None and value.admit(fact)

@@ -23,7 +23,7 @@ from sparewatt.protocol.typed_message import (
 )
 
 NO_LEAF = 0xFFFF
-"""The index that stands for no candidate."""
+"""The index for no candidate."""
 
 CANDIDATES_MAX = 3
 NO_PROVIDER = "0x" + "0" * 40

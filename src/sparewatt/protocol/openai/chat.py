@@ -29,7 +29,7 @@ ModelField = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
 AnswerCount = Annotated[int, Meta(ge=1, le=128)]
 
 NULL = msgspec.Raw(b"null")
-"""The value of an absent field. Compare by identity to tell an absent field from one that is null."""
+"""The value of an absent field. Compare by identity to distinguish an absent field from null."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not the JSON it expects."""
 _EMPTY = (b"null", b'""', b"[]", b"{}")
@@ -363,7 +363,7 @@ def read_error_message(body: bytes) -> str | None:
 
 
 def error_body(error: SparewattError, **extra: object) -> dict[str, Any]:
-    """OpenAI's error object: always all four keys, and `extra` beside them."""
+    """OpenAI's error object: always all four keys, and `extra`."""
     shape = {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}
     return {"error": shape | extra}
 

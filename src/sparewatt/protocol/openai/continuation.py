@@ -1,8 +1,8 @@
 """Failover within an answer: which answers another node can continue, by which methods, and with which request.
 
 The gateway sends the same request with a lower token limit, followed by the text that the client already has. The node
-converts both into what its model server understands. The model is never told to continue: it sees the prompt and the
-text so far as its own output.
+converts both into what its model server understands. There is no instruction to continue: the model sees the prompt,
+and the text so far as its own output.
 """
 
 from __future__ import annotations

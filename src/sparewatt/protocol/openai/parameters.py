@@ -105,7 +105,7 @@ def unknown_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[st
 
 
 def ignored_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
-    """Those of the dropped fields that the reply names, because they asked for something that does not happen."""
+    """The dropped fields that the reply names: those that differ from their default."""
     unknown = unknown_fields(fields, path)
     return unknown and tuple(name for name in unknown if not _is_default(name, bytes(fields[name])))
 

@@ -117,7 +117,7 @@ class ResponseTranslator:
         return events
 
     def cancel(self) -> list[Json]:
-        """The client does not want the rest."""
+        """The client has cancelled the response."""
         events = self._close_all("incomplete")
         self.response = self.response | self._output() | {"status": "cancelled"}
         return events
