@@ -69,7 +69,7 @@ def _from_file(file: Path | None, section: str) -> dict[str, Any]:
     unknown = sorted(set(tables) - set(SECTIONS))
     if unknown:
         raise StartupError(f"Unknown table in {file}: {', '.join(unknown)}. Known: {', '.join(SECTIONS)}.")
-    found = tables.get(section, {})
-    if not isinstance(found, dict):
+    table = tables.get(section, {})
+    if not isinstance(table, dict):
         raise StartupError(f"[{section}] in {file} must be a table.")
-    return found
+    return table

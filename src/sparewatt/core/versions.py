@@ -20,8 +20,8 @@ class Release(NamedTuple):
 
 def read_release(version: str) -> Release | None:
     """`1.4.2`, `1.4` and `1.4.0.dev3` are release 1.4; None if it is no version."""
-    found = _RELEASE.match(version)
-    return Release(int(found[1]), int(found[2])) if found else None
+    match = _RELEASE.match(version)
+    return Release(int(match[1]), int(match[2])) if match else None
 
 
 def side_to_update(*, agent: str, gateway: str) -> Side | None:

@@ -7,30 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sparewatt.core.errors import UnknownField, UnsupportedParameter
+from sparewatt.policy.field_types import choices, numbers, sets
 from sparewatt.policy.field_types.base import PolicyField
-from sparewatt.policy.field_types.choices import (
-    FlagField,
-    PlaceField,
-    PreferenceOrderField,
-    StrictWordField,
-    WeightsField,
-    WordField,
-)
-from sparewatt.policy.field_types.numbers import (
-    MaximumField,
-    MinimumField,
-    MoneyCapField,
-    PriceCapField,
-    RangeField,
-)
-from sparewatt.policy.field_types.sets import (
-    AllowedNamesField,
-    DeniedNamesField,
-    EnumField,
-    GpuNamesField,
-    RegionField,
-    RequiredWordsField,
-)
 from sparewatt.policy.gpus import GPU_CLASSES
 from sparewatt.policy.model import Policy
 from sparewatt.policy.quantization import QUANTIZATIONS
@@ -41,32 +19,32 @@ SORTS = ("price", "latency", "throughput", "score")
 WEIGHTS = ("price", "ttft", "throughput", "load", "warm", "fit", "reputation", "distance")
 
 FIELDS: dict[str, PolicyField[Any]] = {
-    "region": RegionField(),
-    "near": PlaceField(),
-    "gpu": GpuNamesField(),
-    "gpu_class": EnumField(*GPU_CLASSES, ordered=True),
-    "vram_gb": RangeField(0.0, 1e6),
-    "gpu_count": RangeField(0.0, 1024.0, counts=True),
-    "uptime": RangeField(0.0, 1.0),
-    "reputation": RangeField(0.0, 1.0),
-    "compliance": RequiredWordsField(*COMPLIANCES),
-    "attested_by": AllowedNamesField(),
-    "tier": EnumField(*TIERS, ordered=True),
-    "quantizations": EnumField(*QUANTIZATIONS),
-    "data_policy": StrictWordField("no_log", "may_log", required_fact="no_log"),
-    "min_throughput": MinimumField(0.0, 1e7),
-    "max_ttft_ms": MaximumField(0.0, 3_600_000.0),
-    "warm": StrictWordField("require", "prefer", "any", required_fact=True),
-    "max_price": PriceCapField(),
-    "max_hourly": MoneyCapField(),
-    "only": AllowedNamesField(),
-    "ignore": DeniedNamesField(),
-    "order": PreferenceOrderField(),
-    "sort": WordField(*SORTS),
-    "weights": WeightsField(*WEIGHTS),
-    "allow_fallbacks": FlagField(strict=False),
-    "allow_resume": FlagField(strict=False),
-    "require_parameters": FlagField(strict=True),
+    "region": sets.RegionField(),
+    "near": choices.PlaceField(),
+    "gpu": sets.GpuNamesField(),
+    "gpu_class": sets.EnumField(*GPU_CLASSES, ordered=True),
+    "vram_gb": numbers.RangeField(0.0, 1e6),
+    "gpu_count": numbers.RangeField(0.0, 1024.0, counts=True),
+    "uptime": numbers.RangeField(0.0, 1.0),
+    "reputation": numbers.RangeField(0.0, 1.0),
+    "compliance": sets.RequiredWordsField(*COMPLIANCES),
+    "attested_by": sets.AllowedNamesField(),
+    "tier": sets.EnumField(*TIERS, ordered=True),
+    "quantizations": sets.EnumField(*QUANTIZATIONS),
+    "data_policy": choices.StrictWordField("no_log", "may_log", required_fact="no_log"),
+    "min_throughput": numbers.MinimumField(0.0, 1e7),
+    "max_ttft_ms": numbers.MaximumField(0.0, 3_600_000.0),
+    "warm": choices.StrictWordField("require", "prefer", "any", required_fact=True),
+    "max_price": numbers.PriceCapField(),
+    "max_hourly": numbers.MoneyCapField(),
+    "only": sets.AllowedNamesField(),
+    "ignore": sets.DeniedNamesField(),
+    "order": choices.PreferenceOrderField(),
+    "sort": choices.WordField(*SORTS),
+    "weights": choices.WeightsField(*WEIGHTS),
+    "allow_fallbacks": choices.FlagField(strict=False),
+    "allow_resume": choices.FlagField(strict=False),
+    "require_parameters": choices.FlagField(strict=True),
 }
 
 _USE_THROUGHPUT = "Use 'min_throughput' to require a speed, or sort=throughput to prefer fast nodes."

@@ -13,18 +13,15 @@ QUANTIZATIONS = (
 UNKNOWN = "unknown"
 
 _INTEGER = re.compile(r"(?:i?q|int|w)(?P<bits>[2-68])(?:[_-].*|a\d+)?")
-_ALIASES = {
-    "f16": "fp16",
-    "half": "fp16",
-    "f32": "fp32",
-    "float16": "fp16",
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "awq": "int4",
-    "gptq": "int4",
-    "fp8_e4m3": "fp8",
-    "mxfp4_moe": "mxfp4",
+_NAMES = {
+    "fp16": "f16 half float16",
+    "fp32": "f32 float32",
+    "bf16": "bfloat16",
+    "int4": "awq gptq",
+    "fp8": "fp8_e4m3",
+    "mxfp4": "mxfp4_moe",
 }
+_ALIASES = {name: word for word, names in _NAMES.items() for name in names.split()}
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)

@@ -15,13 +15,7 @@ MatcherFilterName = Literal[
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[
-    "link_lost",
-    "timed_out",
-    "backend_unreachable",
-    "backend_broke",
-    "backend_timeout",
-    "backend_error",
-    "protocol",
+    "link_lost", "timed_out", "backend_unreachable", "backend_broke", "backend_timeout", "backend_error", "protocol"
 ]
 
 

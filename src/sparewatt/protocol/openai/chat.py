@@ -352,14 +352,14 @@ def _raw(value: object) -> msgspec.Raw:
 def read_error_message(body: bytes) -> str | None:
     """The message of another server's error reply, in any of the shapes that servers use."""
     try:
-        found: Any = msgspec.json.decode(body)
+        reply: Any = msgspec.json.decode(body)
     except UNREADABLE:
         return None
-    if isinstance(found, Mapping):
-        found = found.get("error", found)
-    if isinstance(found, Mapping):
-        found = found.get("message", found.get("detail"))
-    return found[:500] if isinstance(found, str) else None
+    if isinstance(reply, Mapping):
+        reply = reply.get("error", reply)
+    if isinstance(reply, Mapping):
+        reply = reply.get("message", reply.get("detail"))
+    return reply[:500] if isinstance(reply, str) else None
 
 
 def error_body(error: SparewattError, **extra: object) -> dict[str, Any]:

@@ -91,6 +91,6 @@ class ChunkReader:
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for event in events:
-            found = b"\n".join(line[len(_DATA) :].strip() for line in event.splitlines() if line.startswith(_DATA))
-            if found and found != _END and (chunk := read_chunk(found)) is not None:
+            data_lines = b"\n".join(line[len(_DATA) :].strip() for line in event.splitlines() if line.startswith(_DATA))
+            if data_lines and data_lines != _END and (chunk := read_chunk(data_lines)) is not None:
                 yield chunk

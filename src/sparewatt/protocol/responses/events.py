@@ -35,15 +35,22 @@ class ResponseEventWriter:
         flat = {name: body["error"][name] for name in ("code", "message", "param")}
         return self.event("error", **flat, **body)
 
+    def last_snapshot(self, response: Json) -> Json:
+        """Of a final response. OpenAI has no event for a cancelled one: it is incomplete."""
+        status = response["status"]
+        return self.snapshot("incomplete" if status == "cancelled" else status, response)
+
     # items
 
     def item_added(self, index: int, item: Json) -> list[Json]:
-        """`item`: still without content."""
+        """Announces the item without its content, as in progress."""
+        kind = item["type"]
+        empty: Json = {"arguments": ""} if kind == "function_call" else {"content": []}
+        item = item | empty | ({"status": "in_progress"} if "status" in item else {})
         events = [self.event("response.output_item.added", output_index=index, item=item)]
-        if item["type"] == "message":
-            events.append(self._part_added(index, item, text_part("")))
-        elif item["type"] == "reasoning":
-            events.append(self._part_added(index, item, reasoning_part("")))
+        if kind != "function_call":
+            part = text_part("") if kind == "message" else reasoning_part("")
+            events.append(self._in_part("response.content_part.added", index, item, part=part))
         return events
 
     def item_delta(
@@ -62,26 +69,18 @@ class ResponseEventWriter:
 
     def item_done(self, index: int, item: Json) -> list[Json]:
         """`item`: with all its content."""
-        match item["type"]:
-            case "message":
-                part = item["content"][0]
-                text = {"text": part["text"], "logprobs": part.get("logprobs") or []}
-                events = [self._in_part("response.output_text.done", index, item, **text), self._part_done(index, item)]
-            case "reasoning":
-                text = {"text": item["content"][0]["text"]}
-                done = self._in_part("response.reasoning_text.done", index, item, **text)
-                events = [done, self._part_done(index, item)]
-            case _:
-                called = {"name": item["name"], "arguments": item["arguments"]}
-                place = {"item_id": item["id"], "output_index": index}
-                events = [self.event("response.function_call_arguments.done", **place, **called)]
+        if item["type"] == "function_call":
+            call = {"name": item["name"], "arguments": item["arguments"]}
+            place = {"item_id": item["id"], "output_index": index}
+            events = [self.event("response.function_call_arguments.done", **place, **call)]
+        else:
+            part = item["content"][0]
+            is_message = item["type"] == "message"
+            text = {"text": part["text"]} | ({"logprobs": part.get("logprobs") or []} if is_message else {})
+            kind = "response.output_text.done" if is_message else "response.reasoning_text.done"
+            events = [self._in_part(kind, index, item, **text)]
+            events.append(self._in_part("response.content_part.done", index, item, part=part))
         return [*events, self.event("response.output_item.done", output_index=index, item=item)]
-
-    def _part_added(self, index: int, item: Json, part: Json) -> Json:
-        return self._in_part("response.content_part.added", index, item, part=part)
-
-    def _part_done(self, index: int, item: Json) -> Json:
-        return self._in_part("response.content_part.done", index, item, part=item["content"][0])
 
     def _in_part(self, kind: str, index: int, item: Json, **fields: Any) -> Json:
         return self.event(kind, item_id=item["id"], output_index=index, content_index=0, **fields)

@@ -26,14 +26,12 @@ def _events(response: Json) -> Iterator[Json]:
     yield events.snapshot("in_progress", begun)
     for index, item in enumerate(response["output"]):
         kind = item["type"]
-        empty: Json = {"arguments": ""} if kind == "function_call" else {"content": []}
-        yield from events.item_added(index, item | empty | ({"status": "in_progress"} if "status" in item else {}))
+        yield from events.item_added(index, item)
         text = item["arguments"] if kind == "function_call" else item["content"][0]["text"]
         if text:
             yield events.item_delta(kind, text, index=index, item_id=item["id"])
         yield from events.item_done(index, item)
-    status = response["status"]
-    yield events.snapshot("incomplete" if status == "cancelled" else status, response)
+    yield events.last_snapshot(response)
 
 
 def page(items: Sequence[Json], *, order: SortOrder, limit: int, after: str | None) -> Json:
@@ -41,10 +39,10 @@ def page(items: Sequence[Json], *, order: SortOrder, limit: int, after: str | No
     ordered = list(items) if order == "asc" else list(reversed(items))
     start = 0
     if after is not None:
-        places = [i for i, item in enumerate(ordered) if item["id"] == after]
-        if not places:
+        indexes = [i for i, item in enumerate(ordered) if item["id"] == after]
+        if not indexes:
             raise InvalidField(f"This response has no item {after[:80]!r}.", param="after")
-        start = places[0] + 1
+        start = indexes[0] + 1
     data = ordered[start : start + limit]
     return {
         "object": "list",

@@ -82,5 +82,5 @@ def usage_of(usage: Json | None) -> Json | None:
 
 def _count(counts: Any, name: str) -> int:
     """Model servers write these counts, so they may be anything."""
-    found = counts.get(name) if isinstance(counts, dict) else None
-    return found if isinstance(found, int) else 0
+    count = counts.get(name) if isinstance(counts, dict) else None
+    return count if isinstance(count, int) else 0

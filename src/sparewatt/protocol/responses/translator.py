@@ -54,11 +54,6 @@ class OutputItem:
             return False
         return True
 
-    def announced_item(self) -> Json:
-        """As it is added, without content."""
-        empty: Json = {"arguments": ""} if self.kind == "function_call" else {"content": []}
-        return self.item() | empty
-
     def item(self) -> Json:
         """With the content so far."""
         named, text = {"id": self.id, "type": self.kind}, "".join(self.pieces)
@@ -123,9 +118,8 @@ class ResponseTranslator:
         return events
 
     def final_events(self) -> list[Json]:
-        """The last events, once the response is final. OpenAI has no event for a cancelled one: it is incomplete."""
-        status = self.response["status"]
-        events = [self._events.snapshot("incomplete" if status == "cancelled" else status, self.response)]
+        """The last events, once the response is final."""
+        events = [self._events.last_snapshot(self.response)]
         return events if self.failure is None else [*events, self._events.error(self.failure)]
 
     def _output(self) -> Json:
@@ -174,7 +168,7 @@ class ResponseTranslator:
         if kind == "function_call":
             item.call_id = call_id or self._new_id("call")
         self._items.append(item)
-        return events + self._events.item_added(item.index, item.announced_item())
+        return events + self._events.item_added(item.index, item.item())
 
     def _write(self, item: OutputItem, text: str, logprobs: list[Json] | None = None) -> Json:
         item.pieces.append(text)
