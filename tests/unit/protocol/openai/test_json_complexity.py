@@ -1,4 +1,4 @@
-"""Bodies of very many small values are refused before they are decoded; texts may hold whatever they like."""
+"""Bodies of very many small values are refused before they are decoded; characters within texts do not count."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_the_top_level_may_have_fewer_fields() -> None:
 
 
 def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
-    crowd, seen, body = JsonComplexityCheck(), [], fields(4 * BODY_FIELDS_MAX)
+    check, seen, body = JsonComplexityCheck(), [], fields(4 * BODY_FIELDS_MAX)
 
     def receive() -> None:
         for at in range(0, len(body), 1000):
             seen.append(body[at : at + 1000])
-            crowd.feed(seen[-1])
+            check.feed(seen[-1])
 
     with pytest.raises(BodyTooLarge):
         receive()
@@ -100,9 +100,9 @@ def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> Non
 def test_counts_do_not_depend_on_where_a_body_is_cut(texts: list[str], cuts: list[int]) -> None:
     body = json.dumps({text: [text, 1] for text in texts}, separators=(",", ":"), ensure_ascii=False).encode()
     fields_in = len(json.loads(body))
-    crowd, outside = JsonComplexityCheck(), b""
+    check, outside = JsonComplexityCheck(), b""
     for cut in itertools.cycle(cuts):
-        outside += crowd._outside_texts(body[:cut])
+        outside += check._outside_texts(body[:cut])
         body = body[cut:]
         if not body:
             break
