@@ -16,6 +16,10 @@ from sparewatt.protocol.responses.translator import ResponseTranslator
 
 Json = dict[str, Any]
 
+USER = {"role": "user", "content": "Hi"}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "found"}
+
 
 def counting_ids() -> NewId:
     numbers = itertools.count(1)
@@ -78,3 +82,6 @@ def events_of(translator: ResponseTranslator, *chunks: StreamChunk) -> list[Json
 
 def kinds(events: list[Json]) -> list[str]:
     return [event["type"].removeprefix("response.") for event in events]
+
+
+FINISH = chunk(finish="stop")
