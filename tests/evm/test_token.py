@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sparewatt.protocol.contracts.meta_transactions import Permit
 from sparewatt.protocol.signing import Domain
-from sparewatt.protocol.typed_message import Address, TypedMessage, Uint256, message_digest
+from sparewatt.protocol.typed_message import message_digest
 from tests.evm.machine import now, refused, wait
 from tests.evm.network import CHAIN_ID, MAX, Network, key
 
 ALICE, BOB = key(11), key(12)
-
-
-@dataclass(frozen=True, slots=True)
-class Permit(TypedMessage):
-    owner: Address
-    spender: Address
-    value: Uint256
-    nonce: Uint256
-    deadline: Uint256
 
 
 def permit(network: Network, *, amount: int, deadline: int, nonce: int = 0) -> tuple[object, ...]:

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from sparewatt.core.fair_queue import FairQueue
-from sparewatt.core.limits import TICK_BUDGET_S
+from sparewatt.core.fair_queue import TICK_BUDGET_S, FairQueue
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry

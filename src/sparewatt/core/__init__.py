@@ -1,4 +1,4 @@
-"""The vocabulary everything else is written in: ids, money, limits, errors, time and chance.
+"""What every other package is built on: ids, money, errors, shared bounds, time and randomness by argument, logging.
 
-Nothing here does I/O, and nothing here imports another package of this project.
+It imports no other package of this project and does no I/O but reading a settings file and writing log lines.
 """

@@ -1,4 +1,4 @@
-"""Time comes in by argument, so that a test or the simulator can supply its own."""
+"""Time comes in by argument, so that a test or the simulator can supply its own clock."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that was scheduled and can still be taken back."""
+    """A scheduled call."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Two readings and one alarm: all the time that product code may know."""
+    """Two readings and one timer: the only access to time that product code has."""
 
     def now_s(self) -> float:
-        """Seconds that never run backwards; for durations and deadlines inside a process."""
+        """Monotonic seconds, for durations and deadlines inside a process."""
         ...
 
     def unix_s(self) -> float:
-        """Wall-clock seconds since 1970; for what is stored or shown."""
+        """Seconds since 1970, for what is stored or shown."""
         ...
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` once, `delay_s` from now, unless it is cancelled first."""
+        """Call `callback` once, `delay_s` from now, unless the timer is cancelled first."""
         ...
 
 
 async def sleep_until(clock: Clock, at_s: float) -> None:
-    """Return at `at_s` or later, and always after other tasks had a turn."""
+    """Return at `at_s` or later. Always yields to the event loop, also when `at_s` has passed."""
     delay_s = at_s - clock.now_s()
     if delay_s <= 0:
         await asyncio.sleep(0)
         return
-    rung = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(delay_s, lambda: None if rung.done() else rung.set_result(None))
+    fired = asyncio.Event()
+    timer = clock.call_later(delay_s, fired.set)
     try:
-        await rung
+        await fired.wait()
     finally:
         timer.cancel()
 
 
 class SystemClock:
-    """The machine's clock; alarms ring on the running event loop, which is looked up once: that takes a system call.
+    """The operating system's clock, with timers on the running event loop.
 
-    Its readings are the system's own functions, without one of ours around them: a request asks for the time often.
+    A request reads the time often, so the readings are the system's own functions without a wrapper, and the loop is
+    looked up once: `get_running_loop` takes a system call (getpid).
     """
 
     _loop: asyncio.AbstractEventLoop | None = None

@@ -1,10 +1,10 @@
-"""Whether this process is draining: it finishes what runs, takes nothing new, and then stops."""
+"""Whether this process is draining: it finishes running jobs, takes no new work, and then stops."""
 
 from __future__ import annotations
 
 
 class DrainState:
-    """One per process, set once when it is asked to stop; read by everything that takes new work."""
+    """One per process. Set once, when the process has to stop; read by everything that takes new work."""
 
     __slots__ = ("is_draining",)
 

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree.
+"""The error tree: every failure that a client, a node or an operator can see.
 
 SparewattError                      code                     status  retry
 ├── BadRequest                      invalid_request            400    no
@@ -8,7 +8,7 @@ SparewattError                      code                     status  retry
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
-│   └── UnsupportedContent          unsupported_content        400    no     (a picture, for a model that sees none)
+│   └── UnsupportedContent          unsupported_content        400    no     (an image, for a model without vision)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
 │   └── SessionEnded                session_ended              401    no
@@ -32,7 +32,7 @@ SparewattError                      code                     status  retry
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
-├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, and not kept)
+├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, the answer is not stored)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
@@ -41,36 +41,39 @@ SparewattError                      code                     status  retry
 ├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
-├── JobShed                         low_priority_shed          429    yes    (the line fills up: low goes first)
+├── JobShed                         low_priority_shed          429    yes    (low priority, as the line fills up)
 ├── InternalError                   internal_error             500    yes
 ├── UnbalancedEntry                 unbalanced_entry           500    no     (a bug: nothing is posted)
 ├── JobFailed                       node_failed                502    yes
 ├── NoMatch
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
-│   └── NoCapacity                  no_capacity                503    yes    (the nodes that could are full or away)
+│   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
 ├── StoreUnavailable                store_unavailable          503    yes
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
-├── ChainError                      (between us and the chain)
-│   ├── ChainReverted               chain_reverted             422    no     (a contract said no; `reason` says why)
+├── ChainError                      (between this gateway and the chain)
+│   ├── ChainReverted               chain_reverted             422    no     (a contract reverted; `reason` says why)
 │   ├── ChainRateLimited            chain_rate_limited         429    yes    (the gateway's proxy to the chain)
-│   ├── ChainRefused                chain_refused              502    no     (the chain's own node will not do this)
+│   ├── ChainRefused                chain_refused              502    no     (the RPC node refused the call)
 │   ├── ChainUnavailable            chain_unavailable          503    yes
 │   ├── ContractsMissing            contracts_missing          503    no     (nothing is deployed, or other code is)
-│   └── WrongChain                  wrong_chain                503    no     (not the chain that this database follows)
-├── LinkError                       (between node and gateway; never shown to a client as it is)
+│   └── WrongChain                  wrong_chain                503    no     (not the chain that the database follows)
+├── LinkError                       (between node and gateway; no client sees it)
 │   ├── ProtocolViolation           protocol_violation
 │   ├── JoinRefused                 join_refused
 │   └── LinkLost                    link_lost
 └── StartupError                    (a process cannot start; the message says what to do)
 
-A leaf has a stable `code`, an HTTP status, whether trying again can help, and whether the job behind it may be charged.
+A leaf has a stable `code`, an HTTP status, and whether trying again can help. Messages are for people: they say what
+happened and what to do next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
+
+_KINDS = {401: "authentication_error", 402: "insufficient_quota", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class SparewattError(Exception):
@@ -79,8 +82,18 @@ class SparewattError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
+    """The `type` of OpenAI's error object. It follows from the status where a class does not set it."""
     retryable: ClassVar[bool] = False
-    chargeable: ClassVar[bool] = False
+
+    def __init_subclass__(
+        cls, *, code: str | None = None, status: int | None = None, retryable: bool | None = None
+    ) -> None:
+        """A class names only what differs from its base."""
+        cls.code = code or cls.code
+        cls.status = status or cls.status
+        cls.retryable = cls.retryable if retryable is None else retryable
+        if "kind" not in cls.__dict__:
+            cls.kind = _KINDS.get(cls.status, "invalid_request_error" if cls.status < 500 else "server_error")
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -89,295 +102,179 @@ class SparewattError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class BadRequest(SparewattError):
-    code = "invalid_request"
-    status = 400
-    kind = "invalid_request_error"
+class BadRequest(SparewattError, code="invalid_request", status=400): ...
 
 
-class InvalidJson(BadRequest):
-    code = "invalid_json"
+class InvalidJson(BadRequest, code="invalid_json"): ...
 
 
-class InvalidField(BadRequest):
-    code = "invalid_value"
+class InvalidField(BadRequest, code="invalid_value"): ...
 
 
-class InvalidAmount(BadRequest):
-    code = "invalid_amount"
-
+class InvalidAmount(BadRequest, code="invalid_amount"):
     def __init__(self, text: str, *, why: str = "is not an amount in dollars") -> None:
         super().__init__(f"{text[:40]!r} {why}. Write a number from 0 with at most nine decimals, e.g. 0.02.")
 
 
-class PreviousResponseNotFound(BadRequest):
-    code = "previous_response_not_found"
+class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): ...
 
 
-class UnsupportedParameter(BadRequest):
-    code = "unsupported_parameter"
+class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...
 
 
-class UnsupportedContent(BadRequest):
-    code = "unsupported_content"
+class UnsupportedContent(BadRequest, code="unsupported_content"): ...
 
 
-class UnknownField(BadRequest):
-    code = "unknown_field"
-
+class UnknownField(BadRequest, code="unknown_field"):
     def __init__(self, name: str, *, nearest: str | None, param: str) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         super().__init__(f"There is no field {name[:60]!r}.{hint}", param=param[:80])
 
 
-class NotAuthenticated(SparewattError):
-    code = "invalid_api_key"
-    status = 401
-    kind = "authentication_error"
+class NotAuthenticated(SparewattError, code="invalid_api_key", status=401): ...
 
 
-class LoginFailed(NotAuthenticated):
-    code = "login_failed"
+class LoginFailed(NotAuthenticated, code="login_failed"): ...
 
 
-class SessionEnded(NotAuthenticated):
-    code = "session_ended"
+class SessionEnded(NotAuthenticated, code="session_ended"): ...
 
 
-class InsufficientCredits(SparewattError):
-    """402 and not 429: client libraries try a 429 again, in vain."""
-
-    code = "insufficient_credits"
-    status = 402
-    kind = "insufficient_quota"
+class InsufficientCredits(SparewattError, code="insufficient_credits", status=402):
+    """402 and not 429: client libraries retry a 429, which cannot help here."""
 
 
-class NotAllowed(SparewattError):
-    code = "permission_denied"
-    status = 403
-    kind = "permission_error"
+class NotAllowed(SparewattError, code="permission_denied", status=403): ...
 
 
-class OperatorsOnly(NotAllowed):
-    code = "operators_only"
+class OperatorsOnly(NotAllowed, code="operators_only"): ...
 
 
-class NotOwner(NotAllowed):
-    code = "not_owner"
+class NotOwner(NotAllowed, code="not_owner"): ...
 
 
-class KeyBudgetExceeded(NotAllowed):
-    code = "key_budget_exceeded"
+class KeyBudgetExceeded(NotAllowed, code="key_budget_exceeded"): ...
 
 
-class CsrfRefused(NotAllowed):
-    code = "csrf_refused"
+class CsrfRefused(NotAllowed, code="csrf_refused"): ...
 
 
-class SignupRefused(NotAllowed):
-    code = "signup_refused"
+class SignupRefused(NotAllowed, code="signup_refused"): ...
 
 
-class StorageFull(NotAllowed):
-    code = "storage_full"
+class StorageFull(NotAllowed, code="storage_full"): ...
 
 
-class KeyPolicyViolation(NotAllowed):
-    code = "key_policy_violation"
-
-    def __init__(self, field: str, *, level: str, allowed: str, asked: str) -> None:
+class KeyPolicyViolation(NotAllowed, code="key_policy_violation"):
+    def __init__(self, field: str, *, level: str, allowed: str, requested: str) -> None:
         super().__init__(
-            f"The {level} policy says {allowed!r}; the request asks for {asked!r}. "
+            f"The {level} policy says {allowed!r}; the request asks for {requested!r}. "
             f"A request may narrow it, never widen it: leave '{field}' out or stay within.",
             param=field,
         )
 
 
-class NotFound(SparewattError):
-    code = "not_found"
-    status = 404
-    kind = "invalid_request_error"
+class NotFound(SparewattError, code="not_found", status=404): ...
 
 
-class ModelNotFound(NotFound):
-    code = "model_not_found"
-
+class ModelNotFound(NotFound, code="model_not_found"):
     def __init__(self, model: str, *, nearest: Sequence[str], why: str = "") -> None:
         """`why`: what is wrong with the name, where that is known."""
-        hint = (
-            f" {why}"
-            if why
-            else f" Did you mean {', '.join(nearest)}?"
-            if nearest
-            else " No node serves any model right now."
-        )
-        super().__init__(f"The model {model[:100]!r} is not served by this network.{hint}", param="model")
+        if not why:
+            why = f"Did you mean {', '.join(nearest)}?" if nearest else "No node serves any model right now."
+        super().__init__(f"The model {model[:100]!r} is not served by this network. {why}", param="model")
         self.nearest = tuple(nearest)
 
 
-class MatchNotFound(NotFound):
-    code = "match_not_found"
+class MatchNotFound(NotFound, code="match_not_found"): ...
 
 
-class KeyNotFound(NotFound):
-    code = "key_not_found"
+class KeyNotFound(NotFound, code="key_not_found"): ...
 
 
-class ResponseNotFound(NotFound):
-    code = "response_not_found"
+class ResponseNotFound(NotFound, code="response_not_found"): ...
 
 
-class AccountNotFound(NotFound):
-    code = "account_not_found"
+class AccountNotFound(NotFound, code="account_not_found"): ...
 
 
-class MethodNotAllowed(SparewattError):
-    code = "method_not_allowed"
-    status = 405
-    kind = "invalid_request_error"
+class MethodNotAllowed(SparewattError, code="method_not_allowed", status=405): ...
 
 
-class RequestTooSlow(SparewattError):
-    code = "request_too_slow"
-    status = 408
-    kind = "invalid_request_error"
-    retryable = True
+class RequestTooSlow(SparewattError, code="request_too_slow", status=408, retryable=True): ...
 
 
-class BodyTooSlow(RequestTooSlow):
-    code = "body_too_slow"
+class BodyTooSlow(RequestTooSlow, code="body_too_slow"): ...
 
 
-class EmailTaken(SparewattError):
-    code = "email_taken"
-    status = 409
-    kind = "invalid_request_error"
+class EmailTaken(SparewattError, code="email_taken", status=409): ...
 
 
-class IdReused(SparewattError):
-    code = "id_reused"
-    status = 409
-    kind = "invalid_request_error"
+class IdReused(SparewattError, code="id_reused", status=409): ...
 
 
-class IdempotencyConflict(SparewattError):
-    code = "idempotency_conflict"
-    status = 409
-    kind = "invalid_request_error"
+class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=409): ...
 
 
-class IdempotencyMismatch(SparewattError):
-    code = "idempotency_mismatch"
-    status = 422
-    kind = "invalid_request_error"
+class IdempotencyMismatch(SparewattError, code="idempotency_mismatch", status=422): ...
 
 
-class BodyTooLarge(SparewattError):
-    code = "body_too_large"
-    status = 413
-    kind = "invalid_request_error"
+class BodyTooLarge(SparewattError, code="body_too_large", status=413): ...
 
 
-class ExpectationFailed(SparewattError):
-    code = "expectation_failed"
-    status = 417
-    kind = "invalid_request_error"
+class ExpectationFailed(SparewattError, code="expectation_failed", status=417): ...
 
 
-class HeadTooLarge(SparewattError):
-    code = "head_too_large"
-    status = 431
-    kind = "invalid_request_error"
+class HeadTooLarge(SparewattError, code="head_too_large", status=431): ...
 
 
-class UnsupportedMediaType(SparewattError):
-    code = "unsupported_media_type"
-    status = 415
-    kind = "invalid_request_error"
+class UnsupportedMediaType(SparewattError, code="unsupported_media_type", status=415): ...
 
 
-class UnprocessableContent(SparewattError):
-    code = "unprocessable"
-    status = 422
-    kind = "invalid_request_error"
+class UnprocessableContent(SparewattError, code="unprocessable", status=422): ...
 
 
-class RateLimited(SparewattError):
-    code = "rate_limit_exceeded"
-    status = 429
-    kind = "rate_limit_error"
-    retryable = True
+class RateLimited(SparewattError, code="rate_limit_exceeded", status=429, retryable=True): ...
 
 
-class QueueFull(SparewattError):
-    code = "queue_full"
-    status = 429
-    kind = "rate_limit_error"
-    retryable = True
+class QueueFull(SparewattError, code="queue_full", status=429, retryable=True): ...
 
 
-class JobShed(SparewattError):
-    code = "low_priority_shed"
-    status = 429
-    kind = "rate_limit_error"
-    retryable = True
+class JobShed(SparewattError, code="low_priority_shed", status=429, retryable=True): ...
 
 
-class InternalError(SparewattError):
-    retryable = True
+class InternalError(SparewattError, retryable=True): ...
 
 
-class UnbalancedEntry(SparewattError):
-    code = "unbalanced_entry"
+class UnbalancedEntry(SparewattError, code="unbalanced_entry"): ...
 
 
-class JobFailed(SparewattError):
-    code = "node_failed"
-    status = 502
-    retryable = True
+class JobFailed(SparewattError, code="node_failed", status=502, retryable=True): ...
 
 
-class NoMatch(SparewattError):
-    status = 503
+class NoMatch(SparewattError, status=503): ...
 
 
-class NoEligibleNode(NoMatch):
-    code = "no_eligible_node"
+class NoEligibleNode(NoMatch, code="no_eligible_node"): ...
 
 
-class NoCapacity(NoMatch):
-    code = "no_capacity"
-    retryable = True
+class NoCapacity(NoMatch, code="no_capacity", retryable=True): ...
 
 
-class StoreUnavailable(SparewattError):
-    code = "store_unavailable"
-    status = 503
-    retryable = True
+class StoreUnavailable(SparewattError, code="store_unavailable", status=503, retryable=True): ...
 
 
-class ShuttingDown(SparewattError):
-    code = "shutting_down"
-    status = 503
-    retryable = True
+class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...
 
 
-class FirstTokenTimeout(SparewattError):
-    code = "first_token_timeout"
-    status = 504
-    retryable = True
+class FirstTokenTimeout(SparewattError, code="first_token_timeout", status=504, retryable=True): ...
 
 
-class ChainError(SparewattError):
-    code = "chain_error"
+class ChainError(SparewattError, code="chain_error"): ...
 
 
-class ChainReverted(ChainError):
-    """A contract undid the transaction. `reason` is the contract's own word for it, `data` what it returned."""
-
-    code = "chain_reverted"
-    status = 422
-    kind = "invalid_request_error"
+class ChainReverted(ChainError, code="chain_reverted", status=422):
+    """A contract reverted the transaction. `reason` is the name of its error, `data` the bytes that it returned."""
 
     def __init__(self, reason: str, *, data: bytes = b"") -> None:
         super().__init__(f"The contract refused this: {reason}.")
@@ -385,54 +282,36 @@ class ChainReverted(ChainError):
         self.data = data
 
 
-class ChainRateLimited(ChainError):
-    code = "chain_rate_limited"
-    status = 429
-    kind = "rate_limit_error"
-    retryable = True
+class ChainRateLimited(ChainError, code="chain_rate_limited", status=429, retryable=True): ...
 
 
-class ChainRefused(ChainError):
-    code = "chain_refused"
-    status = 502
+class ChainRefused(ChainError, code="chain_refused", status=502): ...
 
 
-class ChainUnavailable(ChainError):
-    code = "chain_unavailable"
-    status = 503
-    retryable = True
+class ChainUnavailable(ChainError, code="chain_unavailable", status=503, retryable=True): ...
 
 
-class ContractsMissing(ChainError):
-    code = "contracts_missing"
-    status = 503
+class ContractsMissing(ChainError, code="contracts_missing", status=503): ...
 
 
-class WrongChain(ChainError):
-    code = "wrong_chain"
-    status = 503
+class WrongChain(ChainError, code="wrong_chain", status=503): ...
 
 
-class LinkError(SparewattError):
-    code = "link_error"
+class LinkError(SparewattError, code="link_error"): ...
 
 
-class ProtocolViolation(LinkError):
-    code = "protocol_violation"
+class ProtocolViolation(LinkError, code="protocol_violation"): ...
 
 
 class JoinRefused(LinkError):
-    """The gateway will not have this node; `code` tells the agent whether dialling again can help."""
+    """The gateway rejected this node. `reason` tells the agent whether to dial again."""
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
-class LinkLost(LinkError):
-    code = "link_lost"
-    retryable = True
+class LinkLost(LinkError, code="link_lost", retryable=True): ...
 
 
-class StartupError(SparewattError):
-    code = "startup_error"
+class StartupError(SparewattError, code="startup_error"): ...

@@ -1,8 +1,8 @@
-"""A line for what does not fit into one turn of the event loop.
+"""Fair queueing of work that would block the event loop.
 
-Whatever is ready is done in one turn, while nobody else is served: a thousand requests that come at once would be half
-a second. Who has had enough, or comes when a turn has gone on for long, stands in line, and each turn does a little of
-it. Whose turn it is goes round; those that stand for the same one are served in the order they came.
+All callbacks that are ready run in one tick of the event loop, during which nothing else is served: a thousand requests
+that arrive at once would take half a second. Work beyond a tick's time budget waits in a `FairQueue`, which runs a
+little of it per tick: round robin over the owners, first in, first out within one owner.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from time import monotonic
 
-from sparewatt.core.limits import FAIR_QUEUE_TICK_S, TICK_BUDGET_S
+FAIR_QUEUE_TICK_S = 0.001
+"""Queued work per tick of the event loop: everything else is delayed by this much."""
+TICK_BUDGET_S = 0.002
+"""How long a tick starts new requests; later ones are queued."""
 
 
 class FairQueue:
-    """As long as its users let it be: each of them stands in it once at a time."""
+    """It has no bound of its own: each user has at most one entry at a time."""
 
     def __init__(
         self,
@@ -24,19 +27,19 @@ class FairQueue:
         at_once: int | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`at_once`: how many are called in one turn, if what each makes is work that is done later in it."""
+        """`at_once`: how many calls a tick makes, where a call only causes work later in the same tick."""
         self._call_soon = call_soon
         self._at_once = at_once
         self._clock = clock
         self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
         self.is_empty = True
         self._began_s: float | None = None
-        """When the first came in this turn."""
+        """When `must_wait` was first called in this tick."""
         self._tick_number = 0
         self._is_counting = False
 
     def must_wait(self) -> bool:
-        """Whether who comes now stands in line: others do already, or this turn has gone on for long."""
+        """Whether new work has to be queued: others are queued already, or this tick has used its budget."""
         if self._began_s is None:
             self._began_s = self._clock()
             self._call_soon(self._end_tick)
@@ -44,15 +47,15 @@ class FairQueue:
         return not self.is_empty or self._clock() - self._began_s > TICK_BUDGET_S
 
     def tick_number(self) -> int:
-        """The same for whoever asks in one turn, and another in the next."""
+        """The same number within one tick, another one in the next."""
         if not self._is_counting:
             self._is_counting = True
             self._call_soon(self._count_tick)
         return self._tick_number
 
-    def enqueue(self, whose: Hashable, go: Callable[[], None]) -> None:
-        """`go` is called in a later turn."""
-        self._waiting.setdefault(whose, deque()).append(go)
+    def enqueue(self, owner: Hashable, call: Callable[[], None]) -> None:
+        """Make the call in a later tick."""
+        self._waiting.setdefault(owner, deque()).append(call)
         if self.is_empty:
             self.is_empty = False
             self._call_soon(self._run_tick)
@@ -78,8 +81,8 @@ class FairQueue:
         self._tick_number += 1
 
     def _pop_next(self) -> Callable[[], None]:
-        whose, ahead = self._waiting.popitem(last=False)
-        go = ahead.popleft()
-        if ahead:
-            self._waiting[whose] = ahead
-        return go
+        owner, calls = self._waiting.popitem(last=False)
+        call = calls.popleft()
+        if calls:
+            self._waiting[owner] = calls
+        return call

@@ -1,4 +1,4 @@
-"""Every bound of the product, each with the reason for its size. Nothing is unbounded."""
+"""Bounds that two packages share, each with the reason for its size. A bound of one package is where it is used."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ MIB = 1024 * KIB
 REQUEST_BODY_BYTES_MAX = 20 * MIB
 """Chats with several images as data URIs fit; a bigger body is refused before it is read."""
 
-BODY_FIELDS_MAX = 50_000
-"""Fields of one body, however deep: a chat of as many messages as it may have. Each costs up to a microsecond."""
-
-COMPLEX_BODY_BYTES_MIN = 5 * BODY_FIELDS_MAX
-"""What so many fields take at least (`"":0,`): a shorter body need not be counted. As many values take more."""
-
-BODY_VALUES_MAX = 300_000
-"""Values of one body: as many token ids as OpenAI takes at once. Read in some 30 ms, in which nobody else is served."""
-
-BODY_TOP_FIELDS_MAX = 1_000
-"""Of those fields, what stands at the top: servers know two hundred, and each is looked up."""
-
 LONG_BODY_BYTES_MIN = 16 * KIB
 """From here on it is cheaper to have a decoder skip a body's texts than to search them for a few words."""
 
@@ -27,16 +15,7 @@ CONTROL_BODY_BYTES_MAX = 64 * KIB
 """Keys, tokens and match queries are small."""
 
 REPLY_BODY_BYTES_MAX = 16 * MIB
-"""A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
-
-PROMPTS_MAX = 2048
-"""Texts in one request for completions or embeddings: OpenAI's own bound."""
-
-MESSAGES_MAX = 20_000
-"""Messages of one chat: each is looked at by itself, and a body of nothing else held up everybody for a minute."""
-
-MODEL_ID_CHARS_MAX = 256
-"""Paths of model files, which some servers use as names, fit."""
+"""A reply that is not streamed is buffered until it is complete, so that a failover stays invisible to the client."""
 
 NAME_CHARS_MAX = 100
 """Names that people give to keys and nodes."""
@@ -98,17 +77,11 @@ SEAMS_MAX = 8
 EMITTED_TEXT_BYTES_MAX = 1 * MIB
 """Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
 
-TIMER_QUEUE_INTERVAL_S = 0.1
-"""Between two looks at all deadlines of running jobs: so late may one be noticed, of seconds that it was waited for."""
-
-TIMER_QUEUE_FIRED_MAX = 200
-"""Jobs whose deadline is acted on in one turn of the event loop; many of one dead node come due together."""
-
 RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 
 KEEP_ALIVE_S = 10.0
-"""After this long without a byte a stream gets a comment: proxies close what is silent for longer than a minute."""
+"""A stream that was idle for this long gets an SSE comment as keep-alive: proxies close idle ones after a minute."""
 
 SSE_EVENT_BYTES_MAX = 1 * MIB
 """One server-sent event; a token is about 200 bytes, a chunk of logprobs a few kB."""
@@ -122,7 +95,7 @@ of tokens that each name twenty others.
 """
 
 LINK_FRAME_BYTES_MAX = 256 * KIB
-"""One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
+"""One frame's payload: small enough that a long body does not delay the tokens of other jobs."""
 
 LINK_CONTROL_BYTES_MAX = LINK_FRAME_BYTES_MAX
 """One control message; the longest is the report of a node with as many models as it may have (about 160 kB)."""
@@ -143,7 +116,7 @@ LINK_JOBS_MAX = 256
 """Jobs on one link at once, waiting ones included."""
 
 GATEWAY_PROCESSES_MAX = 64
-"""Processes of one gateway. A node keeps a link to each, and each asks every other twice a second how it is."""
+"""Processes of one gateway. A node keeps a link to each, and each polls every other twice a second."""
 
 SIBLING_ASK_S = 1.0
 """How long a process waits for an answer of another one of its gateway, on loopback: it has a millisecond's work."""
@@ -170,19 +143,19 @@ JOIN_TOKEN_LIFE_S = 24 * 3600.0
 """Long enough to copy a line to another machine, short enough to forget about."""
 
 JOB_TIMEOUT_S = 1800.0
-"""Whatever happens, a job is over after half an hour."""
+"""A job that takes longer than half an hour is ended."""
 
 DRAIN_S = 30.0
-"""What a process that was asked to stop waits for running jobs."""
+"""How long a stopping process waits for running jobs."""
 
 KEYS_MAX = 1_000_000
 """Keys held in memory by a gateway (about 400 bytes each)."""
 
 NODE_QUEUE_PER_SLOT = 8
-"""Jobs that may wait on a node for each one that runs: beyond it, waiting elsewhere or being told no is better."""
+"""Jobs that may wait on a node for each one that runs: beyond it, another node or a refusal is better."""
 
 LOAD_REPORT_INTERVAL_S = 0.25
-"""Between heartbeats a node tells of work from elsewhere at most this often: four small messages a second."""
+"""Between heartbeats a node reports jobs of other gateways at most this often: four small messages a second."""
 
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
@@ -221,17 +194,11 @@ LINGER_BYTES_MAX = 8 * MIB
 """What of that is read and forgotten."""
 
 READ_PER_TICK_BYTES = 64 * KIB
-"""Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
-
-FAIR_QUEUE_TICK_S = 0.001
-"""What one turn of the event loop does for those who stand in line: all others wait for so long."""
+"""Bytes that are read from one connection per tick of the event loop, for fairness: a socket can hold megabytes."""
 
 CONNECTIONS_CLOSED_PER_TICK = 16
 """Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
 """
-
-TICK_BUDGET_S = 0.002
-"""How long requests are begun in one turn; those that come after that stand in line."""
 
 STRAY_BYTES_MAX = 1 * KIB
 """Empty lines between two requests; old clients sent one."""
@@ -246,7 +213,7 @@ CONNECTIONS_PER_ADDRESS_MAX = 2_000
 """Of those, from one address that is not on this machine or our own proxy's: a large office behind one router."""
 
 CLIENT_WRITE_S = 15.0
-"""A client that takes nothing for this long is gone, whatever its socket says."""
+"""A client that reads nothing for this long counts as gone, even if its socket is open."""
 
 CLIENT_UNSENT_BYTES_MAX = 64 * KIB
 """What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
@@ -335,26 +302,14 @@ REQUESTS_PER_MIN_DEFAULT = 6_000
 TOKENS_PER_MIN_DEFAULT = 10_000_000
 """A key's tokens per minute, likewise: several big machines' worth."""
 
-RETRY_AFTER_S_MAX = 120.0
-"""SDKs give up on longer waits, or block for as long."""
-
 MAILS_WAITING_MAX = 100
 """Mails that wait to be sent; when the mail server is away for longer, people ask again."""
-
-POLICY_TEXT_CHARS_MAX = 8 * KIB
-"""A policy in one line: no longer than a header may be."""
-
-POLICY_CONDITIONS_MAX = 64
-"""Conditions of one policy: twice as many as there are fields."""
-
-POLICY_LIST_MAX = 256
-"""Names in one list of a policy: every country of the world fits."""
 
 POLICY_FILE_CHARS_MAX = 16 * KIB
 """A policy file with all fields and 256 names of nodes; YAML of this size is read in under half a second."""
 
 POLICIES_COMPILED_MAX = 4_096
-"""Policies kept ready to check nodes with (about 2 kB each): keys repeat theirs on every request."""
+"""Compiled policies in the cache (about 2 kB each): a key's policy comes with every request."""
 
 REQUEST_POLICIES_KEPT = 1_024
 """What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
@@ -366,13 +321,13 @@ VERDICTS_KEPT_MAX = 1_000_000
 """Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 
 WORDS_REMEMBERED_MAX = 4_096
-"""Names of cards, regions and formats that were looked up: nodes share a few dozen, a liar may send many."""
+"""Cached names of GPUs, regions and quantizations: nodes share a few dozen, a malicious one may send many."""
 
 RECEIPTS_PER_NODE_MAX = 10_000
 """Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
 
 TRANSFER_NANO_MAX = 10**15
-"""One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
+"""One grant, deposit or funding: a million dollars. A larger one is a typo, and sums must fit a bigint."""
 
 STATEMENT_LINES_MAX = 1_000
 """Lines of a statement per page, some 300 kB; further ones follow by cursor."""
@@ -393,7 +348,7 @@ REFERENCE_CHARS_MAX = 100
 """Names that clients give to grants and deposits, so that asking twice does it once."""
 
 CHAIN_CALL_S = 10.0
-"""One question to a chain's node; a healthy one answers within a second."""
+"""One call to a chain's RPC node; a healthy one answers within a second."""
 
 CHAIN_BLOCKS_AT_ONCE = 500
 """Blocks whose events are fetched in one go; public nodes refuse ranges of some thousands."""
@@ -473,12 +428,6 @@ BACKUP_FILES_MAX = 10_000
 BACKUP_TRIES_MAX = 100
 """A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
 
-RESPONSE_ITEMS_MAX = 10_000
-"""Items in one request: an agent's day of messages, calls and their results."""
-
-RESPONSE_TOOLS_MAX = 512
-"""Functions offered to one request; models lose their way among a tenth of that."""
-
 RESPONSE_CHAIN_MAX = 1_000
 """Stored responses that one goes on from, one after another; its context is full long before."""
 
@@ -534,10 +483,10 @@ WEB_ASSET_BYTES_MAX = 8 * MIB
 """One file of the dashboard; they are held in memory."""
 
 METRICS_MODELS_MAX = 100
-"""Models with a line of their own among a gateway's figures, about 50 series each; the rest is counted together."""
+"""Models with metrics of their own, about 50 time series each; the rest is counted together."""
 
 METRICS_NODES_MAX = 1_000
 """Nodes that are told one by one, where the operator wants that: about 25 series each."""
 
 PULSE_NODES_MAX = 40
-"""Nodes that an operator's live picture tells of: as many as a tall terminal has lines."""
+"""Nodes in an operator's pulse: as many as a tall terminal has lines."""

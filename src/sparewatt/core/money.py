@@ -1,4 +1,4 @@
-"""Money is an integer number of nano-USD (1e-9 $). Prices are nano-USD per million tokens or per hour."""
+"""Money is an integer of nano-USD (1e-9 $), never a float. Prices are nano-USD per million tokens or per hour."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Nano = NewType("Nano", int)
 """An amount in nano-USD."""
 
 NANO_PER_USD = 1_000_000_000
-MAX_NANO = 10**18  # a thousand million dollars: above it an amount is a mistake, and below it fits a bigint
+MAX_NANO = 10**18  # a billion dollars: more is a mistake, and this fits a bigint
 _EXACT = Context(prec=40, traps=[InvalidOperation, Inexact, Overflow])  # an amount that would be rounded is refused
 
 
 def parse_usd(text: str) -> Nano:
-    """Read a dollar amount written by a person, exactly: `"0.02"` is 20,000,000."""
+    """Read a dollar amount exactly: `"0.02"` is 20,000,000. Raises InvalidAmount."""
     try:
         nano = _EXACT.multiply(_EXACT.create_decimal(text.strip().removeprefix("$")), NANO_PER_USD)
     except Inexact:
@@ -35,17 +35,17 @@ def parse_usd(text: str) -> Nano:
 
 
 def format_usd(nano: int) -> str:
-    """The shortest exact dollar amount: no exponent, no trailing zeros."""
+    """The shortest exact dollar amount, without exponent and trailing zeros."""
     dollars, rest = divmod(abs(nano), NANO_PER_USD)
     text = f"{dollars}.{rest:09d}".rstrip("0").rstrip(".") if rest else str(dollars)
     return f"-{text}" if nano < 0 else text
 
 
 def per_mtok(hourly: int, tokens_per_s: float) -> Nano:
-    """What a million tokens cost on a machine that costs so much per hour and makes so many per second."""
+    """The price of a million tokens on a machine with this price per hour and this speed."""
     return Nano(round(hourly * 1_000_000 / (3_600 * tokens_per_s)))
 
 
 def token_cost(*, prompt_tokens: int, completion_tokens: int, prompt_price: int, completion_price: int) -> Nano:
-    """Cost of a job at prices per million tokens, rounded once, down."""
+    """The cost of a job at prices per million tokens, rounded down, once."""
     return Nano((prompt_tokens * prompt_price + completion_tokens * completion_price) // 1_000_000)

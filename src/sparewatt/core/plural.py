@@ -1,4 +1,4 @@
-"""Numbers in sentences that people read."""
+"""Counts in sentences for people."""
 
 from __future__ import annotations
 

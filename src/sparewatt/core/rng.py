@@ -1,14 +1,13 @@
-"""Chance comes in by argument: secrets from the machine, test runs from a seed."""
+"""Randomness comes in by argument: unpredictable in production, repeatable from a seed in tests and simulations."""
 
 from __future__ import annotations
 
 import random
-import secrets
 from typing import Protocol
 
 
 class Rng(Protocol):
-    """The two kinds of chance that product code uses."""
+    """The two kinds of randomness that product code uses."""
 
     def random(self) -> float:
         """A float in [0, 1)."""
@@ -19,17 +18,8 @@ class Rng(Protocol):
         ...
 
 
-class SystemRng:
-    """Unpredictable: fit for keys, tokens and nonces."""
-
-    def __init__(self) -> None:
-        self._random = secrets.SystemRandom()
-
-    def random(self) -> float:
-        return self._random.random()
-
-    def randbytes(self, n: int, /) -> bytes:
-        return secrets.token_bytes(n)
+class SystemRng(random.SystemRandom):
+    """The operating system's generator: fit for keys, tokens and nonces."""
 
 
 def seeded(seed: int) -> Rng:

@@ -1,7 +1,7 @@
-"""Settings of a process: one frozen object, from flags, then environment, then file, then defaults.
+"""Settings of a process: one frozen dataclass, from flags, then environment, then file, then defaults.
 
 The environment variable of field `port` in section `gateway` is SPAREWATT_GATEWAY_PORT; in the file (TOML) it is `port`
-under `[gateway]`. A name that does not exist is an error: a typo must not be ignored.
+under `[gateway]`. An unknown name is an error: a typo must not be ignored.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ SECTIONS = ("chain", "gateway", "node", "up")
 def load_settings(
     shape: type[_T], *, section: str, flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None
 ) -> _T:
-    """Build `shape` (a frozen dataclass). Flags that are None were not given."""
+    """Read and build `shape`, a frozen dataclass. A flag that is None was not given. Raises StartupError."""
     return build_settings(shape, given_settings(section=section, flags=flags, env=env, file=file), section=section)
 
 
 def given_settings(
     *, section: str, flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None
 ) -> dict[str, Any]:
-    """What somebody has set, by whatever way; nothing is checked yet."""
+    """What was set by file, environment or flags, without checking names and values."""
     return _from_file(file, section) | _from_env(env, section) | {k: v for k, v in flags.items() if v is not None}
 
 
 def build_settings(shape: type[_T], values: Mapping[str, Any], *, section: str) -> _T:
-    """Raises StartupError for a name or value that `shape` does not have."""
-    known = {field.name for field in dataclasses.fields(shape)}  # type: ignore[arg-type]  # any dataclass will do
+    """Raises StartupError for a name or a value that `shape` does not allow."""
+    known = {field.name for field in dataclasses.fields(shape)}  # type: ignore[arg-type]  # any dataclass
     unknown = sorted(set(values) - known)
     if unknown:
         raise StartupError(f"Unknown setting in [{section}]: {', '.join(unknown)}. Known: {', '.join(sorted(known))}.")
@@ -48,7 +48,7 @@ def build_settings(shape: type[_T], values: Mapping[str, Any], *, section: str) 
 
 
 def _read_path(kind: type, value: Any) -> Any:
-    """The one type of setting that msgspec does not know."""
+    """Path is the one type of setting that msgspec does not convert."""
     if kind is Path and isinstance(value, (str, Path)):
         return Path(value)
     raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
@@ -69,7 +69,7 @@ def _from_file(file: Path | None, section: str) -> dict[str, Any]:
     unknown = sorted(set(tables) - set(SECTIONS))
     if unknown:
         raise StartupError(f"Unknown table in {file}: {', '.join(unknown)}. Known: {', '.join(SECTIONS)}.")
-    found = tables.get(section, {})
-    if not isinstance(found, dict):
+    table = tables.get(section, {})
+    if not isinstance(table, dict):
         raise StartupError(f"[{section}] in {file} must be a table.")
-    return found
+    return table

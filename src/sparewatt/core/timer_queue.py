@@ -1,4 +1,8 @@
-"""Deadlines of many, kept by one timer. Most are taken back long before they ring: here that is a dictionary's work."""
+"""Many deadlines on one timer of the event loop.
+
+Nearly every deadline is cancelled long before it is due, so setting and cancelling one must be cheap: here each is one
+operation on a dictionary. The price is precision: a deadline fires up to `TIMER_QUEUE_INTERVAL_S` late.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,25 @@ import math
 from typing import Protocol
 
 from sparewatt.core.clock import Clock, Timer
-from sparewatt.core.limits import TIMER_QUEUE_FIRED_MAX, TIMER_QUEUE_INTERVAL_S
 
+TIMER_QUEUE_INTERVAL_S = 0.1
+"""Between two scans of all deadlines: little, of the seconds that a deadline allows."""
+TIMER_QUEUE_FIRED_MAX = 200
+"""Deadlines fired in one tick of the event loop; those of all jobs on one dead node are due together."""
 _SLACK_S = 1e-3
-"""A timer of the event loop may ring so much early."""
+"""A timer of the event loop may fire this much early."""
 
 
 class DeadlineHandler(Protocol):
-    """Who has a deadline: one at a time."""
+    """Has at most one deadline in a queue."""
 
     def on_deadline(self) -> None:
-        """It has come. Whoever wants another sets it."""
+        """Called once. The handler may set its next deadline."""
         ...
 
 
 class TimerQueue:
-    """Calls what is due, at most `TIMER_QUEUE_INTERVAL_S` late.
-
-    Without deadlines its timer fires once more and stops.
-    """
+    """Fires deadlines in the order in which they are due."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -34,21 +38,20 @@ class TimerQueue:
         self._fired_at_s = -math.inf
 
     def __len__(self) -> int:
-        """How many are waiting."""
+        """How many deadlines are pending."""
         return len(self._due_s)
 
-    def set(self, who: DeadlineHandler, due_s: float) -> None:
-        """By the clock's seconds, in the place of the deadline that it had."""
-        self._due_s[who] = due_s
+    def set(self, handler: DeadlineHandler, due_s: float) -> None:
+        """Set, or replace, the handler's deadline; in seconds of the clock."""
+        self._due_s[handler] = due_s
         if due_s < self._armed_for_s:
             self._arm(due_s)
 
-    def cancel(self, who: DeadlineHandler) -> None:
-        """It need not ring any more."""
-        self._due_s.pop(who, None)
+    def cancel(self, handler: DeadlineHandler) -> None:
+        self._due_s.pop(handler, None)
 
     def _arm(self, due_s: float) -> None:
-        """Not sooner after the last look than so many need: each is a walk over all."""
+        """Each firing scans all deadlines, so two are at least an interval apart."""
         at_s = max(due_s, self._fired_at_s + TIMER_QUEUE_INTERVAL_S)
         if at_s < self._armed_for_s:
             if self._timer is not None:
@@ -60,17 +63,17 @@ class TimerQueue:
         now_s = self._fired_at_s = self._clock.now_s()
         self._timer, self._armed_for_s = None, math.inf
         by_s = now_s + _SLACK_S
-        late = sorted((due_s, at) for at, due_s in enumerate(self._due_s.values()) if due_s <= by_s)
-        waiting = list(self._due_s) if late else []
+        due = sorted((due_s, at) for at, due_s in enumerate(self._due_s.values()) if due_s <= by_s)
+        handlers = list(self._due_s) if due else []
         try:
-            for _, at in late[:TIMER_QUEUE_FIRED_MAX]:
-                self._fire(waiting[at], by_s)
-        finally:  # what broke in one is not the others' fault
+            for _, at in due[:TIMER_QUEUE_FIRED_MAX]:
+                self._fire(handlers[at], by_s)
+        finally:  # an error in one handler must not stop the others' deadlines
             if self._due_s:
                 self._arm(min(self._due_s.values()))
 
-    def _fire(self, who: DeadlineHandler, by_s: float) -> None:
-        """Unless somebody who rang before it has taken its deadline back, or put it off."""
-        if self._due_s.get(who, math.inf) <= by_s:
-            del self._due_s[who]
-            who.on_deadline()
+    def _fire(self, handler: DeadlineHandler, by_s: float) -> None:
+        """A handler that was fired before may have cancelled this deadline, or put it off."""
+        if self._due_s.get(handler, math.inf) <= by_s:
+            del self._due_s[handler]
+            handler.on_deadline()

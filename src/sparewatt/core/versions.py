@@ -1,7 +1,7 @@
 """Which releases work together: agent and gateway may be one minor version apart. Pure.
 
-So either side can be updated first, and nobody has to update both in the same minute. The link's protocol number is
-checked besides: it says what is possible, this says what was tried.
+So either side can be updated first. The link checks its protocol number as well: that says what is possible, this says
+what was tested.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Literal, NamedTuple
 
 Side = Literal["agent", "gateway"]
-_RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})(?![\d])")
+_RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})(?!\d)")
 
 
 class Release(NamedTuple):
@@ -19,13 +19,13 @@ class Release(NamedTuple):
 
 
 def read_release(version: str) -> Release | None:
-    """`1.4.2`, `1.4` and `1.4.0.dev3` are release 1.4; None for what is no version."""
-    found = _RELEASE.match(version)
-    return Release(int(found[1]), int(found[2])) if found else None
+    """`1.4.2`, `1.4` and `1.4.0.dev3` are release 1.4; None if it is no version."""
+    match = _RELEASE.match(version)
+    return Release(int(match[1]), int(match[2])) if match else None
 
 
 def side_to_update(*, agent: str, gateway: str) -> Side | None:
-    """None if the two work together, else the older one. Who does not say a version is judged by the protocol alone."""
+    """None if the two work together, else the older one. Without a version the protocol number alone decides."""
     theirs, ours = read_release(agent), read_release(gateway)
     if theirs is None or ours is None:
         return None
@@ -35,7 +35,7 @@ def side_to_update(*, agent: str, gateway: str) -> Side | None:
 
 
 def version_conflict(*, agent: str, gateway: str) -> str | None:
-    """None if the two work together, else what is wrong and what to do about it."""
+    """None if the two work together, else a message: what is wrong, and what to do."""
     side = side_to_update(agent=agent, gateway=gateway)
     if side is None:
         return None

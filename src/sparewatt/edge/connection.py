@@ -18,7 +18,6 @@ from typing import cast
 from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, QueueFull, RequestTooSlow, SparewattError
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
-    COMPLEX_BODY_BYTES_MIN,
     LINGER_BYTES_MAX,
     LINGER_S,
     PIPELINED_BYTES_MAX,
@@ -36,7 +35,7 @@ from sparewatt.edge.reply_head import CONTINUE, LAST_CHUNK, chunk_bytes
 from sparewatt.edge.request_head import RequestHead, head_bytes
 from sparewatt.edge.request_parser import RequestParser
 from sparewatt.edge.timeouts import ClientTimeouts
-from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
+from sparewatt.protocol.openai.json_complexity import COMPLEX_BODY_BYTES_MIN, JsonComplexityCheck
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing drops what was not sent."""

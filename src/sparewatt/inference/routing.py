@@ -14,12 +14,12 @@ from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUE
 from sparewatt.inference.matcher.formula import Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
-from sparewatt.policy.parser import BODY_FIELD, read_line, read_object, read_request, split_model
+from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
 from sparewatt.protocol.openai.parameters import unsupported_by
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
-UNHEEDED = ("near", "preferred_min_throughput", "preferred_max_ttft_ms", "explain")
-"""Wishes that are understood, and that nothing heeds yet; a reply names those that were made."""
+UNHEEDED = ("near",)
+"""Preferences of the vocabulary that the matcher does not use yet; a reply names those that the request has."""
 
 
 class Routing(NamedTuple):
@@ -63,8 +63,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
 @lru_cache(maxsize=POLICIES_COMPILED_MAX)
 def read_policy(text: str) -> Policy:
     """A standing policy as it was stored: an object, or a line as text. Raises InvalidField or UnknownField."""
-    value = _json(text, param="policy")
-    return read_line(value, at="policy") if isinstance(value, str) else read_object(value, at="policy").policy
+    return read_standing(_json(text, param="policy"), is_stored=True)
 
 
 def _json(text: str | bytes, *, param: str) -> object:
@@ -76,8 +75,8 @@ def _json(text: str | bytes, *, param: str) -> object:
 
 
 def check_policy(text: str) -> None:
-    """Before it is stored: a policy that cannot be read would fail every later request."""
-    read_policy(text)
+    """Before a policy is stored: one that cannot be read would fail every request. Raises BadRequest."""
+    read_standing(_json(text, param="policy"))
 
 
 def read_network_policy(line: str | None) -> Policy:
@@ -137,7 +136,8 @@ def _read(texts: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
     provider = _json(texts.provider, param=BODY_FIELD) if texts.provider else None
     _, requested, ignored = read_request(f"-{texts.suffixes}", header=texts.header, provider=provider)
     levels = levels_of(texts)
-    return narrow(levels, requested) if levels else requested, ignored
+    names = tuple(f"{BODY_FIELD}.{name}" for name in ignored)
+    return narrow(levels, requested) if levels else requested, names
 
 
 def levels_of(texts: RoutingTexts) -> list[PolicyLevel]:

@@ -137,9 +137,8 @@ def _verdict(
     verdict = before.get(NodeId(facts.node_id))
     if verdict is not None and verdict.facts is facts:
         return verdict
-    refused = checks.first_mismatch(facts)
     rank = next((rank for rank, name in enumerate(order) if name in facts.names), None) if order else None
-    return Verdict(facts, refused.field if refused is not None else None, rank)
+    return Verdict(facts, checks.first_mismatch(facts), rank)
 
 
 def _stages(built: PolicyVerdicts, columns: NodeColumns) -> Sequence[AllowedNodes | None]:

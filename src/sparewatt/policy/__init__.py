@@ -1,4 +1,4 @@
-"""One vocabulary for who may serve a job: read from any carrier, composed over levels, checked, put into words.
+"""One vocabulary for which nodes may serve a job: parsed from any carrier, composed over levels, checked, explained.
 
-Pure: no clock, chance, I/O or logging. It says what is allowed; ranking is the matcher's, storing the accounts'.
+Pure: no clock, randomness, I/O or logging. It says what is allowed; the matcher ranks, `accounts/` stores.
 """

@@ -1,6 +1,6 @@
-"""One node, one of its models, one policy: may it serve, and if not, what is missing. Pure.
+"""Checks one node, with one of its models, against a policy. Pure.
 
-An unknown figure never satisfies a bound. The first field that a node fails is named, in the vocabulary's order.
+An unknown fact never satisfies a bound. The first field that rules a node out is its reason, in the order of `FACT_OF`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sparewatt.policy.model import DataPolicy, Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What is known of one node and one of its models. None is unknown."""
+    """What is known of one node and one of its models. None: unknown."""
 
     node_id: str
     names: frozenset[str]
-    """Its id, its name and its owner's account, in lower case: what `only` and `ignore` look for."""
+    """Its id, its name and its owner's account, in lower case: what `only` and `ignore` compare with."""
     place: str | None = None
     gpu: str | None = None
     """As `gpus.gpu_name` writes it."""
@@ -41,11 +41,11 @@ class NodeFacts:
     prompt_nano: int | None = None
     completion_nano: int | None = None
     throughput_tps: float | None = None
-    """Measured, for one answer alone."""
+    """Measured, of one answer at a time."""
     ttft_ms: float | None = None
     warm: bool = False
     capabilities: frozenset[str] | None = None
-    """What the model can do there, by the node's own word; None if it says nothing."""
+    """What the model can do there, as the node reports it; None if it reports nothing."""
 
     @property
     def prices(self) -> tuple[int | None, int | None]:
@@ -75,58 +75,39 @@ FACT_OF: dict[str, Fact] = {
     "max_ttft_ms": attrgetter("ttft_ms"),
     "warm": attrgetter("warm"),
 }
-"""The fields that filter, in the order of the funnel: what seldom changes comes first."""
-
-LIVE_FIELDS = frozenset({"max_ttft_ms", "warm"})
-"""Those whose facts change with a node's load; the rest changes only with its report."""
+"""The fields that filter, in the order of the funnel: those whose facts seldom change come first."""
 
 
 class FactRule(Protocol):
-    """What judges one fact: a field's kind, or a rule from outside the vocabulary."""
+    """Decides by one fact: a type of policy field, or a rule from outside the vocabulary."""
 
     def admits(self, value: Any, fact: Any, /) -> bool: ...
 
 
 FieldCheck = tuple[str, Any, FactRule, Fact]
-"""The filter's name, what it asks for, who judges, and by which fact."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyMismatch:
-    """The first field that rules a node out: what the policy needs and what the node has (None: unknown)."""
-
-    field: str
-    needed: Any
-    has: Any
+"""The filter's name, the value that it requires, its rule, and the fact that the rule decides by."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
-    """A policy as the few checks it consists of."""
+    """A policy as a list of checks."""
 
     checks: tuple[FieldCheck, ...]
 
-    def first_mismatch(self, facts: NodeFacts) -> PolicyMismatch | None:
-        for name, value, kind, fact in self.checks:
-            if not kind.admits(value, fact(facts)):
-                return PolicyMismatch(name, value, fact(facts))
+    def first_mismatch(self, facts: NodeFacts) -> str | None:
+        """The first field that rules the node out, None if it may serve."""
+        for name, value, rule, fact in self.checks:
+            if not rule.admits(value, fact(facts)):
+                return name
         return None
 
     def mismatched_fields(self, facts: NodeFacts) -> tuple[str, ...]:
-        """All the fields that rule a node out."""
-        return tuple(name for name, value, kind, fact in self.checks if not kind.admits(value, fact(facts)))
-
-    def admits(self, facts: NodeFacts) -> bool:
-        return all(kind.admits(value, fact(facts)) for _, value, kind, fact in self.checks)
+        """All fields that rule the node out."""
+        return tuple(name for name, value, rule, fact in self.checks if not rule.admits(value, fact(facts)))
 
 
 @lru_cache(maxsize=POLICIES_COMPILED_MAX)
 def compile_policy(policy: Policy, *, without: frozenset[str] = frozenset()) -> CompiledPolicy:
-    """The checks of a policy, kept ready by its value. `without` leaves fields out, e.g. those of LIVE_FIELDS."""
-    wanted = ((name, getattr(policy, name), fact) for name, fact in FACT_OF.items() if name not in without)
-    return CompiledPolicy(tuple((name, value, FIELDS[name], fact) for name, value, fact in wanted if value is not None))
-
-
-def first_mismatch(policy: Policy, facts: NodeFacts) -> PolicyMismatch | None:
-    """None if the node may serve, else the first reason why not."""
-    return compile_policy(policy).first_mismatch(facts)
+    """The checks of a policy, cached by its value. `without`: fields to leave out."""
+    values = ((name, getattr(policy, name), fact) for name, fact in FACT_OF.items() if name not in without)
+    return CompiledPolicy(tuple((name, value, FIELDS[name], fact) for name, value, fact in values if value is not None))

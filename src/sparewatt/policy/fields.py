@@ -1,4 +1,4 @@
-"""The vocabulary: every field of a policy and its kind. One table, from which all carriers and checks follow."""
+"""The vocabulary: every field of a policy and its type. All carriers and checks follow from this table."""
 
 from __future__ import annotations
 
@@ -6,27 +6,9 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sparewatt.core.errors import UnknownField
+from sparewatt.core.errors import UnknownField, UnsupportedParameter
+from sparewatt.policy.field_types import choices, numbers, sets
 from sparewatt.policy.field_types.base import PolicyField
-from sparewatt.policy.field_types.choices import (
-    FlagField,
-    PlaceField,
-    PreferenceOrderField,
-    StrictWordField,
-    SwitchField,
-    WeightsField,
-    WordField,
-)
-from sparewatt.policy.field_types.money import MoneyCapField, PriceCapField
-from sparewatt.policy.field_types.numbers import MaximumField, MinimumField, PreferredNumberField, RangeField
-from sparewatt.policy.field_types.sets import (
-    AllowedNamesField,
-    DeniedNamesField,
-    EnumField,
-    GpuNamesField,
-    RegionField,
-    RequiredWordsField,
-)
 from sparewatt.policy.gpus import GPU_CLASSES
 from sparewatt.policy.model import Policy
 from sparewatt.policy.quantization import QUANTIZATIONS
@@ -36,53 +18,64 @@ COMPLIANCES = ("gdpr", "hipaa", "soc2", "iso27001")
 SORTS = ("price", "latency", "throughput", "score")
 WEIGHTS = ("price", "ttft", "throughput", "load", "warm", "fit", "reputation", "distance")
 
-TTFT_MS_MAX = 3_600_000.0
-TPS_MAX = 1e7
-
 FIELDS: dict[str, PolicyField[Any]] = {
-    "region": RegionField(),
-    "near": PlaceField(),
-    "gpu": GpuNamesField(),
-    "gpu_class": EnumField(*GPU_CLASSES, ordered=True),
-    "vram_gb": RangeField(0.0, 1e6),
-    "gpu_count": RangeField(0.0, 1024.0, counts=True),
-    "uptime": RangeField(0.0, 1.0),
-    "reputation": RangeField(0.0, 1.0),
-    "compliance": RequiredWordsField(*COMPLIANCES),
-    "attested_by": AllowedNamesField(),
-    "tier": EnumField(*TIERS, ordered=True),
-    "quantizations": EnumField(*QUANTIZATIONS),
-    "data_policy": StrictWordField("no_log", "may_log", demanded_of="no_log"),
-    "min_throughput": MinimumField(0.0, TPS_MAX),
-    "max_ttft_ms": MaximumField(0.0, TTFT_MS_MAX),
-    "warm": StrictWordField("require", "prefer", "any", demanded_of=True),
-    "max_price": PriceCapField(),
-    "max_hourly": MoneyCapField(),
-    "only": AllowedNamesField(),
-    "ignore": DeniedNamesField(),
-    "order": PreferenceOrderField(),
-    "sort": WordField(*SORTS),
-    "weights": WeightsField(*WEIGHTS),
-    "preferred_min_throughput": PreferredNumberField(0.0, TPS_MAX),
-    "preferred_max_ttft_ms": PreferredNumberField(0.0, TTFT_MS_MAX),
-    "allow_fallbacks": FlagField(strict=False),
-    "allow_resume": FlagField(strict=False),
-    "require_parameters": FlagField(strict=True),
-    "explain": SwitchField(),
+    "region": sets.RegionField(),
+    "near": choices.PlaceField(),
+    "gpu": sets.GpuNamesField(),
+    "gpu_class": sets.EnumField(*GPU_CLASSES, ordered=True),
+    "vram_gb": numbers.RangeField(0.0, 1e6),
+    "gpu_count": numbers.RangeField(0.0, 1024.0, counts=True),
+    "uptime": numbers.RangeField(0.0, 1.0),
+    "reputation": numbers.RangeField(0.0, 1.0),
+    "compliance": sets.RequiredWordsField(*COMPLIANCES),
+    "attested_by": sets.AllowedNamesField(),
+    "tier": sets.EnumField(*TIERS, ordered=True),
+    "quantizations": sets.EnumField(*QUANTIZATIONS),
+    "data_policy": choices.StrictWordField("no_log", "may_log", required_fact="no_log"),
+    "min_throughput": numbers.MinimumField(0.0, 1e7),
+    "max_ttft_ms": numbers.MaximumField(0.0, 3_600_000.0),
+    "warm": choices.StrictWordField("require", "prefer", "any", required_fact=True),
+    "max_price": numbers.PriceCapField(),
+    "max_hourly": numbers.MoneyCapField(),
+    "only": sets.AllowedNamesField(),
+    "ignore": sets.DeniedNamesField(),
+    "order": choices.PreferenceOrderField(),
+    "sort": choices.WordField(*SORTS),
+    "weights": choices.WeightsField(*WEIGHTS),
+    "allow_fallbacks": choices.FlagField(strict=False),
+    "allow_resume": choices.FlagField(strict=False),
+    "require_parameters": choices.FlagField(strict=True),
 }
+
+_USE_THROUGHPUT = "Use 'min_throughput' to require a speed, or sort=throughput to prefer fast nodes."
+_USE_TTFT = "Use 'max_ttft_ms' to require a time to first token, or sort=latency to prefer quick nodes."
+RETIRED = {
+    "preferred_min_throughput": _USE_THROUGHPUT,
+    "preferred_max_latency": _USE_TTFT,
+    "preferred_max_ttft_ms": _USE_TTFT,
+    "explain": "Every match is explained: see GET /v1/matches/{id} or 'sparewatt match explain ID', with the id in the "
+    "reply's header x-sparewatt-match-id.",
+}
+"""Fields without effect, refused by name, and what to use instead. Older versions accepted and stored them."""
 
 
 def given_fields(policy: Policy) -> Iterator[tuple[str, Any, PolicyField[Any]]]:
-    """The fields that say something: name, value, kind."""
-    for name, kind in FIELDS.items():
+    """The fields that are set: name, value and type."""
+    for name, field in FIELDS.items():
         value = getattr(policy, name)
         if value is not None:
-            yield name, value, kind
+            yield name, value, field
 
 
 def field_named(name: str, *, at: str, also: Iterable[str] = ()) -> PolicyField[Any]:
-    """The field of this name. Raises UnknownField with the nearest that there is."""
+    """The field of this name. Raises UnknownField with the nearest name, or UnsupportedParameter."""
     if name in FIELDS:
         return FIELDS[name]
+    if name in RETIRED:
+        raise without_effect(name, at=at)
     close = difflib.get_close_matches(name[:60].lower(), [*FIELDS, *also], n=1, cutoff=0.4)
     raise UnknownField(name, nearest=close[0] if close else None, param=at)
+
+
+def without_effect(name: str, *, at: str) -> UnsupportedParameter:
+    return UnsupportedParameter(f"The field {name!r} has no effect. {RETIRED.get(name, 'Leave it out.')}", param=at)

@@ -1,7 +1,7 @@
-"""Classes of GPUs, from what cards of a name measure in inference, and the names of cards, as data.
+"""Names and classes of GPUs as data, the classes by measured inference speed.
 
-A class says which cards are worth the same to a job. A card that is not in the table has no class: it satisfies no
-wish for one. Words for how a card is built in (SXM, PCIe, its memory) are no part of its name.
+GPUs of one class are worth the same to a job. A GPU that is not in the table has no class, and satisfies no condition
+on it. Words for the form factor and the memory (SXM, PCIe, 80GB) are not part of a name.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _NAMES = {
     "b300": "b300 gb300",
 }
 _CLASS_OF = {name: gpu_class for gpu_class, names in _NAMES.items() for name in names.split()}
-_MAKERS = re.compile(r"nvidia|geforce|quadro|tesla|amd|radeon|instinct|intel|arc|graphics|gpu|card|tensor|core")
-_BUILDS = re.compile(r"sxm\d?|pcie|nvl|oam|sff|hbm\d?e?|ada|generation|blackwell|edition|server|workstation|\d+gb")
+_VENDORS = re.compile(r"nvidia|geforce|quadro|tesla|amd|radeon|instinct|intel|arc|graphics|gpu|card|tensor|core")
+_FORMS = re.compile(r"sxm\d?|pcie|nvl|oam|sff|hbm\d?e?|ada|generation|blackwell|edition|server|workstation|\d+gb")
 _SIZE = re.compile(r"\d+gb")
 _GLUED = re.compile(r"\b(rtx|gtx|rx)(?=[\da])")
 _WORD = re.compile(r"[a-z0-9]+")
 _ADA = frozenset({"rtx-2000", "rtx-4000", "rtx-4500", "rtx-5000", "rtx-6000"})
-"""Names that mean another card without their generation."""
+"""Names that mean another GPU if the generation is left out."""
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def gpu_name(text: str) -> str:
-    """A card's name as the vocabulary writes it: `NVIDIA GeForce RTX 4090` and `rtx_4090` are `rtx-4090`."""
-    words = [word for word in _WORD.findall(_GLUED.sub(r"\1 ", text.lower())) if not _MAKERS.fullmatch(word)]
-    name = "-".join(word for word in words if not _BUILDS.fullmatch(word))
+    """A GPU's name as in the vocabulary: `NVIDIA GeForce RTX 4090` and `rtx_4090` are `rtx-4090`."""
+    words = [word for word in _WORD.findall(_GLUED.sub(r"\1 ", text.lower())) if not _VENDORS.fullmatch(word)]
+    name = "-".join(word for word in words if not _FORMS.fullmatch(word))
     return f"{name}-ada" if name in _ADA and "ada" in words else name
 
 
 def has_memory_size(text: str) -> bool:
-    """Whether a name says how much memory the card has, which is a wish of its own."""
+    """Whether a name includes the size of the memory, which has a field of its own."""
     return any(_SIZE.fullmatch(word) for word in _WORD.findall(text.lower()))
 
 

@@ -1,7 +1,7 @@
 """The grammar of a policy in one line: `region=EU,NA gpu_class>=a100 gpu in ["RTX 4090", l4]`.
 
-Conditions stand apart by spaces and all hold. A word with a space, a comma or a sign in it is quoted as JSON does.
-What the words mean is not known here.
+Conditions are separated by spaces, and all must hold. A word with a space, a comma or a sign in it is quoted as in
+JSON. This module knows the syntax only, no field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.core.limits import POLICY_CONDITIONS_MAX, POLICY_TEXT_CHARS_MAX
+from sparewatt.core.limits import KIB
+
+POLICY_TEXT_CHARS_MAX = 8 * KIB
+"""A policy in one line: no longer than a header may be."""
+POLICY_CONDITIONS_MAX = 64
+"""Conditions of one policy: twice as many as there are fields."""
 
 _ITEM = r'(?:"(?:[^"\\]|\\.)*"|[^\s,\[\]"]+)'
 _LIST = rf"\[\s*(?:{_ITEM}(?:\s*,\s*{_ITEM})*)?\s*\]"
@@ -38,7 +43,7 @@ class Condition(NamedTuple):
 
 
 def split_line(text: str, *, at: str) -> list[Condition]:
-    """The conditions of a line. Raises InvalidField where it cannot be read."""
+    """The conditions of a line. Raises InvalidField."""
     return [
         Condition(match["field"], _operator(match), _items(match["value"], at=at))
         for match in _matches(_CONDITION, text, at=at)
@@ -46,7 +51,7 @@ def split_line(text: str, *, at: str) -> list[Condition]:
 
 
 def split_bare(text: str, *, at: str) -> list[tuple[str, tuple[str, ...]]]:
-    """A value with its operators (`>=24 <80`); one without is a single word, whatever is in it."""
+    """A value with its operators (`>=24 <80`). Without an operator it is a single word, spaces included."""
     if not _STARTS_AS_CONDITION.match(text):
         return [("=", (text,))]
     matches = _matches(_BARE_CONDITION, text, at=at)
@@ -54,10 +59,10 @@ def split_bare(text: str, *, at: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def split_pair(name: str, value: str) -> list[Condition]:
-    """A pair of a query string: `uptime` and `>=0.9`, `gpu` and `RTX 4090`, `region` and `EU,NA`.
+    """The conditions of one pair of a query string: `uptime` and `>=0.9`, `region` and `EU,NA`.
 
-    Where an operator was written without encoding, `?uptime>=0.9` arrives as `uptime>` and `0.9`, and `?uptime<0.9` as
-    a name alone.
+    An operator that was not percent-encoded splits differently: `?uptime>=0.9` arrives as `uptime>` and `0.9`, and
+    `?uptime<0.9` as a name alone.
     """
     head = _HEAD.match(name)
     if head is not None:
@@ -109,7 +114,7 @@ def _unquoted(item: str, *, at: str) -> str:
 
 
 def join_items(items: Iterable[str]) -> str:
-    """Words as a line holds them; in ASCII, since headers are."""
+    """Words as part of a line; in ASCII, since headers are."""
     written = ",".join(item if _PLAIN.fullmatch(item) and item.isascii() else json.dumps(item) for item in items)
     return written or "[]"
 

@@ -1,4 +1,4 @@
-"""The order in which a list shows nodes that a policy allows. Jobs are ranked by the matcher; this is for reading."""
+"""The order in which `GET /v1/nodes` lists the nodes that a policy allows. The matcher ranks jobs by other rules."""
 
 from __future__ import annotations
 
@@ -11,28 +11,18 @@ from sparewatt.policy.regions import COVERS
 
 
 def sort_key(policy: Policy, models: Sequence[NodeFacts]) -> tuple[float, ...]:
-    """Lowest first: named in `order`, liked, then by `sort`. Unknown figures come last."""
-    admits = compile_policy(policy).admits
-    return min((_key(policy, facts) for facts in models if admits(facts)), default=(math.inf,))
+    """Lowest first: by `order`, then by preferences met, then by `sort`. Unknown facts come last."""
+    compiled = compile_policy(policy)
+    keys = (_key(policy, facts) for facts in models if compiled.first_mismatch(facts) is None)
+    return min(keys, default=(math.inf,))
 
 
 def _key(policy: Policy, facts: NodeFacts) -> tuple[float, ...]:
-    return (_position(policy, facts), -_wishes_met(policy, facts), _sorted_by(policy, facts))
-
-
-def _position(policy: Policy, facts: NodeFacts) -> int:
     order = policy.order or ()
-    return next((at for at, name in enumerate(order) if name in facts.names), len(order))
-
-
-def _wishes_met(policy: Policy, facts: NodeFacts) -> int:
-    near, tps, ttft_ms = policy.near, policy.preferred_min_throughput, policy.preferred_max_ttft_ms
-    return (
-        (near is not None and facts.place in COVERS[near])
-        + (policy.warm == "prefer" and facts.warm)
-        + (tps is not None and (facts.throughput_tps or 0.0) >= tps)
-        + (ttft_ms is not None and facts.ttft_ms is not None and facts.ttft_ms <= ttft_ms)
-    )
+    position = next((at for at, name in enumerate(order) if name in facts.names), len(order))
+    is_near = policy.near is not None and facts.place in COVERS[policy.near]
+    is_warm = policy.warm == "prefer" and facts.warm
+    return (position, -(is_near + is_warm), _sorted_by(policy, facts))
 
 
 def _sorted_by(policy: Policy, facts: NodeFacts) -> float:

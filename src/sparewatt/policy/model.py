@@ -1,7 +1,7 @@
-"""A policy: who may serve a job, and who is liked best. Frozen and hashable, so that it can key a cache.
+"""A policy: which nodes may serve a job, and which are preferred. Frozen and hashable, so that it can key a cache.
 
-None means that nothing was said. Money is integer nano-USD. How a field is read, composed and checked stands in
-`fields`; this module only holds the values.
+None means that the field is not set. Money is integer nano-USD. This module has the values only; `fields` says how each
+field is parsed, composed and checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DataPolicy = Literal["no_log", "may_log"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All numbers from low to high; an open end leaves the bound itself out."""
+    """All numbers from low to high; an open end excludes the bound itself."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -31,7 +31,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class NameFilter:
-    """Names that are allowed, or, where none are listed, all but the denied ones."""
+    """The allowed names, or, if `allowed` is None, all but the denied ones."""
 
     allowed: frozenset[str] | None = None
     denied: frozenset[str] = frozenset()
@@ -42,22 +42,18 @@ class NameFilter:
 
 @dataclass(frozen=True, slots=True)
 class MaxPrice:
-    """Ceilings in nano-USD per million tokens."""
+    """Upper bounds in nano-USD per million tokens."""
 
     prompt: int | None = None
     completion: int | None = None
 
-    def parts(self) -> list[tuple[str, int]]:
-        both = (("prompt", self.prompt), ("completion", self.completion))
-        return [(part, nano) for part, nano in both if nano is not None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One field per word of the vocabulary; `docs/reference/policy.md` describes each."""
+    """One attribute per field of the vocabulary; `docs/reference/policy.md` describes each."""
 
     region: frozenset[str] | None = None
-    """The places covered, not the words that were written."""
+    """All places that the words in the policy cover."""
     near: str | None = None
     gpu: NameFilter | None = None
     gpu_class: frozenset[str] | None = None
@@ -80,13 +76,10 @@ class Policy:
     order: tuple[str, ...] | None = None
     sort: Sort | None = None
     weights: tuple[tuple[str, float], ...] | None = None
-    preferred_min_throughput: float | None = None
-    preferred_max_ttft_ms: float | None = None
     allow_fallbacks: bool | None = None
     allow_resume: bool | None = None
     require_parameters: bool | None = None
-    explain: bool | None = None
 
 
 ANY = Policy()
-"""Says nothing: every node may serve."""
+"""No field is set: every node may serve."""

@@ -1,30 +1,28 @@
-"""OpenRouter's `provider` object in our words. Every field of it is known here.
+"""Translates OpenRouter's `provider` object into our vocabulary. Every field of it is known here.
 
-A field that restricts is mapped, or refused where it cannot be kept. One that only prefers and cannot be kept is
-accepted, and named, so that the reply can say so.
+A field that restricts is translated, or refused if it cannot be satisfied. A field that only prefers and has no
+counterpart here is accepted without effect, and named, so that the reply can name it as ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparewatt.core.errors import InvalidField, UnknownField, UnsupportedParameter
 from sparewatt.policy.field_types.choices import FlagField
-from sparewatt.policy.field_types.money import MoneyCapField
+from sparewatt.policy.field_types.numbers import MoneyCapField, scalar_text
 from sparewatt.policy.field_types.sets import EnumField
 
 _PERCENTILES = ("p50", "p75", "p90", "p99")
 _NEVER_CHARGED = ("request", "image", "audio")
-"""Prices that this network does not have: any ceiling on them is kept."""
-_MS_PER_S = 1000
+"""Prices that this network does not have: any limit on them is satisfied."""
 
 _flag, _money = FlagField(strict=False), MoneyCapField()
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """Fields in our words, and the names of those that have no effect."""
+class Translation(NamedTuple):
+    """Fields of our vocabulary, and the names of OpenRouter's that have no effect."""
 
     fields: Mapping[str, object]
     ignored: tuple[str, ...] = ()
@@ -41,7 +39,7 @@ def _zdr(value: object, at: str) -> Translation:
 
 def _distillable(value: object, at: str) -> Translation:
     if _flag.from_json(value, at=at):
-        raise UnsupportedParameter(f"'{at}' cannot be kept here: leave it out or set it to false.", param=at)
+        raise UnsupportedParameter(f"'{at}' cannot be satisfied here: leave it out or set it to false.", param=at)
     return Translation({})
 
 
@@ -57,7 +55,7 @@ def _sort_object(value: Mapping[str, object], at: str) -> Translation:
     if value.get("partition") is None:
         return by
     (partition,) = EnumField("model", "none").from_json(value["partition"], at=f"{at}.partition")
-    # Jobs are matched within one model, so that `model` is what happens anyway.
+    # Jobs are matched within one model, which is what `model` asks for.
     return Translation(by.fields, by.ignored if partition == "model" else (*by.ignored, "sort.partition"))
 
 
@@ -71,24 +69,19 @@ def _max_price(value: object, at: str) -> Translation:
     return Translation({"max_price": ours} if ours else {})
 
 
-def _preferred(name: str, ours: str, factor: int) -> Callable[[object, str], Translation]:
-    """A wish as a number, or by percentile: the typical figure is known here, the tail is not."""
+def _preferred(name: str) -> Callable[[object, str], Translation]:
+    """A number, or numbers by percentile. The matcher has no counterpart: it has no effect."""
 
     def translate(value: object, at: str) -> Translation:
-        if not isinstance(value, Mapping):
-            return Translation({ours: _times(value, factor, at)})
-        _refuse_others(value, _PERCENTILES, at)
-        wishes = {part: _times(wish, factor, f"{at}.{part}") for part, wish in value.items() if wish is not None}
-        ignored = tuple(f"{name}.{part}" for part in wishes if part != "p50")
-        return Translation({ours: wishes["p50"]} if "p50" in wishes else {}, ignored)
+        if isinstance(value, Mapping):
+            _refuse_others(value, _PERCENTILES, at)
+        numbers = value if isinstance(value, Mapping) else {"": value}
+        for part, number in numbers.items():
+            if scalar_text(number, at=at) is None and not (part and number is None):
+                raise InvalidField(f"'{at}' must be a number, or numbers by percentile.", param=at)
+        return Translation({}, (name,))
 
     return translate
-
-
-def _times(value: object, factor: int, at: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidField(f"'{at}' must be a number.", param=at)
-    return value * factor
 
 
 def _refuse_others(value: Mapping[str, object], known: tuple[str, ...], at: str) -> None:
@@ -103,7 +96,7 @@ TRANSLATIONS: dict[str, Callable[[object, str], Translation]] = {
     "enforce_distillable_text": _distillable,
     "sort": _sort,
     "max_price": _max_price,
-    "preferred_min_throughput": _preferred("preferred_min_throughput", "preferred_min_throughput", 1),
-    "preferred_max_latency": _preferred("preferred_max_latency", "preferred_max_ttft_ms", _MS_PER_S),
+    "preferred_min_throughput": _preferred("preferred_min_throughput"),
+    "preferred_max_latency": _preferred("preferred_max_latency"),
 }
 """order, only, ignore, allow_fallbacks, require_parameters and quantizations are the same in both vocabularies."""

@@ -1,4 +1,4 @@
-"""Formats of weights: the vocabulary's words, and which of them a model server's own name stands for."""
+"""Quantization formats: the vocabulary's words, and the names that model servers use for them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ QUANTIZATIONS = (
 UNKNOWN = "unknown"
 
 _INTEGER = re.compile(r"(?:i?q|int|w)(?P<bits>[2-68])(?:[_-].*|a\d+)?")
-_ALIASES = {"f16": "fp16", "half": "fp16", "f32": "fp32", "float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}
-_INTEGER_METHODS = {"awq": "int4", "gptq": "int4", "fp8_e4m3": "fp8", "mxfp4_moe": "mxfp4"}
+_NAMES = {
+    "fp16": "f16 half float16",
+    "fp32": "f32 float32",
+    "bf16": "bfloat16",
+    "int4": "awq gptq",
+    "fp8": "fp8_e4m3",
+    "mxfp4": "mxfp4_moe",
+}
+_ALIASES = {name: word for word, names in _NAMES.items() for name in names.split()}
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def quantization_of(name: str | None) -> str:
-    """`Q4_K_M` is int4, `F16` is fp16; what is not known is `unknown`, which only a wish for `unknown` accepts."""
+    """`Q4_K_M` is int4, `F16` is fp16. Any other name is `unknown`, which satisfies only a condition on `unknown`."""
     lowered = (name or "").strip().lower()
     if lowered in QUANTIZATIONS:
         return lowered
     integer = _INTEGER.fullmatch(lowered)
     if integer:
         return f"int{integer['bits']}"
-    return _ALIASES.get(lowered) or _INTEGER_METHODS.get(lowered) or UNKNOWN
+    return _ALIASES.get(lowered, UNKNOWN)

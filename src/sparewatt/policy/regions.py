@@ -1,7 +1,7 @@
-"""Where a node may stand: ISO 3166 countries, and groups of them, as data.
+"""Regions as data: ISO 3166 countries, and groups of them.
 
-A place is a country, or a group for a node that says no more than `EU`. A region in a policy is the set of places it
-covers, so that levels compose by intersection. Namibia is `NAM`, since `NA` is North America here.
+A node's place is a country, or a group if it reports no more than `EU`. A region in a policy is the set of places that
+it covers, so that levels compose by intersection. Namibia is `NAM`, since `NA` is North America here.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ _MEMBERS = {
     "AFRICA": "AO BF BI BJ BW CD CF CG CI CM CV DJ DZ EG EH ER ET GA GH GM GN GQ GW KE KM LR LS LY MA MG ML MR MU MW MZ"
     " NAM NE NG RE RW SC SD SH SL SN SO SS ST SZ TD TG TN TZ UG YT ZA ZM ZW",
 }
-_ELSEWHERE = "AF AM AQ AZ BV GE GL GS HM IO KG KZ PM TF TJ TM UZ"
+_IN_NO_GROUP = "AF AM AQ AZ BV GE GL GS HM IO KG KZ PM TF TJ TM UZ"
 _ALIASES = {"UK": "GB", "EL": "GR", "APAC": "AP", "USA": "US"}
 
 _COUNTRIES_OF = {group: frozenset(members.split()) for group, members in _MEMBERS.items()}
-COUNTRIES = frozenset(_ELSEWHERE.split()).union(*_COUNTRIES_OF.values())
+COUNTRIES = frozenset(_IN_NO_GROUP.split()).union(*_COUNTRIES_OF.values())
 GROUPS = tuple(sorted(_COUNTRIES_OF, key=lambda group: (-len(_COUNTRIES_OF[group]), group)))
-"""Largest first, so that a set of places is written with the fewest words."""
+"""Largest first, so that `shortest_names` finds the fewest words."""
 
 _PLACE = re.compile(r"(?P<first>[A-Za-z]{2,6})(?:-[A-Za-z]{1,20})?")
 
 
 def _covered(group: str) -> frozenset[str]:
-    """A group covers its countries, itself, and every group that lies within it."""
+    """A group covers its countries, itself, and every group within it."""
     countries = _COUNTRIES_OF[group]
     return countries | {other for other, members in _COUNTRIES_OF.items() if members <= countries}
 
 
 COVERS = {group: _covered(group) for group in GROUPS} | {country: frozenset({country}) for country in COUNTRIES}
-"""The places that a word of the vocabulary covers."""
+"""The places that each country or group covers."""
 PLACES = COUNTRIES | frozenset(GROUPS)
 
 
 def code_of(word: str) -> str | None:
-    """The country or group that a person means, in any case; None if there is none."""
+    """The country or group of this name, in upper or lower case; None if there is none."""
     code = _ALIASES.get(word.upper(), word.upper())
     return code if code in PLACES else None
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def place_of(region: str) -> str | None:
-    """Where a node stands by its own words: `DE`, `de-berlin`, `eu-west`.
+    """The place that a node's reported region stands for: `DE`, `de-berlin`, `eu-west`.
 
-    A name with a number is a cloud's site (`eu-west-2` is London, outside the EU) and tells no place.
+    A name with a number is a cloud's region (`eu-west-2` is London, outside the EU) and stands for none.
     """
-    found = _PLACE.fullmatch(region.strip())
-    return code_of(found["first"]) if found else None
+    match = _PLACE.fullmatch(region.strip())
+    return code_of(match["first"]) if match else None
 
 
 def outside(places: frozenset[str]) -> frozenset[str]:
-    """All places that have nothing in common with these."""
+    """All places that do not overlap with these."""
     return frozenset(place for place in PLACES if not COVERS[place] & places)
 
 
 def shortest_names(places: frozenset[str]) -> list[str]:
-    """The same places in the fewest words: groups where all of a group is there."""
+    """The same places in the fewest words: a group where all its countries are included."""
     left, names = set(places), []
     for group in GROUPS:
         if COVERS[group] <= places and COVERS[group] & left:

@@ -1,13 +1,12 @@
-"""One curve everywhere: secp256k1 keys, Ethereum addresses and EIP-712 messages.
+"""Signatures: secp256k1 keys, Ethereum addresses and EIP-712 typed data.
 
-A key's address is its owner's name. EIP-712 structs hold plain values and arrays of them, never other structs: all that
-the protocols of this project sign is like that. Signatures are 65 bytes (r, s, v) with the low s, so each message has
-one valid signature per key.
+A node or account is named by the address of its key. The structs that are signed here have plain members and arrays of
+them, never nested structs. A signature is 65 bytes (r, s, v) with the low s, so each message has exactly one valid
+signature per key.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,13 +26,13 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _UINT = re.compile(r"uint(8|16|32|64|128|160|256)")
 _SECRET_BYTES = 32
 _TEXTS_HASHED_MAX = 1_024
-"""Texts whose hash is remembered: types and names of models, which every receipt repeats."""
+"""Cached hashes of texts: type strings and model names, which every receipt repeats."""
 
 Value = str | int | bytes | Sequence[str] | Sequence[int] | Sequence[bytes]
 
 
 class BadSignature(SparewattError):
-    """The bytes are no signature, or not the only valid form of one."""
+    """The bytes are not a signature in its one valid form."""
 
     code = "bad_signature"
     status = 400
@@ -50,36 +49,33 @@ def _hash_text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a signature is for, so that it means nothing anywhere else."""
+    """The EIP-712 domain: what a signature is for, so that it is worth nothing in another context."""
 
     name: str
     version: str
     chain_id: int | None = None
     verifying_contract: str | None = None
 
-    @lru_cache(maxsize=_TEXTS_HASHED_MAX)  # noqa: B019 (a value, not a thing: what is kept is small and bounded)
+    @lru_cache(maxsize=64)  # noqa: B019 (a frozen value: the cache is small and bounded)
     def separator(self) -> bytes:
-        fields: list[StructMember] = [
-            StructMember("string", "name", self.name),
-            StructMember("string", "version", self.version),
-        ]
+        members = [StructMember("string", "name", self.name), StructMember("string", "version", self.version)]
         if self.chain_id is not None:
-            fields.append(StructMember("uint256", "chainId", self.chain_id))
+            members.append(StructMember("uint256", "chainId", self.chain_id))
         if self.verifying_contract is not None:
-            fields.append(StructMember("address", "verifyingContract", self.verifying_contract))
-        return hash_struct("EIP712Domain", fields)
+            members.append(StructMember("address", "verifyingContract", self.verifying_contract))
+        return hash_struct("EIP712Domain", members)
 
 
 class StructMember(NamedTuple):
-    """One member of an EIP-712 struct."""
+    """A member of an EIP-712 struct."""
 
     type: str
     name: str
     value: Value
 
 
-def _encode_value(field: StructMember) -> bytes:
-    match field.type, field.value:
+def _encode_value(member: StructMember) -> bytes:
+    match member.type, member.value:
         case "string", str(text):
             return _hash_text(text)
         case "bytes", bytes(data):
@@ -91,32 +87,27 @@ def _encode_value(field: StructMember) -> bytes:
         case kind, int(number) if (bits := _UINT.fullmatch(kind)) and 0 <= number < 1 << int(bits[1]):
             return number.to_bytes(32, "big")
         case kind, list() | tuple() as items if kind.endswith("[]"):
-            return keccak256(b"".join(_encode_value(StructMember(kind[:-2], field.name, item)) for item in items))
-    raise ValueError(f"{field.name} does not fit the type {field.type}")
+            return keccak256(b"".join(_encode_value(StructMember(kind[:-2], member.name, item)) for item in items))
+    raise ValueError(f"{member.name} does not fit the type {member.type}")
 
 
-def hash_struct(name: str, fields: Sequence[StructMember]) -> bytes:
-    type_text = f"{name}({','.join([f'{field.type} {field.name}' for field in fields])})"
-    return keccak256(_hash_text(type_text) + b"".join([_encode_value(field) for field in fields]))
+def hash_struct(name: str, members: Sequence[StructMember]) -> bytes:
+    type_text = f"{name}({','.join([f'{member.type} {member.name}' for member in members])})"
+    return keccak256(_hash_text(type_text) + b"".join([_encode_value(member) for member in members]))
 
 
-@functools.lru_cache(maxsize=64)
-def _separator(domain: Domain) -> bytes:
-    return domain.separator()
-
-
-def typed_digest(domain: Domain, name: str, fields: Sequence[StructMember]) -> bytes:
+def typed_digest(domain: Domain, name: str, members: Sequence[StructMember]) -> bytes:
     """The 32 bytes that are signed (EIP-712)."""
-    return keccak256(b"\x19\x01" + _separator(domain) + hash_struct(name, fields))
+    return keccak256(b"\x19\x01" + domain.separator() + hash_struct(name, members))
 
 
 class SigningKey:
-    """A secp256k1 private key. Its secret is never shown by repr or logs."""
+    """A secp256k1 private key. Neither repr nor logs show its secret."""
 
     __slots__ = ("_key", "address")
 
     def __init__(self, secret: bytes) -> None:
-        """Raises ValueError if it is no key; half of one, which coincurve would pad with zeros, is none."""
+        """Raises ValueError if it is no key. The length is checked because coincurve pads a shorter one with zeros."""
         if len(secret) != _SECRET_BYTES:
             raise ValueError(f"a key has {_SECRET_BYTES} bytes")
         self._key = PrivateKey(secret)
@@ -139,7 +130,7 @@ class SigningKey:
 
 
 def recover_address(digest: bytes, signature: bytes) -> NodeId:
-    """Whose signature this is. Raises BadSignature for anything but the one valid form."""
+    """The signer's address. Raises BadSignature for anything but the one valid form."""
     if len(signature) != 65 or signature[64] not in (27, 28):
         raise BadSignature("A signature has 65 bytes and ends in 27 or 28.")
     if int.from_bytes(signature[32:64], "big") > _CURVE_ORDER // 2:

@@ -7,7 +7,7 @@ from sparewatt.testing.clocks import ManualClock
 from tests.waiting import turns
 
 
-async def test_a_sleeper_wakes_at_its_moment_and_not_before() -> None:
+async def test_sleep_until_returns_when_due_and_not_before() -> None:
     clock = ManualClock(now_s=100.0)
     sleeper = asyncio.create_task(sleep_until(clock, 105.0))
     await turns()
@@ -18,7 +18,7 @@ async def test_a_sleeper_wakes_at_its_moment_and_not_before() -> None:
     await sleeper
 
 
-async def test_a_moment_that_has_passed_is_not_waited_for_but_others_get_their_turn() -> None:
+async def test_sleep_until_a_past_moment_only_yields_to_the_event_loop() -> None:
     clock, ran = ManualClock(now_s=100.0), asyncio.Event()
     asyncio.get_running_loop().call_soon(ran.set)
     await sleep_until(clock, 99.0)
@@ -26,7 +26,7 @@ async def test_a_moment_that_has_passed_is_not_waited_for_but_others_get_their_t
     assert clock.pending == 0
 
 
-async def test_a_sleeper_that_is_cancelled_leaves_no_alarm_behind() -> None:
+async def test_a_cancelled_sleep_cancels_its_timer() -> None:
     clock = ManualClock()
     sleeper = asyncio.create_task(sleep_until(clock, clock.now_s() + 60))
     await turns()
@@ -36,7 +36,7 @@ async def test_a_sleeper_that_is_cancelled_leaves_no_alarm_behind() -> None:
     assert clock.pending == 0
 
 
-async def test_the_machines_alarm_rings_once_unless_it_is_cancelled() -> None:
+async def test_a_timer_of_the_system_clock_fires_once_unless_cancelled() -> None:
     clock, rung = SystemClock(), asyncio.Event()
     cancelled: list[int] = []
     clock.call_later(0.0, lambda: cancelled.append(1)).cancel()
@@ -46,7 +46,7 @@ async def test_the_machines_alarm_rings_once_unless_it_is_cancelled() -> None:
     assert not cancelled
 
 
-def test_the_machines_clock_never_runs_backwards() -> None:
+def test_the_system_clock_is_monotonic() -> None:
     clock = SystemClock()
     readings = [clock.now_s() for _ in range(1000)]
     assert readings == sorted(readings)

@@ -19,7 +19,7 @@ BRANCHES = {"SparewattError", "ChainError", "NoMatch", "LinkError", "StartupErro
 
 
 @pytest.mark.parametrize("name", sorted(set(CLASSES) - BRANCHES))
-def test_an_error_is_as_it_is_drawn(name: str) -> None:
+def test_each_error_has_the_code_status_and_retry_flag_of_the_drawing(name: str) -> None:
     drawn, kind = DRAWN[name], CLASSES[name]
     if name != "JoinRefused":  # its reason is its code
         assert drawn["code"] == kind.code
@@ -28,9 +28,9 @@ def test_an_error_is_as_it_is_drawn(name: str) -> None:
         assert (drawn["retry"] == "yes") is kind.retryable
 
 
-def test_nothing_is_drawn_that_does_not_exist() -> None:
+def test_the_drawing_names_existing_errors_only() -> None:
     assert set(DRAWN) <= set(CLASSES)
 
 
-def test_only_what_can_help_is_to_be_tried_again() -> None:
+def test_only_errors_where_a_retry_can_help_are_retryable() -> None:
     assert all(kind.status >= 500 or kind.status in (408, 429) for kind in CLASSES.values() if kind.retryable)

@@ -20,7 +20,7 @@ class FixedRng:
 
 
 @pytest.mark.parametrize(("n_bytes", "n_chars"), [(1, 2), (5, 8), (10, 16), (16, 26)])
-def test_an_id_is_as_long_as_its_chance_needs(n_bytes: int, n_chars: int) -> None:
+def test_an_id_is_as_long_as_its_random_bytes_need(n_bytes: int, n_chars: int) -> None:
     prefix, _, rest = new_id("match", rng=seeded(1), n_bytes=n_bytes).partition("_")
     assert prefix == "match"
     assert len(rest) == n_chars
@@ -32,7 +32,7 @@ def test_an_id_has_no_letter_that_can_be_misread() -> None:
 
 
 @pytest.mark.parametrize(("byte", "rest"), [(0, "0" * 16), (255, "z" * 16)])
-def test_every_bit_of_chance_shows(byte: int, rest: str) -> None:
+def test_every_random_bit_changes_the_id(byte: int, rest: str) -> None:
     assert new_id("k", rng=FixedRng(byte)) == f"k_{rest}"
 
 

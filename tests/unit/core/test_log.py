@@ -56,7 +56,7 @@ def test_any_value_makes_a_line_of_json(value: object) -> None:
     assert "what" in line
 
 
-def test_a_value_that_holds_itself_makes_a_line_of_json() -> None:
+def test_a_value_that_contains_itself_makes_a_line_of_json() -> None:
     loop: list[object] = []
     loop.append(loop)
     assert line_of(what=loop)["event"] == "node_joined"
@@ -103,14 +103,14 @@ def plain_line_of(event: str = "node_joined", level: int = logging.INFO, **field
     return PlainFormatter().format(record)
 
 
-def test_a_person_reads_words() -> None:
+def test_plain_lines_are_readable_words() -> None:
     line = plain_line_of(node="0x1", why="its heartbeats stopped", ms=1.5)
     assert line[8:] == ' node_joined node=0x1 why="its heartbeats stopped" ms=1.5'
     assert " warning: node_left" in plain_line_of("node_left", logging.WARNING)
 
 
 @pytest.mark.parametrize("value", ["\x1b[2J", "two\nlines", "\u202egnp.exe", 'a" b="c', "", Rude()])
-def test_no_value_steers_a_terminal_or_passes_for_another_field(value: object) -> None:
+def test_no_value_controls_a_terminal_or_passes_for_another_field(value: object) -> None:
     line = plain_line_of(what=value, id="kept")
     assert line.isascii()
     assert line.isprintable()
@@ -126,7 +126,7 @@ def test_a_trace_follows_its_line() -> None:
 
 
 @pytest.mark.parametrize(("is_terminal", "shape"), [(True, PlainFormatter), (False, JsonFormatter)])
-def test_a_terminal_gets_words_and_a_file_json(
+def test_a_terminal_gets_plain_text_and_a_file_json(
     monkeypatch: pytest.MonkeyPatch,
     is_terminal: bool,  # noqa: FBT001 (a parameter)
     shape: type[logging.Formatter],

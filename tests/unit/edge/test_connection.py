@@ -14,7 +14,6 @@ from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.ids import AccountId
 from sparewatt.core.limits import (
     BODIES_BYTES_MAX,
-    BODY_FIELDS_MAX,
     CONNECTIONS_CLOSED_PER_TICK,
     READ_PER_TICK_BYTES,
     REQUEST_BODY_BYTES_MAX,
@@ -26,6 +25,7 @@ from sparewatt.edge.request_head import RequestHead
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.service import RequestOptions
+from sparewatt.protocol.openai.json_complexity import BODY_FIELDS_MAX
 from tests.property.front import QuickRegistry, Socket, Turns, replies_to
 from tests.unit.edge.served import served
 from tests.unit.gateway.small_gateway import USER, make_services

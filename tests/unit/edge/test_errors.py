@@ -43,7 +43,7 @@ def instance(kind: type[SparewattError]) -> SparewattError:
     if issubclass(kind, UnknownField):
         return kind("regoin", nearest="region", param="provider.regoin")
     if issubclass(kind, KeyPolicyViolation):
-        return kind("region", level="key", allowed="region=EU", asked="region=US")
+        return kind("region", level="key", allowed="region=EU", requested="region=US")
     return kind("1") if issubclass(kind, InvalidAmount) else kind("what happened")
 
 

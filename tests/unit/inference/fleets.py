@@ -8,7 +8,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.matcher.model import AllowedNodes, Decision
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import facts_with
-from sparewatt.policy.check import first_mismatch
+from sparewatt.policy.check import compile_policy
 from sparewatt.policy.model import Policy
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
 
@@ -48,8 +48,7 @@ def add_node(table: NodeTable, number: int) -> None:
 def refusals(table: NodeTable, policy: Policy) -> dict[NodeId, str | None]:
     """For each node of the model the field that rules it out."""
     rows = [row for row in table if MODEL in row.models]
-    found = {row.id: first_mismatch(policy, facts_with(row, row.models[MODEL])) for row in rows}
-    return {name: refused.field if refused else None for name, refused in found.items()}
+    return {row.id: compile_policy(policy).first_mismatch(facts_with(row, row.models[MODEL])) for row in rows}
 
 
 def allowed_by(table: NodeTable, policy: Policy) -> AllowedNodes:

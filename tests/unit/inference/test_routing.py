@@ -22,6 +22,7 @@ from sparewatt.core.errors import (
     SparewattError,
     StartupError,
     UnknownField,
+    UnsupportedParameter,
 )
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.limits import POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
@@ -257,9 +258,22 @@ def test_sort_and_weights_become_the_matchers_preference() -> None:
 
 def test_what_was_understood_and_has_no_effect_is_named() -> None:
     assert routed(provider={"region": "EU"}).headers() == {}
-    assert routed(provider={"sort": "exacto"}).headers() == {IGNORED: "sort"}
-    assert routed(header="near=DE explain=true").headers() == {IGNORED: "provider.near, provider.explain"}
-    assert routed(provider={"require_parameters": False, "explain": False}).headers() == {}
+    assert routed(provider={"sort": "exacto"}).headers() == {IGNORED: "provider.sort"}
+    assert routed(header="near=DE").headers() == {IGNORED: "provider.near"}
+    assert routed(provider={"require_parameters": False}).headers() == {}
+
+
+def test_openrouters_preferences_are_served_and_named_as_ignored() -> None:
+    found = routed(provider={"preferred_min_throughput": {"p90": 50}, "preferred_max_latency": 2, "region": "EU"})
+    assert said(found) == "region=EU"
+    assert found.headers() == {IGNORED: "provider.preferred_min_throughput, provider.preferred_max_latency"}
+
+
+@pytest.mark.parametrize("text", ['{"region": "DE", "explain": true}', '"region=DE preferred_min_throughput=60"'])
+def test_a_policy_that_was_stored_with_a_retired_field_still_holds_and_is_not_stored_again(text: str) -> None:
+    assert said(routed(principal=principal_from_key(replace(KEY, policy=text)))) == "region=DE"
+    with pytest.raises(UnsupportedParameter):
+        check_policy(text)
 
 
 # what is kept
@@ -412,9 +426,9 @@ async def test_a_key_whose_policy_cannot_be_read_any_more_is_told_and_others_go_
 async def test_the_reply_names_what_had_no_effect_also_when_it_is_an_error() -> None:
     async with gateway() as (_, client):
         reply = await chat(client, provider={"sort": "exacto", "near": "DE"})
-        assert (reply.status, reply.headers[IGNORED]) == (200, "sort, provider.near")
+        assert (reply.status, reply.headers[IGNORED]) == (200, "provider.sort, provider.near")
         reply = await chat(client, provider={"sort": "exacto", "uptime": ">=0.99"})
-        assert (reply.status, reply.headers[IGNORED]) == (503, "sort")
+        assert (reply.status, reply.headers[IGNORED]) == (503, "provider.sort")
         assert IGNORED not in (await chat(client)).headers
 
 

@@ -104,12 +104,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "order": st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple),
     "sort": st.sampled_from(SORTS),
     "weights": weights,
-    "preferred_min_throughput": st.floats(0.0, 1e5),
-    "preferred_max_ttft_ms": st.floats(0.0, 1e6),
     "allow_fallbacks": st.booleans(),
     "allow_resume": st.booleans(),
     "require_parameters": st.booleans(),
-    "explain": st.booleans(),
 }
 
 policies: st.SearchStrategy[Policy] = st.fixed_dictionaries({}, optional=FIELD_VALUES).map(lambda said: Policy(**said))

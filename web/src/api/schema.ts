@@ -172,7 +172,7 @@ export interface ChatRequest {
   response_format?: Record<string, unknown> | null;
 }
 
-/** Stands for a whole conversation in the `input` of a later request. */
+/** Replaces a whole conversation in the `input` of a later request. */
 export interface CompactionItem {
   id: string;
   type: "compaction";
@@ -249,7 +249,7 @@ export interface CreditBalanceReply {
   data: CreditBalance;
 }
 
-/** What a grant or a deposit did. */
+/** The result of a grant or a deposit. */
 export interface CreditPosting {
   id: string;
   account: string;
@@ -316,7 +316,7 @@ export interface EarningsGroupList {
   next: string | null;
 }
 
-/** Where an owner's money stands: pending, then batched, then settled, then claimed. */
+/** An owner's earnings by state: pending, then batched, then settled, then claimed. */
 export interface EarningsSummary {
   account: string;
   fee_bps: number;
@@ -363,7 +363,7 @@ export interface Error {
   error: Record<string, unknown>;
 }
 
-/** Fields of which there is nothing to tell are left out. */
+/** Fields without changes are left out. */
 export interface FeedDelta {
   at: number;
   totals: NetworkTotals;
@@ -373,7 +373,7 @@ export interface FeedDelta {
   more_matches?: number;
 }
 
-/** A match as strangers see it. Its id opens the details, to those whose match it is. */
+/** The public view of a match. The account that made the request, and operators, get the details by its id. */
 export interface FeedMatch {
   id: string;
   at: number;
@@ -405,7 +405,7 @@ export interface FunnelStep {
   left: number;
 }
 
-/** One settled job: OpenRouter's fields, as far as they mean something here, and ours from `state` on. */
+/** One settled job: OpenRouter's fields as far as they apply here, and ours from `state` on. */
 export interface Generation {
   id: string;
   upstream_id: null;
@@ -493,7 +493,7 @@ export interface GrantBody {
   memo?: string | null;
 }
 
-/** What happened in a span of time. Of an error only `jobs` counts: the requests that got it. */
+/** What happened in a span of time. For an error only `jobs` is counted: the requests that got it. */
 export interface HistoryFigures {
   jobs: number;
   failed: number;
@@ -545,7 +545,7 @@ export interface InputTokenDetails {
   cache_write_tokens: number;
 }
 
-/** How large the matcher takes a job to be. */
+/** The matcher's estimate of a job's size. */
 export interface JobEstimate {
   prompt_tokens: number;
   output_tokens: number;
@@ -725,13 +725,13 @@ export interface MatchLosses {
   worst_parts_s: Record<string, number>;
 }
 
-/** What the request weighs differently from its policy. */
+/** Weights of the request that differ from its ranking policy. */
 export interface MatchPreference {
   sort: "latency" | "price" | "throughput" | null;
   weights: Record<string, number>;
 }
 
-/** Why this node was next after the one before it had failed. */
+/** Why this node took over after the one before it had failed. */
 export interface MatchReassignment {
   attempt: number;
   after_tokens: number;
@@ -777,7 +777,7 @@ export interface ModelPrice {
   completion_derivation: string;
 }
 
-/** The lowest price that is asked, in dollars per token, as decimal strings. */
+/** The lowest price of all nodes, in dollars per token, as decimal strings. */
 export interface ModelPricing {
   prompt: string;
   completion: string;
@@ -886,7 +886,7 @@ export interface Node {
   sensors: NodeSensors | null;
 }
 
-/** What the node says of itself and no gateway has checked. */
+/** What the node reports of itself and no gateway has verified. */
 export interface NodeClaims {
   vram_bytes: number;
   tflops: number;
@@ -918,7 +918,7 @@ export interface NodeList {
   nearest_relaxations?: string[];
 }
 
-/** How one node fared in the last matches. */
+/** The outcome of recent matches for one node. */
 export interface NodeMatchReport {
   node: string;
   name: string;
@@ -1141,7 +1141,7 @@ export interface PolicyFilterStep {
   left: number;
 }
 
-/** In dollars, as decimal strings of three digits: more would tell nodes apart. */
+/** In dollars, as decimal strings of three digits: more would identify nodes. */
 export interface PriceRange {
   low: string;
   median: string;
@@ -1263,7 +1263,7 @@ export interface ResponseItemList {
   has_more: boolean;
 }
 
-/** A response as it stands. What the request did not set has its default here. */
+/** A response in its current state. A field that the request did not set has its default here. */
 export interface ResponseObject {
   id: string;
   object: "response";
@@ -1402,7 +1402,7 @@ export interface TreasuryBalance {
   redeemed_today_nano: number;
 }
 
-/** What funding the treasury did. */
+/** The result of funding the treasury. */
 export interface TreasuryPosting {
   id: string;
   posted: boolean;
@@ -1445,7 +1445,7 @@ export interface VersionInfo {
   link_protocol: number;
 }
 
-/** The gateway's own program as a Python wheel. */
+/** The gateway's own release as a Python wheel. */
 export interface WheelInfo {
   version: string;
   name: string;

@@ -20,7 +20,7 @@ from sparewatt.inference.prompt import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
 from sparewatt.protocol.api.responses import CompactionItem, InputTokenCount, ResponseCompaction, ResponseUsage
 from sparewatt.protocol.responses.chat_chunks import read_chunk
-from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.compaction import SUMMARY_PROMPT, compacted_items
 from sparewatt.protocol.responses.input_items import read_input
 from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request

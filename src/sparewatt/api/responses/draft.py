@@ -13,8 +13,7 @@ from sparewatt.core.ids import new_id
 from sparewatt.core.rng import Rng
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.responses.shelf import Shelf, previous_response_gone, require_shelf
-from sparewatt.protocol.responses.chat_messages import to_messages
-from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.chat_request import to_chat, to_messages
 from sparewatt.protocol.responses.compaction import expanded_items
 from sparewatt.protocol.responses.input_items import NewId, read_input
 from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest

@@ -1,1 +1,1 @@
-"""How each sort of field is read, composed over levels, checked against a node, loosened and written."""
+"""Types of policy fields: how each is parsed, composed over levels, checked against a node, loosened and written."""

@@ -1,15 +1,19 @@
-"""Fields that are bounds on numbers: ranges, a floor, a ceiling, and wishes."""
+"""Field types for bounds on numbers and on amounts of money: ranges, minimums, maximums, prices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from sparewatt.core.errors import InvalidField
-from sparewatt.policy.field_types.base import Items, PolicyField, single, wrong_operator
+from sparewatt.core.errors import InvalidAmount, InvalidField, UnknownField
+from sparewatt.core.money import format_usd, parse_usd
+from sparewatt.policy.field_types.base import Items, PolicyField, single
 from sparewatt.policy.grammar import number_text
-from sparewatt.policy.model import Range
+from sparewatt.policy.model import MaxPrice, Range
+
+N = TypeVar("N", int, float)
+_PRICE_PARTS = ("prompt", "completion")
 
 
 def read_number(text: str, *, at: str, least: float, most: float) -> float:
@@ -25,7 +29,7 @@ def read_number(text: str, *, at: str, least: float, most: float) -> float:
 
 
 def scalar_text(value: object, *, at: str) -> str | None:
-    """A JSON number in its shortest exact form, or None where it is no number."""
+    """A JSON number in its shortest exact form, or None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int) and abs(value) > 10**30:
@@ -36,22 +40,20 @@ def scalar_text(value: object, *, at: str) -> str | None:
 class RangeField(PolicyField[Range]):
     """From, to, or between. `=` means at least, unless the numbers are counts."""
 
+    operators = ("=", "<", "<=", ">", ">=")
+
     def __init__(self, least: float, most: float, *, counts: bool = False) -> None:
         self.least, self.most, self.counts = least, most, counts
 
-    def read(self, operator: str, items: Items, *, at: str) -> Range:
+    def _read(self, operator: str, items: Items, /, *, at: str) -> Range:
         number = read_number(single(items, at=at), at=at, least=self.least, most=self.most)
         if self.counts and number != int(number):
             raise InvalidField(f"'{at}' must be a whole number.", param=at)
-        match operator:
-            case ">=" | ">":
-                return Range(low=number, low_open=operator == ">")
-            case "<=" | "<":
-                return Range(high=number, high_open=operator == "<")
-            case "=":
-                return Range(low=number, high=number) if self.counts else Range(low=number)
-            case _:
-                raise wrong_operator(operator, at=at, known="=, <, <=, >, >=")
+        if operator in {"<=", "<"}:
+            return Range(high=number, high_open=operator == "<")
+        if operator == "=" and self.counts:
+            return Range(low=number, high=number)
+        return Range(low=number, low_open=operator == ">")
 
     def from_json(self, value: object, *, at: str) -> Range:
         text = scalar_text(value, at=at)
@@ -66,11 +68,11 @@ class RangeField(PolicyField[Range]):
         high, closed = min((general.high, not general.high_open), (specific.high, not specific.high_open))
         return Range(low, high, low_open, not closed)
 
-    def widens(self, standing: Range, asked: Range) -> bool:
+    def widens(self, standing: Range, requested: Range) -> bool:
         """By bound: one that the request does not name stays as it is."""
-        lower = asked.low > -math.inf and (asked.low, asked.low_open) < (standing.low, standing.low_open)
-        higher = asked.high < math.inf and (asked.high, not asked.high_open) > (standing.high, not standing.high_open)
-        return lower or higher
+        low, high = (requested.low, requested.low_open), (requested.high, not requested.high_open)
+        is_lower = requested.low > -math.inf and low < (standing.low, standing.low_open)
+        return is_lower or (requested.high < math.inf and high > (standing.high, not standing.high_open))
 
     def admits(self, value: Range, fact: Any) -> bool:
         return fact is not None and value.holds(fact)
@@ -87,28 +89,18 @@ class RangeField(PolicyField[Range]):
         return Range(value.low, min(above), value.low_open, False) if above else None
 
     def to_json(self, value: Range) -> str:
-        return " ".join(self.conditions("", value))
-
-    def conditions(self, name: str, value: Range) -> list[str]:
-        found = []
-        if value.low > -math.inf:
-            found.append(f"{name}{'>' if value.low_open else '>='}{number_text(value.low)}")
-        if value.high < math.inf:
-            found.append(f"{name}{'<' if value.high_open else '<='}{number_text(value.high)}")
-        return found
+        low = f"{'>' if value.low_open else '>='}{number_text(value.low)}" if value.low > -math.inf else ""
+        high = f"{'<' if value.high_open else '<='}{number_text(value.high)}" if value.high < math.inf else ""
+        return f"{low} {high}".strip()
 
 
-class _BoundField(PolicyField[float]):
-    """One number, which is a floor or a ceiling by its name."""
-
-    operators: tuple[str, ...] = ()
+class _NumberField(PolicyField[float]):
+    """One number within a range that makes sense."""
 
     def __init__(self, least: float, most: float) -> None:
         self.least, self.most = least, most
 
-    def read(self, operator: str, items: Items, *, at: str) -> float:
-        if operator not in self.operators:
-            raise wrong_operator(operator, at=at, known=" and ".join(self.operators))
+    def _read(self, _: str, items: Items, /, *, at: str) -> float:
         return read_number(single(items, at=at), at=at, least=self.least, most=self.most)
 
     def from_json(self, value: object, *, at: str) -> float:
@@ -120,18 +112,17 @@ class _BoundField(PolicyField[float]):
     def to_json(self, value: float) -> float:
         return int(value) if value == int(value) else value
 
-    def conditions(self, name: str, value: float) -> list[str]:
-        return [f"{name}={number_text(value)}"]
 
+class MinimumField(_NumberField):
+    """A lower bound. Of two levels the higher one holds."""
 
-class MinimumField(_BoundField):
     operators = ("=", ">=")
 
     def meet(self, general: float, specific: float) -> float:
         return max(general, specific)
 
-    def widens(self, standing: float, asked: float) -> bool:
-        return asked < standing
+    def widens(self, standing: float, requested: float) -> bool:
+        return requested < standing
 
     def admits(self, value: float, fact: Any) -> bool:
         return fact is not None and fact >= value
@@ -140,27 +131,112 @@ class MinimumField(_BoundField):
         return max((fact for fact in facts if fact is not None and fact < value), default=None)
 
 
-class MaximumField(_BoundField):
+class _CapField(PolicyField[N]):
+    """An upper bound. Of two levels the lower one holds."""
+
     operators = ("=", "<=")
 
-    def meet(self, general: float, specific: float) -> float:
+    def meet(self, general: N, specific: N) -> N:
         return min(general, specific)
 
-    def widens(self, standing: float, asked: float) -> bool:
-        return asked > standing
+    def widens(self, standing: N, requested: N) -> bool:
+        return requested > standing
 
-    def admits(self, value: float, fact: Any) -> bool:
+    def admits(self, value: N, fact: Any) -> bool:
         return fact is not None and fact <= value
 
-    def nearest(self, value: float, facts: Sequence[Any]) -> float | None:
+    def nearest(self, value: N, facts: Sequence[Any]) -> N | None:
         return min((fact for fact in facts if fact is not None and fact > value), default=None)
 
 
-class PreferredNumberField(_BoundField):
-    """A number that is liked, not required: the most specific level wins."""
+class MaximumField(_NumberField, _CapField[float]):
+    pass
 
-    operators = ("=",)
 
-    def meet(self, general: float, specific: float) -> float:
-        del general
-        return specific
+class MoneyCapField(_CapField[int]):
+    """An upper bound in dollars; the value is in nano-USD."""
+
+    def _read(self, _: str, items: Items, /, *, at: str) -> int:
+        return _read_money(single(items, at=at), at=at)
+
+    def from_json(self, value: object, *, at: str) -> int:
+        text = value if isinstance(value, str) else scalar_text(value, at=at)
+        if text is None:
+            raise InvalidField(f"'{at}' must be an amount in dollars.", param=at)
+        return _read_money(text, at=at)
+
+    def to_json(self, value: int) -> str:
+        return format_usd(value)
+
+
+def _read_money(text: str, *, at: str) -> int:
+    try:
+        return parse_usd(text)
+    except InvalidAmount as error:
+        raise InvalidField(f"'{at}': {error.message}", param=at) from None
+
+
+class PriceCapField(PolicyField[MaxPrice]):
+    """Upper bounds per million tokens: one for both directions, or one each. A fact is (prompt, completion)."""
+
+    operators = MoneyCapField.operators
+    _money = MoneyCapField()
+
+    def _read(self, operator: str, items: Items, /, *, at: str) -> MaxPrice:
+        nano = self._money.read(operator, items, at=at)
+        return MaxPrice(nano, nano)
+
+    def read_part(self, part: str, operator: str, items: Items, *, at: str) -> MaxPrice:
+        if part not in _PRICE_PARTS:
+            raise UnknownField(at, nearest="max_price.prompt", param=at)
+        return MaxPrice(**{part: self._money.read(operator, items, at=at)})
+
+    def from_json(self, value: object, *, at: str) -> MaxPrice:
+        if not isinstance(value, Mapping):
+            nano = self._money.from_json(value, at=at)
+            return MaxPrice(nano, nano)
+        for part in value:
+            if part not in _PRICE_PARTS:
+                raise UnknownField(f"{at}.{part}", nearest=f"{at}.prompt", param=f"{at}.{part}")
+        given = {part: value[part] for part in _PRICE_PARTS if value.get(part) is not None}
+        if not given:
+            raise InvalidField(f"'{at}' needs an amount for prompt or completion.", param=at)
+        return MaxPrice(**{part: self._money.from_json(given[part], at=f"{at}.{part}") for part in given})
+
+    def meet(self, general: MaxPrice, specific: MaxPrice) -> MaxPrice:
+        return MaxPrice(_least(general.prompt, specific.prompt), _least(general.completion, specific.completion))
+
+    def widens(self, standing: MaxPrice, requested: MaxPrice) -> bool:
+        """By direction: one that the request does not name stays as it is."""
+        pairs = ((standing.prompt, requested.prompt), (standing.completion, requested.completion))
+        return any(cap is not None and wanted is not None and wanted > cap for cap, wanted in pairs)
+
+    def admits(self, value: MaxPrice, fact: Any) -> bool:
+        pairs = zip(fact, (value.prompt, value.completion), strict=True)
+        return all(cap is None or (price is not None and price <= cap) for price, cap in pairs)
+
+    def nearest(self, value: MaxPrice, facts: Sequence[Any]) -> MaxPrice | None:
+        """Raised as little as possible, counted over both directions."""
+        raised = [_raised(value, fact) for fact in facts if None not in fact]
+        return min(raised, key=lambda cap: ((cap.prompt or 0) + (cap.completion or 0), cap.prompt or 0), default=None)
+
+    def to_json(self, value: MaxPrice) -> str | dict[str, str]:
+        if value.prompt is not None and value.prompt == value.completion:
+            return format_usd(value.prompt)
+        pairs = zip(_PRICE_PARTS, (value.prompt, value.completion), strict=True)
+        return {part: format_usd(nano) for part, nano in pairs if nano is not None}
+
+
+def _least(first: int | None, second: int | None) -> int | None:
+    return min((nano for nano in (first, second) if nano is not None), default=None)
+
+
+def _raised(cap: MaxPrice, fact: tuple[int, int]) -> MaxPrice:
+    """One cap for both directions stays one."""
+    if cap.prompt is not None and cap.prompt == cap.completion:
+        highest = max(cap.prompt, *fact)
+        return MaxPrice(highest, highest)
+    return MaxPrice(
+        None if cap.prompt is None else max(cap.prompt, fact[0]),
+        None if cap.completion is None else max(cap.completion, fact[1]),
+    )

@@ -1,7 +1,6 @@
-"""Credits, the treasury, and what a key may spend: bodies and replies, in OpenRouter's shape with ours beside it.
+"""Credits, the treasury, and what a key may spend: bodies and replies, with OpenRouter's fields and ours.
 
-Amounts come twice: `…_usd` is dollars as an exact decimal string, `…_nano` is the same amount as an integer of
-nano-dollars (1e-9 $).
+Amounts are in dollars (`…_usd`, an exact decimal string) and in nano-dollars (`…_nano`, an integer of 1e-9 $).
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ class GrantBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     account: str
     """Its id, or the e-mail of its owner."""
     days: Annotated[float, Meta(gt=0, le=3660)] | None = None
-    """How long the credits last; None: as long as the network's setting says."""
+    """How long the credits last; None: the network's default."""
     memo: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] | None = None
 
 
 class DepositBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     adapter: str = "test"
-    """The payment rail by which the money comes."""
+    """The payment rail of the deposit."""
 
 
 class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     """The first two fields are OpenRouter's."""
 
     total_credits: UsdNumber
-    """Granted and deposited, without what expired."""
+    """All grants and deposits, less expired grants."""
     total_usage: UsdNumber
     balance_usd: str
-    """`promo` and `paid` together. What is reserved is a part of it."""
+    """The sum of `promo` and `paid`. It includes `reserved`."""
     balance_nano: int
     promo_usd: str
     """Free credits, which are spent first."""
@@ -62,10 +61,10 @@ class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     paid_usd: str
     paid_nano: int
     reserved_usd: str
-    """Held by gateways for requests of this account."""
+    """Reserved by gateways for requests of this account."""
     reserved_nano: int
     granted_usd: str
-    """Free credits ever received, as the next two are sums since the account exists."""
+    """All free credits ever received. The next two are totals too."""
     granted_nano: int
     deposited_usd: str
     deposited_nano: int
@@ -78,7 +77,7 @@ class CreditBalanceReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreditPosting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a grant or a deposit did."""
+    """The result of a grant or a deposit."""
 
     id: str
     account: str
@@ -105,7 +104,7 @@ class TreasuryReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreasuryPosting(msgspec.Struct, frozen=True, kw_only=True):
-    """What funding the treasury did."""
+    """The result of funding the treasury."""
 
     id: str
     posted: bool
@@ -115,7 +114,7 @@ class TreasuryPosting(msgspec.Struct, frozen=True, kw_only=True):
 
 class KeyRateLimit(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
-    """-1 if the key has no limit of its own; then the network's default holds."""
+    """-1 if the key has no limit of its own; then the network's default applies."""
     interval: Literal["1m"] = "1m"
 
 
@@ -123,11 +122,11 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The key of the request, with OpenRouter's fields. Amounts without a unit in their name are dollars."""
 
     label: str
-    """How the secret begins."""
+    """The first characters of the key."""
     name: str
     usage: UsdNumber
     usage_daily: UsdNumber
-    """Of the current day, as the next two of the current week and month (UTC)."""
+    """Of the current day (UTC); the next two of the current week and month."""
     usage_weekly: UsdNumber
     usage_monthly: UsdNumber
     usage_nano: int

@@ -1,7 +1,6 @@
 """`/v1/earnings`: what an owner's nodes earned, line by line, in groups, and as a summary.
 
-Amounts come twice: `…_usd` is dollars as an exact decimal string, `…_nano` is the same amount as an integer of
-nano-dollars (1e-9 $).
+Amounts are in dollars (`…_usd`, an exact decimal string) and in nano-dollars (`…_nano`, an integer of 1e-9 $).
 """
 
 from __future__ import annotations
@@ -78,24 +77,24 @@ class NodeUtilisation(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: str
     name: str | None
-    """None, as `slots`, if the node is not known to the gateway now."""
+    """None, like `slots`, if the gateway does not know the node any more."""
     slots: int | None
     busy_s: float
     """With at least one job."""
     work_s: float
-    """Sum over its jobs; more than `busy_s` where jobs ran side by side."""
+    """Sum over its jobs; more than `busy_s` if jobs ran concurrently."""
     window_s: float
     """From its first job in the span to the end of the span, and at least `busy_s`."""
     utilisation: float
     """`busy_s` as a share of `window_s`, from 0 to 1."""
     working_watts: float | None
-    """Mean power while it worked, as the node measured it; None if it did not."""
+    """Mean power while it had jobs, as measured by the node; None if it was not measured."""
     working_watts_over_s: float | None
-    """How long that was measured."""
+    """Over how much time `working_watts` was measured."""
 
 
 class EarningsSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an owner's money stands: pending, then batched, then settled, then claimed."""
+    """An owner's earnings by state: pending, then batched, then settled, then claimed."""
 
     account: str
     fee_bps: int
@@ -107,7 +106,7 @@ class EarningsSummary(msgspec.Struct, frozen=True, kw_only=True):
     """In batches that the chain does not have yet."""
     batched_nano: int
     settled_usd: str
-    """In batches on the chain, with what was claimed of them."""
+    """In batches on the chain, whether claimed or not."""
     settled_nano: int
     claimed_usd: str
     claimed_nano: int

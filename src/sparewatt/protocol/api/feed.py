@@ -25,10 +25,10 @@ class NetworkTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node as strangers see it. An array on the wire, in this order."""
+    """The public view of a node. An array on the wire, in this order."""
 
     number: int
-    """By which deltas and matches refer to it."""
+    """Deltas and matches refer to the node by it."""
     handle: str
     region: str
     longitude: float | None
@@ -37,11 +37,11 @@ class FeedNode(msgspec.Struct, frozen=True, array_like=True):
     gpu_class: str
     gpus: int
     state: int
-    """Its place in `FeedSnapshot.states`."""
+    """Its index in `FeedSnapshot.states`."""
 
 
 class FeedMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A match as strangers see it. Its id opens the details, to those whose match it is."""
+    """The public view of a match. The account that made the request, and operators, get the details by its id."""
 
     id: str
     at: float
@@ -53,7 +53,7 @@ class FeedMatch(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[int | None]
     """Numbers of the nodes of its attempts."""
     region: str | None
-    """Of the last."""
+    """Of the last node."""
     size: Literal["XS", "S", "M", "L", "XL"]
     first_token_ms: int | None
     moved: int
@@ -66,18 +66,18 @@ class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[FeedNode]
     totals: NetworkTotals
     matches: list[FeedMatch]
-    """The last ones, the latest first."""
+    """The most recent ones, the latest first."""
 
 
 class FeedDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of which there is nothing to tell are left out."""
+    """Fields without changes are left out."""
 
     at: float
     totals: NetworkTotals
     added: list[FeedNode] | UnsetType = UNSET
     """Nodes that are new or different."""
     nodes: list[int] | UnsetType = UNSET
-    """Number and state in turns, of the others that changed."""
+    """Of the other nodes that changed: number and state, alternating."""
     matches: list[FeedMatch] | UnsetType = UNSET
     more_matches: int | UnsetType = UNSET
     """How many were left out of this frame."""

@@ -23,10 +23,10 @@ class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int = 0
     completion_tokens: int | None = None
-    """Not there for embeddings, which write nothing."""
+    """Absent for embeddings."""
     total_tokens: int = 0
     cost: float | None = None
-    """In dollars. Not there on a network without books."""
+    """In dollars. Absent on a network without billing."""
 
 
 class ChatCompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ChatCompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
     content: str | None = None
     """None if the model only calls tools."""
     reasoning_content: str | None = None
-    """What a reasoning model thought; some model servers call it `reasoning`."""
+    """The reasoning of a reasoning model; some model servers call it `reasoning`."""
     tool_calls: list[dict[str, Any]] | None = None
 
 
@@ -57,7 +57,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chunk adds to the message of a choice."""
+    """The part of a choice's message that a chunk adds."""
 
     role: str | None = None
     content: str | None = None
@@ -106,7 +106,7 @@ class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 class EmbeddingItem(msgspec.Struct, frozen=True, kw_only=True):
     index: int
-    """Of the text in `input` that it is the vector of."""
+    """Of the text in `input` that the vector belongs to."""
     object: Literal["embedding"] = "embedding"
     embedding: list[float] | str
     """Numbers; or base64 of little-endian 32-bit floats, if `encoding_format` was `base64`."""

@@ -1,4 +1,4 @@
-"""`/v1/ledger`: whether the books are in order."""
+"""`/v1/ledger`: an audit of the double-entry ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LedgerAudit(msgspec.Struct, frozen=True, kw_only=True):
     sum_nano: int
     """Over all postings, in nano-dollars."""
     unbalanced_causes: int
-    """Causes whose postings do not sum to zero."""
+    """Causes whose postings do not sum to zero, as double entry requires."""
     open_clearing_accounts: int
     """Jobs whose clearing account does not end at zero."""
     wrong_balances: int

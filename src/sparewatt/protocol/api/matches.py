@@ -41,7 +41,7 @@ class DryRunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MatchPreference(msgspec.Struct, frozen=True, kw_only=True):
-    """What the request weighs differently from its policy."""
+    """Weights of the request that differ from its ranking policy."""
 
     sort: SortName | None
     weights: dict[str, float]
@@ -49,7 +49,7 @@ class MatchPreference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the matcher takes a job to be."""
+    """The matcher's estimate of a job's size."""
 
     prompt_tokens: int
     output_tokens: int
@@ -68,7 +68,7 @@ class FunnelStep(msgspec.Struct, frozen=True, kw_only=True):
 class NodeRejection(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     name: str | None
-    """None if the node has left since."""
+    """None if the node is not in the network any more."""
     reason: RejectionName
     detail: str
     """The reason as a sentence without its subject."""
@@ -89,29 +89,29 @@ class RankedNode(msgspec.Struct, frozen=True, kw_only=True):
     predicted_ttft_s: float
     """Time to the first token."""
     cached_tokens: int
-    """Tokens of the prompt that the node is believed to have read before."""
+    """Tokens of the prompt that are expected in the node's prefix cache."""
     price_usd: str
 
 
 class DecisionExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the matcher knows of a match: the part that a past match and a dry run share."""
+    """The matcher's decision: the fields that a past match and a dry run share."""
 
     policy: str
     model: str
     preference: MatchPreference | None
-    """None if the request weighs everything as its policy does."""
+    """None if the request sets no weights of its own."""
     job: JobEstimate
     candidates_total: int
     funnel: list[FunnelStep]
     """In the order in which the filters run."""
     rejected: list[NodeRejection]
-    """Some of the nodes that have the model and could not have the job."""
+    """Some of the nodes that have the model and were rejected."""
     ranked: list[RankedNode]
     """The best candidates, best first."""
     chosen: str | None
     """The best candidate; of a past match the node of its last attempt."""
     nearest_relaxations: list[str]
-    """What would make a node eligible, nearest first. Empty where one was."""
+    """Changes that would make a node eligible, the smallest first. Empty if one was eligible."""
 
 
 class ContinuationPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,12 +139,12 @@ class MatchAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MatchReassignment(msgspec.Struct, frozen=True, kw_only=True):
-    """Why this node was next after the one before it had failed."""
+    """Why this node took over after the one before it had failed."""
 
     attempt: int
-    """Its place in `attempts`."""
+    """Its index in `attempts`."""
     after_tokens: int
-    """Tokens that the client had by then."""
+    """Tokens that the client had received by then."""
     chosen: str
     candidates: list[RankedNode]
 
@@ -170,12 +170,12 @@ class DryRunExplanation(DecisionExplanation, frozen=True, kw_only=True):
     dry_run: bool = True
     outcome: Literal["none"] = "none"
     attempts: list[MatchAttempt] = []
-    """Empty, as `moves` is: a reader of a `MatchExplanation` finds both."""
+    """Empty, like `moves`: a reader of a `MatchExplanation` expects both."""
     moves: list[MatchReassignment] = []
     why_nobody: str | msgspec.UnsetType = msgspec.UNSET
-    """The error that a request would get. Present only where no node can have the job."""
+    """The error that a request would get. Present only if no node can serve the job."""
     policy_effective: dict[str, Any]
-    """Which nodes may serve it, by network, account, key and request together."""
+    """The composed policy of network, account, key and request."""
     created_at: float
     """Unix seconds."""
 

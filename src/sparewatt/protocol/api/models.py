@@ -1,4 +1,4 @@
-"""`/v1/models`, in OpenAI's shape with ours beside it."""
+"""`/v1/models`, with OpenAI's fields and ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ModelPricing(msgspec.Struct, frozen=True, kw_only=True):
-    """The lowest price that is asked, in dollars per token, as decimal strings."""
+    """The lowest price of all nodes, in dollars per token, as decimal strings."""
 
     prompt: str
     completion: str
@@ -21,7 +21,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """When the gateway started, in Unix seconds: models come and go with nodes."""
     owned_by: str = "sparewatt"
     context_length: int | None
-    """The longest of all nodes; None if no node says."""
+    """The longest of all nodes; None if no node reports it."""
     capabilities: list[str]
     quantizations: list[str]
     nodes_online: int

@@ -29,7 +29,7 @@ class GpuClassSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceRange(msgspec.Struct, frozen=True, kw_only=True):
-    """In dollars, as decimal strings of three digits: more would tell nodes apart."""
+    """In dollars, as decimal strings of three digits: more would identify nodes."""
 
     low: str
     median: str
@@ -47,7 +47,7 @@ class NetworkModel(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes on which its speed was measured."""
     quantizations: list[str]
     context_length: int | None
-    """The longest of all nodes; None if no node says."""
+    """The longest of all nodes; None if no node reports it."""
     prompt_usd_per_mtok: PriceRange
     completion_usd_per_mtok: PriceRange
 
@@ -66,7 +66,7 @@ class NetworkOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a span of time. Of an error only `jobs` counts: the requests that got it."""
+    """What happened in a span of time. For an error only `jobs` is counted: the requests that got it."""
 
     jobs: int
     failed: int
@@ -82,7 +82,7 @@ class HistoryFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens per second of a single answer."""
     speed_p5_tps: float | None
     up: float | None
-    """From 0 to 1: the share of the time in which a node was there to serve; None if nothing was observed."""
+    """Availability from 0 to 1: the share of the time with a node online; None if nothing was observed."""
     nodes: int
     """The most at a time, as with `gpus` and `vram_gb`."""
     gpus: int

@@ -15,18 +15,12 @@ MatcherFilterName = Literal[
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[
-    "link_lost",
-    "timed_out",
-    "backend_unreachable",
-    "backend_broke",
-    "backend_timeout",
-    "backend_error",
-    "protocol",
+    "link_lost", "timed_out", "backend_unreachable", "backend_broke", "backend_timeout", "backend_error", "protocol"
 ]
 
 
 class NodeClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node says of itself and no gateway has checked."""
+    """What the node reports of itself and no gateway has verified."""
 
     vram_bytes: int
     """Of all GPUs together."""
@@ -140,7 +134,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the memory for contexts (KV cache) in use, from 0 to 1, where the model server reports it."""
     models: list[NodeModel]
     running: int
-    """Jobs running there, whoever sent them, as the node last reported."""
+    """Jobs running there, from all gateways and the owner, as the node last reported."""
     queued: int
     slots: int
     """How many jobs it runs at once."""
@@ -156,7 +150,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     yours: bool
     """Whether it belongs to the caller's account."""
     sensors: NodeSensors | None
-    """For its owner and for operators. None for others, for a node that is away, and for one without sensors."""
+    """For its owner and for operators. None for other callers, for an offline node, and for one without sensors."""
 
 
 class PolicyFilterStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,18 +181,18 @@ class MatchLosses(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     mean_gap_s: float | None
-    """How much higher its cost was on the mean; None if no match was ranked by time."""
+    """How much higher its cost was on average; None if no match was ranked by time."""
     worst_parts_s: dict[str, float]
-    """The parts of the cost in which it was behind most, on the mean, the worst first."""
+    """The parts of the cost with the largest average gap, the worst first."""
 
 
 class NodeMatchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How one node fared in the last matches."""
+    """The outcome of recent matches for one node."""
 
     node: str
     name: str
     matches: int
-    """How many were looked at."""
+    """How many were examined."""
     chosen: int
     """Of these, how many sent the node their job."""
     outcomes: dict[OutcomeName, int]
@@ -211,7 +205,7 @@ class NodeMatchReport(msgspec.Struct, frozen=True, kw_only=True):
     unlisted: int
     """Matches of which no reason was stored: the node has the model, and is in neither of the stored lists."""
     sentences: list[str]
-    """The same for a person."""
+    """The same as text for people."""
 
 
 class CalendarDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +246,7 @@ class NodeReputation(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     name: str
     score: float
-    """The expected share of jobs that the node finishes, from 0 to 1. One decimal place for strangers."""
+    """The expected share of jobs that the node finishes, from 0 to 1. Rounded to one decimal for other callers."""
     lower: float
     """Its lower bound at 95 % confidence."""
     half_life_days: float

@@ -39,7 +39,7 @@ class PulseTotals(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     """Of nodes that are not offline."""
     vram_gb: int
-    """Likewise."""
+    """Of nodes that are not offline."""
 
 
 class PulseModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +53,10 @@ class PulseModel(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     waiting: int
     requests: dict[str, int]
-    """Finished ones by their end: done, failed, rejected, cancelled."""
+    """Finished ones by outcome: done, failed, rejected, cancelled."""
     prompt_tokens: int
     completion_tokens: int
-    """With those of running jobs."""
+    """Including running jobs."""
     first_token_counts: list[int]
     """Histogram of the time until the first token: one count per bound of `first_token_bounds_s`, and one above."""
 
@@ -68,12 +68,12 @@ class PulseNode(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str
     state: NodeStateName
     paused: str | None
-    """Why its owner's rules keep it from new jobs; None if they do not."""
+    """Why its owner's rules pause it; None if they do not."""
     running: int
     queued: int
     slots: int
     tokens: int
-    """That it wrote since the gateway started, with those of running jobs."""
+    """Written since the gateway started, including running jobs."""
     jobs_done: int
     jobs_failed: int
     rtt_ms: float
@@ -94,7 +94,7 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     """Unix seconds."""
     instance: str
-    """Differs after a restart: all counts began again at zero."""
+    """Changes with a restart, which resets all counts to zero."""
     totals: PulseTotals
     running: int
     waiting: int
@@ -107,14 +107,14 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     busiest: list[PulseNode]
     """With the most running jobs first."""
     troubled: list[PulseNode]
-    """Neither online nor busy, or gone for less than an hour; with the most failed jobs first."""
+    """Neither online nor busy, or disconnected for less than an hour; with the most failed jobs first."""
 
 
 # downloads
 
 
 class WheelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The gateway's own program as a Python wheel."""
+    """The gateway's own release as a Python wheel."""
 
     version: str
     name: str
@@ -144,7 +144,7 @@ class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The first block that is indexed."""
     indexed_block: int | None
     head_block: int | None
-    """The latest block that the follower saw."""
+    """The latest block that the follower has seen."""
     events: int
     """In the index."""
     outbox: dict[str, int]
@@ -153,15 +153,11 @@ class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no chain; None if there is one."""
 
 
-def _no_params() -> msgspec.Raw:
-    return msgspec.Raw(b"[]")
-
-
 class JsonRpcCall(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     # A factory, because msgspec cannot write a default of this type into a JSON schema.
     params: Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["array", "object"]})] = msgspec.field(
-        default_factory=_no_params
+        default_factory=lambda: msgspec.Raw(b"[]")
     )
     id: int | str | None = None
     jsonrpc: str = "2.0"

@@ -23,13 +23,13 @@ class ResponseText(msgspec.Struct, frozen=True, kw_only=True):
     format: dict[str, Any]
     """Of the type `text`, `json_object` or `json_schema`."""
     verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
-    """As the request has it; without effect."""
+    """As in the request; without effect."""
 
 
 class ResponseReasoning(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None
     summary: str | None
-    """Always None: nodes write no summaries of what a model thought."""
+    """Always None: nodes write no summaries of reasoning."""
 
 
 class InputTokenDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +48,11 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_details: OutputTokenDetails
     total_tokens: int
     cost: float | UnsetType = UNSET
-    """In dollars. Not there on a network without books."""
+    """In dollars. Absent on a network without billing."""
 
 
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A response as it stands. What the request did not set has its default here."""
+    """A response in its current state. A field that the request did not set has its default here."""
 
     id: str
     object: Literal["response"] = "response"
@@ -69,7 +69,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     output: list[dict[str, Any]]
     """Items of the type `message`, `reasoning` or `function_call`."""
     tools: list[dict[str, Any]]
-    """Functions alone; tools of other types are left out, and the reply's headers name them."""
+    """Functions only; tools of other types are dropped, and the reply's headers name them."""
     tool_choice: str | dict[str, Any]
     parallel_tool_calls: bool
     max_tool_calls: int | None
@@ -83,7 +83,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float
     top_logprobs: int
     usage: ResponseUsage | None
-    """None until it is over."""
+    """None until the response is final."""
     store: bool
     """Whether it is stored for 24 h, sealed under the API key."""
     background: bool
@@ -112,7 +112,7 @@ class ResponseItemList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactionItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Stands for a whole conversation in the `input` of a later request."""
+    """Replaces a whole conversation in the `input` of a later request."""
 
     id: str
     type: Literal["compaction"] = "compaction"

@@ -1,7 +1,6 @@
 """`/v1/usage`: what an account used, in groups or job by job; `/v1/generation`: one job, in OpenRouter's shape.
 
-Amounts come twice: `…_usd` is dollars as an exact decimal string, `…_nano` is the same amount as an integer of
-nano-dollars (1e-9 $).
+Amounts are in dollars (`…_usd`, an exact decimal string) and in nano-dollars (`…_nano`, an integer of 1e-9 $).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class GenerationAttempt(AttemptEarnings, frozen=True, kw_only=True):
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """One settled job: OpenRouter's fields, as far as they mean something here, and ours from `state` on."""
+    """One settled job: OpenRouter's fields as far as they apply here, and ours from `state` on."""
 
     id: str
     upstream_id: None = None
@@ -85,7 +84,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool
     finish_reason: str | None
     total_cost: UsdNumber
-    """In dollars, as `usage`."""
+    """In dollars, like `usage`."""
     usage: UsdNumber
     cache_discount: None = None
     is_byok: bool = False

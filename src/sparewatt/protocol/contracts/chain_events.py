@@ -1,4 +1,4 @@
-"""What the chain's reader, the outbox and the store hand each other: an event in words, a transaction in bytes."""
+"""Decoded contract events and signed transactions, as the chain's follower, the outbox and the store exchange them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ChainEvent:
-    """A log of one of our contracts, in words. `args` holds only what JSON can.
+    """A decoded log of one of our contracts. `args` holds JSON values only.
 
-    `ordinal` counts the transaction's logs of our contracts. Unlike `log_index`, which counts the block's, it stays the
-    same when the chain puts the transaction into another block.
+    `ordinal` counts the logs of our contracts within the transaction. It stays the same when a reorg puts the
+    transaction into another block; `log_index`, which counts within the block, does not.
     """
 
     block_number: int
@@ -27,7 +27,7 @@ class ChainEvent:
 
 @dataclass(frozen=True, slots=True)
 class SignedTransaction:
-    """A transaction as it goes over the wire; nobody can change it. `age_s` is how long ago it was stored."""
+    """A raw transaction, ready to broadcast. `age_s`: how long ago it was stored."""
 
     tx_hash: bytes
     raw: bytes

@@ -1,7 +1,7 @@
-"""The messages of a lease's match: what renters ask, providers bid and validators sign.
+"""The signed messages of matching a lease: a renter's terms, providers' bids and validators' votes.
 
-Field order, names and widths are the protocol: changing one raises the domain's version. Prices are µUSD per hour for
-the whole lease. Masks have bit i for id i of the published tables; 0 means any.
+Field order, names and widths are the protocol: a change needs a new version of the EIP-712 domain. Prices are µUSD per
+hour for the whole lease. Masks have bit i for id i of the published tables; 0 means any.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from sparewatt.protocol.typed_message import (
 )
 
 NO_LEAF = 0xFFFF
-"""A candidate's index when there is none."""
+"""The index for no candidate."""
 
 CANDIDATES_MAX = 3
 NO_PROVIDER = "0x" + "0" * 40
 
 
-@dataclass(frozen=True, slots=True)
 class OrderTerms(TypedMessage):
     struct_name = "Policy"
 
@@ -58,7 +57,6 @@ class OrderTerms(TypedMessage):
     ignore: Addresses
 
 
-@dataclass(frozen=True, slots=True)
 class Profile(TypedMessage):
     provider: Address
     epoch: Uint32
@@ -74,7 +72,6 @@ class Profile(TypedMessage):
     reputation_ppm: Uint32
 
 
-@dataclass(frozen=True, slots=True)
 class Bid(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -84,7 +81,6 @@ class Bid(TypedMessage):
     salt: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class BidCommit(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -92,21 +88,18 @@ class BidCommit(TypedMessage):
     bid_id: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class CommitList(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
     bid_ids: Bytes32s
 
 
-@dataclass(frozen=True, slots=True)
 class RevealList(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
     bid_ids: Bytes32s
 
 
-@dataclass(frozen=True, slots=True)
 class BidLeaf(TypedMessage):
     provider: Address
     price_uusd: Uint64
@@ -119,7 +112,6 @@ class BidLeaf(TypedMessage):
     score: Uint64
 
 
-@dataclass(frozen=True, slots=True)
 class Task(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -134,7 +126,6 @@ class Task(TypedMessage):
     third: Uint16
 
 
-@dataclass(frozen=True, slots=True)
 class Vote(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -142,7 +133,6 @@ class Vote(TypedMessage):
     task_hash: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class ReputationSnapshot(TypedMessage):
     struct_name = "Snapshot"
 
@@ -153,7 +143,6 @@ class ReputationSnapshot(TypedMessage):
     inputs_hash: Bytes32
 
 
-@dataclass(frozen=True, slots=True)
 class Down(TypedMessage):
     lease_id: Bytes32
     term: Uint32
@@ -163,7 +152,7 @@ class Down(TypedMessage):
 
 @dataclass(frozen=True, slots=True)
 class Award:
-    """A candidate and what it is paid per hour if the lease is placed with it."""
+    """A candidate, and its pay per hour if the lease is placed with it."""
 
     provider: str
     price_uusd: int
@@ -171,7 +160,7 @@ class Award:
 
 @dataclass(frozen=True, slots=True)
 class CertificateRecord:
-    """What a certificate leaves behind: the chain keeps its hash, whoever needs it brings it back."""
+    """What remains of a certificate. The chain stores its hash only; a later call has to present the record again."""
 
     task_hash: bytes
     round: int
@@ -184,14 +173,14 @@ class CertificateRecord:
         return keccak256(b"".join(words))
 
     def values(self) -> tuple[bytes, int, list[tuple[str, int]]]:
-        """As a contract call takes it."""
+        """As the argument of a contract call."""
         return self.task_hash, self.round, [(award.provider, award.price_uusd) for award in self.chosen]
 
 
 def order_id_of(
     *, chain_id: int, orders: str, renter: str, renter_nonce: int, policy_hash: bytes, spec_hash: bytes
 ) -> bytes:
-    """The id of an order, and of its lease: it covers what is ordered."""
+    """The id of an order and of its lease: a hash over what is ordered, and by which renter."""
     numbers = [chain_id, int(orders, 16), int(renter, 16), renter_nonce]
     return keccak256(b"".join(map(uint256_word, numbers)) + policy_hash + spec_hash)
 

@@ -1,8 +1,8 @@
-"""Merkle trees as the contracts check them: one rule for bids, snapshots and payouts.
+"""Merkle trees and Merkle proofs as the contracts verify them: one rule for bids, snapshots and payouts.
 
 A node is keccak256(0x01 ‖ left ‖ right); leaves are padded with zeros to the next power of two; a path lists the
-siblings bottom up. No leaf: root 0. One leaf: the root is the leaf. Leaves are hashes of structs, so none can pass for
-a node.
+siblings from the leaf up. No leaf: the root is 0. One leaf: the root is the leaf. Leaves are hashes of structs, so no
+leaf can pass for an inner node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MerkleTree:
         return self.levels[-1][0] if self.count else EMPTY_ROOT
 
     def path(self, index: int) -> tuple[bytes, ...]:
-        """Of a leaf, or of padding beside one: any index of the padded width."""
+        """The proof of a leaf, or of padding: any index within the padded width."""
         if not 0 <= index < len(self.levels[0]):
             raise IndexError(f"the tree has {len(self.levels[0])} places")
         return tuple(level[(index >> depth) ^ 1] for depth, level in enumerate(self.levels[:-1]))
@@ -54,7 +54,7 @@ def parent_hash(left: bytes, right: bytes) -> bytes:
 
 
 def verify_proof(*, root: bytes, count: int, leaf: bytes, index: int, path: Sequence[bytes]) -> bool:
-    """True if `leaf` stands at `index`; beyond `count` only padding does."""
+    """Whether `leaf` is at `index`; from `count` on there is only padding."""
     if count == 0 or len(path) != depth_of(count) or not 0 <= index < 1 << len(path):
         return False
     if index >= count and leaf != PADDING:

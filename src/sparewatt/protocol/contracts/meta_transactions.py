@@ -1,19 +1,16 @@
-"""What accounts without a wallet or gas sign, for the `…_with_signature` functions of the contracts.
+"""Meta-transactions: an account without gas signs a message, and a relayer calls the contract's `…_with_signature`.
 
-Each ends in the account's nonce at that contract and a deadline in chain time. The exceptions bind something that
-happens once: a key that serves an account, or a lease's term.
+Each ends in the account's nonce at that contract and a deadline in chain time, against replay. The exceptions are bound
+to something that happens once: a key that serves an account, or one term of a lease.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from sparewatt.protocol.typed_message import Address, Bytes32, TypedMessage, Uint8, Uint16, Uint32, Uint64, Uint256
 
 # any ERC-20 with permits, under its own domain
 
 
-@dataclass(frozen=True, slots=True)
 class Permit(TypedMessage):
     owner: Address
     spender: Address
@@ -25,7 +22,6 @@ class Permit(TypedMessage):
 # settlement
 
 
-@dataclass(frozen=True, slots=True)
 class Deposit(TypedMessage):
     payer: Address
     account: Address
@@ -34,7 +30,6 @@ class Deposit(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class ClaimToBond(TypedMessage):
     account: Address
     pool: Uint256
@@ -43,7 +38,6 @@ class ClaimToBond(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class RequestExit(TypedMessage):
     account: Address
     amount: Uint256
@@ -54,7 +48,6 @@ class RequestExit(TypedMessage):
 # escrow, stake_registry, dispute_book
 
 
-@dataclass(frozen=True, slots=True)
 class Withdraw(TypedMessage):
     account: Address
     receiver: Address
@@ -62,7 +55,6 @@ class Withdraw(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class TopUp(TypedMessage):
     payer: Address
     lease_id: Bytes32
@@ -71,7 +63,6 @@ class TopUp(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class DepositBond(TypedMessage):
     payer: Address
     provider: Address
@@ -80,7 +71,6 @@ class DepositBond(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class UnbondBond(TypedMessage):
     provider: Address
     amount: Uint256
@@ -88,7 +78,6 @@ class UnbondBond(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class VoteKey(TypedMessage):
     operator: Address
     vote_key: Address
@@ -97,7 +86,6 @@ class VoteKey(TypedMessage):
 # provider_registry
 
 
-@dataclass(frozen=True, slots=True)
 class Register(TypedMessage):
     provider: Address
     country: Uint8
@@ -112,7 +100,6 @@ class Register(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class SetClaims(TypedMessage):
     provider: Address
     country: Uint8
@@ -126,7 +113,6 @@ class SetClaims(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class SetStatus(TypedMessage):
     provider: Address
     status: Uint8
@@ -134,7 +120,6 @@ class SetStatus(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class SetNodeKey(TypedMessage):
     provider: Address
     node_key: Address
@@ -142,7 +127,6 @@ class SetNodeKey(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class NodeKey(TypedMessage):
     provider: Address
     node_key: Address
@@ -151,7 +135,6 @@ class NodeKey(TypedMessage):
 # deployment_order
 
 
-@dataclass(frozen=True, slots=True)
 class CreateOrder(TypedMessage):
     renter: Address
     policy_hash: Bytes32
@@ -163,7 +146,6 @@ class CreateOrder(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class CancelOrder(TypedMessage):
     renter: Address
     order_id: Bytes32
@@ -171,7 +153,6 @@ class CancelOrder(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class ConfirmStart(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -180,7 +161,6 @@ class ConfirmStart(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class ProposeUpdate(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -191,7 +171,6 @@ class ProposeUpdate(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class AcceptUpdate(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -202,7 +181,6 @@ class AcceptUpdate(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class Pause(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -210,7 +188,6 @@ class Pause(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class Resume(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -218,7 +195,6 @@ class Resume(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class GiveNotice(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -226,7 +202,6 @@ class GiveNotice(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class Close(TypedMessage):
     account: Address
     lease_id: Bytes32
@@ -235,7 +210,6 @@ class Close(TypedMessage):
     deadline: Uint256
 
 
-@dataclass(frozen=True, slots=True)
 class Resign(TypedMessage):
     lease_id: Bytes32
     term: Uint32

@@ -1,18 +1,16 @@
-"""Lines of a settlement root: what an account has earned and spent in all, and the tree that is posted on chain."""
+"""Leaves of a settlement root, what an account has earned and spent in all, and the Merkle tree posted on chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparewatt.protocol.contracts.merkle import MerkleTree, merkle_tree
 from sparewatt.protocol.typed_message import Address, TypedMessage, Uint256, struct_hash
 
 
-@dataclass(frozen=True, slots=True)
 class PayoutEntry(TypedMessage):
-    """Cumulative, so that it only ever grows."""
+    """Cumulative: the amounts never shrink."""
 
     struct_name = "Entry"
 
@@ -22,7 +20,7 @@ class PayoutEntry(TypedMessage):
 
 
 def settlement_tree(entries: Sequence[PayoutEntry]) -> MerkleTree:
-    """Entries in the order of their accounts, each account once."""
+    """The entries must ascend by account. Raises ValueError."""
     if any(int(left.account, 16) >= int(right.account, 16) for left, right in pairwise(entries)):
         raise ValueError("entries must ascend by account")
     return merkle_tree([struct_hash(entry) for entry in entries])

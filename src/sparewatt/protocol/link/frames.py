@@ -1,7 +1,8 @@
-"""Frames between a node and a gateway, over one WebSocket that the node dials.
+"""Frames and control messages between a node and a gateway, over one WebSocket that the node dials.
 
 A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4), length (4), payload`. Stream 0 is the
-link itself; every job has a stream of its own, numbered by the gateway. Control payloads are JSON.
+link itself; every job has a stream of its own, numbered by the gateway. Control messages are JSON. Flow control is by
+credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 
     node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, GOODBYE     HEAD, DATA, END, FAIL       (per job)
     gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, GOODBYE     OPEN, BODY, CREDIT, CANCEL  (per job)
@@ -26,7 +27,7 @@ from sparewatt.core.limits import (
     LINK_FRAME_BYTES_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
-from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ShortText
+from sparewatt.protocol.link.node_report import Address, Hex32, NodeLoad, NodeSpecs, ShortText, Signature
 from sparewatt.protocol.signing import Domain, StructMember, typed_digest
 
 PROTOCOL_VERSION = 1
@@ -35,14 +36,12 @@ _HEADER = struct.Struct(">BII")
 FRAME_HEADER_BYTES = _HEADER.size
 _pack_header = _HEADER.pack
 unpack_header = _HEADER.unpack_from
-"""Operation, stream and length, of a message at least as long as a header."""
+"""Opcode, stream and length of the frame at an offset of a message."""
 _encode = msgspec.json.Encoder().encode
-_SAME_MAX, _SAME_BYTES_MAX = 256, 512
-"""Messages that come again and again are kept with what they were decoded to: so many of each kind, and so long."""
+_CACHED_MAX, _CACHED_BYTES_MAX = 256, 512
+"""Of messages that arrive again and again with the same bytes: how many are cached decoded, and up to which length."""
 _DOMAIN = Domain(name="Sparewatt link", version="1")
 
-Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 Text = Annotated[str, Meta(max_length=500)]
 _Duration = Annotated[float, Meta(ge=0, le=1e6)]
 _Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -74,7 +73,7 @@ class Opcode(enum.IntEnum):
 
 _OPEN, _BODY = int(Opcode.OPEN), int(Opcode.BODY)
 _SHORT_BODY_BYTES_MAX = 16 * KIB
-"""Shorter than this, copying a body costs less than a second piece to be sent."""
+"""Up to here, copying a body into one piece costs less than sending a second piece."""
 
 
 class LinkFrame(NamedTuple):
@@ -84,7 +83,7 @@ class LinkFrame(NamedTuple):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who dials, which gateway it believes to have dialled, and its half of the nonce."""
+    """The node's address, the gateway's host as the node dialled it, and the node's nonce."""
 
     node_id: Address
     nonce: Hex32
@@ -100,7 +99,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 class LinkProof(msgspec.Struct, frozen=True):
-    signature: Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
+    signature: Signature
     specs: NodeSpecs
 
 
@@ -108,12 +107,12 @@ class Welcome(msgspec.Struct, frozen=True):
     heartbeat_s: Annotated[float, Meta(gt=0, le=600)]
     gateway_version: ShortText
     takes_sheets: bool = False
-    """Whether a node may sign many receipts at once; a gateway that does not say wants one by one."""
+    """Whether the gateway accepts sheets. An older gateway omits it and accepts receipts one by one only."""
     link_ports: Annotated[tuple[_Port, ...], Meta(max_length=GATEWAY_PROCESSES_MAX)] = ()
-    """Where each of the gateway's processes takes links, on the host that the node dialled; empty of a gateway that is
-    one process. A node that knows the field keeps a link to each; another serves what comes to the one it reached."""
+    """Where each process of the gateway accepts links, on the host that the node dialled; empty if there is only one
+    process. A node that knows the field keeps a link to each; an older node serves the process that it reached."""
     link_port: _Port | None = None
-    """Which of them this process has."""
+    """The port of this process."""
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -129,7 +128,7 @@ class Goodbye(msgspec.Struct, frozen=True):
 
 
 JobPath = Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings"]
-"""What a gateway may ask a node's model server for."""
+"""The endpoints of a node's model server that a gateway may call."""
 
 
 class JobRequest(msgspec.Struct, frozen=True):
@@ -141,16 +140,16 @@ class JobRequest(msgspec.Struct, frozen=True):
     stream: bool
     window_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
     promised_ttft_s: _Duration = 0.0
-    """What the gateway counts on; 0 is no promise, and no reason to refuse."""
+    """The time to first token that the gateway predicted. 0: none, and then the node does not refuse because of it."""
     prompt_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
-    """By the gateway's guess, which the promise was made with."""
+    """By the gateway's estimate, which the prediction is based on."""
     cached_tokens: Annotated[int, Meta(ge=0, le=1 << 32)] = 0
-    """Of these, what the gateway believes the node's server to hold from before. The promise counts on it."""
+    """How many of them the gateway expects in the server's prefix cache. The prediction is based on it."""
     job: Annotated[str, Meta(max_length=64)] = ""
-    """Its id, which the node's receipt names. An older gateway says none, and wants no receipt."""
+    """The job's id, for the node's receipt. An older gateway sends none, and takes no receipt."""
     continue_bytes: Annotated[int, Meta(ge=0, le=REQUEST_BODY_BYTES_MAX)] = 0
-    """So many bytes at the end of the body are no part of the request, but the text of its answer so far, which another
-    node wrote. Only nodes that say they can go on from there (`Capability`) are asked to."""
+    """This many bytes at the end of the body are not part of the request, but the text of its answer so far, written by
+    another node. Only nodes with the `Capability` to continue get such a job."""
 
 
 class Credit(msgspec.Struct, frozen=True):
@@ -163,7 +162,7 @@ class JobReplyHead(msgspec.Struct, frozen=True):
 
 
 class JobEnd(msgspec.Struct, frozen=True):
-    """The reply is complete. Carries fresh state, as every reply does."""
+    """The reply is complete. It carries the node's fresh load, as a failure may."""
 
     load: NodeLoad
     first_byte_s: _Duration | None = None
@@ -174,7 +173,7 @@ FailCode = Literal["refused", "backend_unreachable", "backend_broke", "backend_t
 
 
 class JobFailure(msgspec.Struct, frozen=True):
-    """The job ended early on the node's side. `refused`: it never started, so nothing is lost by going elsewhere."""
+    """The job ended early at the node. `refused`: it never started, so another node can take it without loss."""
 
     code: FailCode
     message: Text
@@ -183,12 +182,12 @@ class JobFailure(msgspec.Struct, frozen=True):
 
 _T = TypeVar("_T")
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
-"""One for each kind of message, made when the first comes."""
+"""By type of message, each made on first use."""
 
 
 def encode_frame(op: Opcode, stream: int = 0, payload: bytes = b"") -> bytes:
     if len(payload) > LINK_FRAME_BYTES_MAX:
-        raise ValueError("frame payload over the limit")
+        raise ValueError("a frame's payload is over the limit")
     return _pack_header(op, stream, len(payload)) + payload
 
 
@@ -197,7 +196,7 @@ def encode_message(op: Opcode, message: msgspec.Struct, *, stream: int = 0) -> b
 
 
 def encode_job(job: JobRequest, body: bytes, stream: int) -> list[bytes]:
-    """OPEN and the BODY after it. Nearly every body is short, and then they are one piece."""
+    """OPEN and its BODY frames, as pieces to send. Nearly every body is short: then there is one piece."""
     meta = _encode(job)
     if len(body) <= _SHORT_BODY_BYTES_MAX and body:
         return [_pack_header(_OPEN, stream, len(meta)) + meta + _pack_header(_BODY, stream, len(body)) + body]
@@ -207,9 +206,9 @@ def encode_job(job: JobRequest, body: bytes, stream: int) -> list[bytes]:
 
 
 def split_frames(message: bytes) -> list[tuple[int, int, bytes]]:
-    """Operation, stream and payload of each frame of one WebSocket message: numbers as they came, on a hot path.
+    """Opcode, stream and payload of each frame of a WebSocket message. A hot path, so opcodes stay plain numbers.
 
-    Raises ProtocolViolation for what is no frame. Whether the operation exists is for the caller to see.
+    Raises ProtocolViolation if it does not consist of frames. The caller checks whether an opcode exists.
     """
     frames = []
     at, end = 0, len(message)
@@ -227,12 +226,12 @@ def split_frames(message: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def decode_frames(message: bytes) -> list[LinkFrame]:
-    """All frames of one WebSocket message. Raises ProtocolViolation for anything else."""
+    """All frames of a WebSocket message. Raises ProtocolViolation."""
     return [LinkFrame(parse_opcode(op), stream, payload) for op, stream, payload in split_frames(message)]
 
 
 def parse_opcode(op: int) -> Opcode:
-    """Raises ProtocolViolation for a number that means nothing."""
+    """Raises ProtocolViolation for an unknown number."""
     try:
         return Opcode(op)
     except ValueError:
@@ -240,7 +239,7 @@ def parse_opcode(op: int) -> Opcode:
 
 
 def decode_message(payload: bytes, shape: type[_T]) -> _T:
-    """One control message. Raises ProtocolViolation for anything else."""
+    """Decode a control message. Raises ProtocolViolation."""
     if len(payload) > LINK_CONTROL_BYTES_MAX:
         raise ProtocolViolation("a control message is over the limit")
     decoder: msgspec.json.Decoder[_T] | None = _decoders.get(shape)
@@ -253,27 +252,27 @@ def decode_message(payload: bytes, shape: type[_T]) -> _T:
 
 
 def decode_head(payload: bytes) -> JobReplyHead:
-    """Nearly all heads are the same few."""
-    return _cached_head(payload) if len(payload) <= _SAME_BYTES_MAX else decode_message(payload, JobReplyHead)
+    """Nearly all heads are one of a few."""
+    return _cached_head(payload) if len(payload) <= _CACHED_BYTES_MAX else decode_message(payload, JobReplyHead)
 
 
 def decode_load(payload: bytes) -> NodeLoad:
-    """Idle nodes say the same on every heartbeat, and as each other."""
-    return _cached_load(payload) if len(payload) <= _SAME_BYTES_MAX else decode_message(payload, NodeLoad)
+    """Idle nodes send the same load with every heartbeat."""
+    return _cached_load(payload) if len(payload) <= _CACHED_BYTES_MAX else decode_message(payload, NodeLoad)
 
 
-@lru_cache(maxsize=_SAME_MAX)
+@lru_cache(maxsize=_CACHED_MAX)
 def _cached_head(payload: bytes) -> JobReplyHead:
     return decode_message(payload, JobReplyHead)
 
 
-@lru_cache(maxsize=_SAME_MAX)
+@lru_cache(maxsize=_CACHED_MAX)
 def _cached_load(payload: bytes) -> NodeLoad:
     return decode_message(payload, NodeLoad)
 
 
 def challenge_digest(*, host: str, node_id: NodeId, gateway_nonce: str, node_nonce: str) -> bytes:
-    """What a node signs to show that it holds its key, to this gateway, now."""
+    """What a node signs to prove that it holds its key: bound to this gateway and to both fresh nonces."""
     return typed_digest(
         _DOMAIN,
         "LinkChallenge",

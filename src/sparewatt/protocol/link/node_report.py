@@ -1,17 +1,21 @@
-"""What a node says about itself: its specs (seldom) and its load (on every heartbeat and every reply).
+"""What a node reports: its specs (seldom) and its load (with every heartbeat and every reply).
 
-Claimed and measured are separate fields, all the way to the screen. Ranges are checked when decoding, so an absurd
-figure never reaches the matcher.
+Claimed and measured values are separate fields, all the way to the screen. Ranges are checked when decoding, so an
+absurd value never reaches the matcher. The types of text and numbers here serve all messages of the link.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from sparewatt.core.limits import MODEL_ID_CHARS_MAX, MODELS_PER_NODE_MAX, NAME_CHARS_MAX
+from sparewatt.core.limits import MODELS_PER_NODE_MAX, NAME_CHARS_MAX
+
+MODEL_ID_CHARS_MAX = 256
+"""Some servers name a model by the path of its file."""
 
 ModelState = Literal["warm", "loading", "on_disk"]
 
@@ -27,8 +31,8 @@ Capability = Literal[
     "continue_prefill",
     "continue_raw",
 ]
-"""What a model on its server can do. The last two are ways to go on with an answer that another node began: from an
-assistant message that is taken up as it stands, or from a raw prompt over the server's own template."""
+"""What a model on its server can do. The last two are ways to continue an answer that another node began: from an
+assistant message that the server extends, or from a raw prompt made with the server's own chat template."""
 
 Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
 Rate = Annotated[float, Meta(ge=1e-3, le=1e7)]
@@ -39,52 +43,55 @@ PRICE_NANO_MAX = 10**15
 PriceNano = Annotated[int, Meta(ge=0, le=PRICE_NANO_MAX)]
 TFLOPS_MAX = 1e6
 Tflops = Annotated[float, Meta(ge=0, le=TFLOPS_MAX)]
+Bandwidth = Annotated[float, Meta(gt=0, le=1e15)]
+"""Bytes per second."""
+Watts = Annotated[float, Meta(ge=0, le=1e5)]
+Celsius = Annotated[float, Meta(ge=-100, le=300)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Total = Annotated[float, Meta(ge=0, le=1e18)]
+GPUS_MAX = 64
 ShortText = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 ModelName = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
-
+Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
+Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
 
 LOADING_S = 10.0
-"""A model that is being loaded right now: half of a typical load is still ahead."""
+"""Left to wait for a model that is being loaded: half of a typical load."""
 LOAD_S_MIN, LOAD_S_MAX, LOAD_FIXED_S, LOAD_BYTES_S = 10.0, 30.0, 8.0, 1.5e9
 
 
 class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """How fast one stream of one model runs on a node that does nothing else, and several together."""
+    """How fast a model writes one answer on an otherwise idle node, and several at once."""
 
     prefill_tps: Rate
     decode_tps: Rate
     ttft_s: Seconds = 0.0
     step_per_job_s: Seconds | None = None
-    """What each further running job adds to the time of one step, where that was measured."""
+    """What each further running job adds to the time of one decoding step, where that was measured."""
     batch: Annotated[int, Meta(ge=1, le=4096)] | None = None
     """How many answers were written at once when the next two were measured."""
     batch_decode_tps: Rate | None = None
-    """Tokens a second of all of them together."""
+    """Tokens per second of all of them together."""
     batch_ttft_s: Seconds | None = None
     """Until the last of them had its first token."""
 
 
-Watts = Annotated[float, Meta(ge=0, le=1e5)]
-Celsius = Annotated[float, Meta(ge=-100, le=300)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-GPUS_MAX = 64
-
-
 class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU: as its driver describes it, and what was measured on it."""
+    """One GPU: its driver's description, and measurements."""
 
     model: ShortText
     vram_bytes: Bytes
     vendor: ShortText = "unknown"
     driver: ShortText | None = None
-    copy_bytes_s: Annotated[float, Meta(gt=0, le=1e15)] | None = None
-    """Measured: bytes read and written a second by a copy in its own memory."""
+    copy_bytes_s: Bandwidth | None = None
+    """Measured: bytes read and written per second by a copy within its memory."""
     fp16_tflops: Tflops | None = None
-    """Measured: a dense product of matrices at 16 bits."""
+    """Measured: a dense matrix product at 16 bits."""
 
 
 class GpuReading(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU now. What its driver does not tell is None."""
+    """The state of one GPU. A value that its driver does not report is None."""
 
     vram_free_bytes: Bytes | None = None
     power_watts: Watts | None = None
@@ -93,25 +100,22 @@ class GpuReading(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a node's machine measured of itself since the report before. Sent with heartbeats only."""
+    """What the machine measured of itself since the previous report. Sent with heartbeats only."""
 
     power_watts: Watts | None = None
-    """Mean of what its GPUs, and its processor where that can be read, drew."""
+    """Mean power of its GPUs, and of its processor where that can be read."""
     working_watts: Watts | None = None
-    """The same, over the seconds in which it had jobs of the network."""
-    working_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
-    """How many seconds those were."""
+    """The same, over the time in which it had jobs of the network."""
+    working_s: Seconds = 0.0
+    """How long that time was."""
     gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=GPUS_MAX)] = ()
     """In the order of the specs."""
 
 
-Total = Annotated[float, Meta(ge=0, le=1e18)]
-
-
 class ServerMetrics(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model server counts of itself, whoever asked it: for operators, not for matching. Sent with heartbeats.
+    """The model server's own counters, over all its clients: for operators, not for matching. Sent with heartbeats.
 
-    Totals are since the server started; None where it does not tell.
+    Totals are since the server started; None where the server does not report them.
     """
 
     running: Count = 0
@@ -120,10 +124,10 @@ class ServerMetrics(msgspec.Struct, frozen=True, omit_defaults=True):
     generation_tokens: Total | None = None
     first_token_s: Total | None = None
     first_tokens: Total | None = None
-    """How many first tokens those seconds are the sum of."""
+    """How many first tokens `first_token_s` is the sum over."""
     request_s: Total | None = None
     requests: Total | None = None
-    """Likewise, of whole requests."""
+    """How many requests `request_s` is the sum over."""
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -140,15 +144,15 @@ class ModelReport(msgspec.Struct, frozen=True):
     claimed: Speed | None = None
     measured: Speed | None = None
     prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    """Tokens of prompts read before that the server keeps, so as not to read them again. None if it does not say."""
+    """Size of the server's prefix cache in tokens; 0 if it has none, or does not report it."""
     capabilities: Annotated[tuple[Capability, ...], Meta(max_length=32)] | None = None
-    """None if the node does not say: then it is taken to do what every chat server does, and no more."""
+    """None if the node does not report them: then it is assumed to do what every chat server does, and no more."""
     weights_digest: ShortText | None = None
-    """Of the file of weights, where the server tells: `sha256:…`."""
+    """Of the file of weights, where the server reports it: `sha256:…`."""
 
     @property
     def load_s(self) -> float:
-        """Seconds until it can start, as node and gateway both reckon: 8 s and 1.5 GB/s of reading, within 10-30 s."""
+        """Estimated seconds until it is loaded, the same at node and gateway: 8 s plus 1.5 GB/s, within 10-30 s."""
         match self.state:
             case "warm":
                 return 0.0
@@ -159,7 +163,7 @@ class ModelReport(msgspec.Struct, frozen=True):
 
 
 class NodeSpecs(msgspec.Struct, frozen=True):
-    """What changes seldom: hardware, place, price, models."""
+    """What changes seldom: hardware, region, prices, models."""
 
     name: ShortText
     region: ShortText
@@ -173,51 +177,47 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     agent_version: ShortText
     models: Annotated[tuple[ModelReport, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
     tflops_measured: Tflops | None = None
-    bandwidth_bytes_s: Annotated[float, Meta(gt=0, le=1e15)] | None = None
-    """What decoding reads per second, where it is known."""
+    bandwidth_bytes_s: Bandwidth | None = None
+    """Memory bandwidth of decoding, where it is known."""
     gpus: Annotated[tuple[GpuSpec, ...], Meta(max_length=GPUS_MAX)] = ()
-    """One by one, where the driver tells; `gpu`, `gpu_count` and `vram_bytes` are of all together."""
+    """One by one, where the driver reports them; `gpu`, `gpu_count` and `vram_bytes` describe all together."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What changes by the second. `foreign` is work that this gateway did not send: the owner's, other gateways'."""
+    """What changes by the second. `foreign`: jobs that this gateway did not send, but the owner or another gateway."""
 
     running: Count = 0
     queued: Count = 0
     foreign: Count = 0
     draining: bool = False
     foreign_backlog_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    """Prompts of foreign jobs that are still to be read, in seconds."""
+    """Prefill time of foreign jobs that is still to come."""
     foreign_kv_bytes: Bytes = 0
     foreign_active_bytes: Bytes = 0
-    """Weights in use by foreign jobs only, of models that are not named."""
+    """Weights in use by foreign jobs only, of models that are not in `foreign_models`."""
     foreign_models: Annotated[tuple[ModelName, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
-    """Models that foreign jobs use: one more job of such a model reads no weights of its own."""
+    """Models that foreign jobs use: a further job of such a model needs no weights of its own."""
     kv_capacity_bytes: Bytes | None = None
-    prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Of the last seconds, the share spent reading prompts."""
+    prefill_share: Share = 0.0
+    """Share of the last seconds spent in prefill."""
     kv_used: Share | None = None
-    """Of the memory for contexts, where the server tells."""
+    """Share of the KV cache in use, where the server reports it."""
     paused: ShortText | None = None
-    """Why its owner's rules keep it from new jobs for a while. Such a node is also `draining`, for older gateways."""
+    """Why the owner's rules pause the node; None if they do not. It is also `draining` then, for older gateways."""
     sensors: Sensors | None = None
-    """None says nothing new: what was told before stands."""
+    """None: unchanged since the last report."""
     server: ServerMetrics | None = None
-    """Likewise."""
+    """None: unchanged since the last report."""
 
     def is_news_after(self, before: NodeLoad) -> bool:
-        """Whether a gateway that knows `before` should hear this at once. Its own jobs it counts itself."""
-        return (self.draining, self.paused, self.foreign, self.foreign_models) != (
-            before.draining,
-            before.paused,
-            before.foreign,
-            before.foreign_models,
-        )
+        """Whether a gateway that has `before` needs this before the next heartbeat. It counts its own jobs itself."""
+        return bool(_urgent_fields(self) != _urgent_fields(before))
 
 
+_urgent_fields = attrgetter("draining", "paused", "foreign", "foreign_models")
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def validated(report: _S) -> _S:
-    """The same report, held to the bounds that the other end will hold it to. Raises msgspec.ValidationError."""
+    """The same report, after the checks that the receiver will make. Raises msgspec.ValidationError."""
     return msgspec.convert(msgspec.to_builtins(report), type(report))

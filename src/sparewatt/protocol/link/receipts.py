@@ -1,8 +1,8 @@
-"""Receipts: a node signs what it delivered of its jobs, the gateway countersigns what it received of a node.
+"""Receipts: a node signs what it delivered of its jobs, the gateway countersigns the receipts that it has.
 
-A *sheet* is what a node delivered within a moment, under one signature: over the digests of its receipts, in their
-order. So one receipt can be shown, with the digests of its sheet, without the others. What is signed is EIP-712 over
-secp256k1 keys, so that a chain, or anybody, can check it later. Older nodes sign each receipt by itself.
+A *sheet* is a batch of receipts under one signature, over the receipts' digests in their order. So one receipt can be
+proved with the digests of its sheet, without showing the others. Signatures are EIP-712 over secp256k1 keys, so that a
+contract can verify them later. Older nodes sign each receipt by itself.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sparewatt.core.limits import MODEL_ID_CHARS_MAX
-from sparewatt.protocol.link.node_report import ShortText
+from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX, Address, Hex32, ShortText, Signature
 from sparewatt.protocol.signing import BadSignature, Domain, StructMember, keccak256, recover_address, typed_digest
 
 _DOMAIN = Domain(name="Sparewatt receipts", version="1")
 _Count = Annotated[int, Meta(ge=0, le=1 << 32)]
-_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
 BATCH_MAX = 1_000
 SHEET_MAX = 64
-"""Receipts under one signature. The longest such sheet fits into a frame of the link, and a proof is 2 kB."""
+"""Receipts of one sheet. The longest sheet fits into a frame of the link, and a proof is 2 kB."""
 _encoder = msgspec.json.Encoder()
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What a node says that it delivered of one job."""
+    """What a node claims to have delivered of one job."""
 
     job: ShortText
-    node: Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
+    node: Address
     model: Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
     prompt_tokens: _Count
     completion_tokens: _Count
@@ -41,11 +38,11 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     weights_digest: Annotated[str, Meta(max_length=128)] = ""
 
     def digest(self) -> bytes:
-        """As a line of a sheet: SHA-256 of its JSON, the fields in this order and without spaces."""
+        """As one receipt of a sheet: SHA-256 of its JSON, the fields in this order and without spaces."""
         return hashlib.sha256(_encoder.encode(self)).digest()
 
     def typed_digest(self) -> bytes:
-        """By itself."""
+        """What older nodes sign: one receipt by itself."""
         return typed_digest(
             _DOMAIN,
             "Receipt",
@@ -63,7 +60,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class SignedReceipt(msgspec.Struct, frozen=True, gc=False):
-    """One receipt by itself, as nodes signed it that knew no sheets."""
+    """One receipt by itself, from a node that knows no sheets."""
 
     receipt: Receipt
     signature: Signature
@@ -79,7 +76,7 @@ class SignedReceipt(msgspec.Struct, frozen=True, gc=False):
         return _is_signed_by(node, digests[0], self.signature)
 
     def proof(self, _: Sequence[bytes], at: int) -> msgspec.Struct:
-        """All that shows what the node signed in that place."""
+        """What proves that the node signed the receipt at this index."""
         return SignedReceipt(self.receipts[at], self.signature)
 
 
@@ -96,7 +93,7 @@ class SignedSheet(msgspec.Struct, frozen=True):
         return _is_signed_by(node, sheet_digest(node, digests), self.signature)
 
     def proof(self, digests: Sequence[bytes], at: int) -> msgspec.Struct:
-        """All that shows what the node signed in that place."""
+        """What proves that the node signed the receipt at this index."""
         return ReceiptProof(self.receipts[at], SheetSignature.of(digests, self.signature))
 
 
@@ -104,9 +101,9 @@ SignedReceipts = SignedReceipt | SignedSheet
 
 
 class SheetSignature(msgspec.Struct, frozen=True):
-    """A node's signature under a sheet, without the receipts themselves."""
+    """A node's signature of a sheet, with the receipts' digests in place of the receipts."""
 
-    digests: Annotated[list[_Digest], Meta(min_length=1, max_length=SHEET_MAX)]
+    digests: Annotated[list[Hex32], Meta(min_length=1, max_length=SHEET_MAX)]
     signature: Signature
 
     @classmethod
@@ -115,7 +112,7 @@ class SheetSignature(msgspec.Struct, frozen=True):
 
 
 class ReceiptProof(msgspec.Struct, frozen=True):
-    """One receipt of a sheet: all that is needed to show that the node signed it."""
+    """One receipt of a sheet, and what proves that the node signed it."""
 
     receipt: Receipt
     seal: SheetSignature
@@ -123,35 +120,32 @@ class ReceiptProof(msgspec.Struct, frozen=True):
     @property
     def is_valid(self) -> bool:
         digests, node = [bytes.fromhex(digest) for digest in self.seal.digests], self.receipt.node
-        return self.receipt.digest() in digests and _is_signed_by(
-            node, sheet_digest(node, digests), self.seal.signature
-        )
+        is_signed = _is_signed_by(node, sheet_digest(node, digests), self.seal.signature)
+        return is_signed and self.receipt.digest() in digests
 
 
 class Countersignature(msgspec.Struct, frozen=True):
-    """The gateway has these receipts of a node, by digest, and says so once for all of them."""
+    """The gateway confirms a batch of a node's receipts, by digest, with one signature."""
 
-    node: Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
-    digests: Annotated[list[_Digest], Meta(min_length=1, max_length=BATCH_MAX)]
-    gateway: Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
+    node: Address
+    digests: Annotated[list[Hex32], Meta(min_length=1, max_length=BATCH_MAX)]
+    gateway: Address
     signature: Signature
 
 
 def sheet_digest(node: str, digests: Sequence[bytes]) -> bytes:
-    """What a node signs: itself, and the hash of its receipts' digests in their order."""
+    """What a node signs: its address, and the hash of its receipts' digests in their order."""
     return _digest_of("ReceiptSheet", node, digests)
 
 
 def countersign_digest(node: str, digests: Sequence[bytes]) -> bytes:
-    """What the gateway signs: the node, and the hash of the digests in their order."""
+    """What the gateway signs: the node's address, and the hash of the digests in their order."""
     return _digest_of("Countersignature", node, digests)
 
 
-def _digest_of(what: str, node: str, digests: Sequence[bytes]) -> bytes:
-    hashed = keccak256(b"".join(digests))
-    return typed_digest(
-        _DOMAIN, what, [StructMember("address", "node", node), StructMember("bytes32", "receipts", hashed)]
-    )
+def _digest_of(struct_name: str, node: str, digests: Sequence[bytes]) -> bytes:
+    receipts = StructMember("bytes32", "receipts", keccak256(b"".join(digests)))
+    return typed_digest(_DOMAIN, struct_name, [StructMember("address", "node", node), receipts])
 
 
 def _is_signed_by(node: str, digest: bytes, signature: str) -> bool:

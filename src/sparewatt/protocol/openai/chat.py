@@ -1,4 +1,8 @@
-"""The part of OpenAI's wire format that routing needs. The rest of a body must be JSON and is passed on."""
+"""OpenAI's chat format as far as routing needs it: requests, replies, token counts, and error objects.
+
+The gateway decodes only the fields that decide where a request goes and how its reply is read. The rest of a body must
+be valid JSON, and is passed on unread.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,24 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson, SparewattError
-from sparewatt.core.limits import (
-    BODY_TOP_FIELDS_MAX,
-    LONG_BODY_BYTES_MIN,
-    MESSAGES_MAX,
-    MODEL_ID_CHARS_MAX,
-    RETRY_AFTER_S_MAX,
-)
+from sparewatt.core.limits import LONG_BODY_BYTES_MIN, RETRY_AFTER_S_MAX
+from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX
 from sparewatt.protocol.openai.json_complexity import refuse_complex
 
+BODY_TOP_FIELDS_MAX = 1_000
+"""Fields at the top level of a body: each is looked up, and servers know two hundred."""
+MESSAGES_MAX = 20_000
+"""Messages of one chat: each is checked by itself, and a body full of them would block the event loop for a minute."""
 TOKENS_MAX = 1 << 24
-_TokenCount = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
-
+TokenCount = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
+ModelField = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+AnswerCount = Annotated[int, Meta(ge=1, le=128)]
 
 NULL = msgspec.Raw(b"null")
-"""What a field that is not there is taken for; the very object tells that it was not there."""
-_NOTHING = (b"null", b'""', b"[]", b"{}")
+"""The value of an absent field. Compare by identity to distinguish an absent field from null."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are not the JSON it expects."""
+_EMPTY = (b"null", b'""', b"[]", b"{}")
 _QUOTES = 2
 _T = TypeVar("_T")
 
@@ -38,25 +44,25 @@ class StreamOptions(msgspec.Struct, frozen=True):
 class ChatRequest(msgspec.Struct, frozen=True):
     """The fields of a chat request that decide where it goes and how its reply is read."""
 
-    model: Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+    model: ModelField
     messages: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MESSAGES_MAX)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: _TokenCount | None = None
-    max_completion_tokens: _TokenCount | None = None
-    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    n: AnswerCount | None = None
     tools: msgspec.Raw = NULL
     tool_choice: msgspec.Raw = NULL
     response_format: msgspec.Raw = NULL
     logprobs: msgspec.Raw = NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
-    """Who may serve it, in the words of `policy/`; not for the node's eyes. Empty if it is not there."""
+    """Which nodes may serve it, in the vocabulary of `policy/`; nodes do not get it. Empty if it is absent."""
 
     @property
     def output_limit(self) -> int | None:
-        """At least one: no server writes a chat of nothing, and some take 0 for no limit."""
-        asked = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-        return None if asked is None else max(1, asked)
+        """At least one: no server writes an empty answer, and some take 0 for no limit."""
+        limit = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if limit is None else max(1, limit)
 
     @property
     def wants_usage(self) -> bool:
@@ -64,7 +70,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 class PlainChatRequest(ChatRequest, frozen=True, forbid_unknown_fields=True):
-    """A chat request in which nothing else stands than what nearly every request is made of. All of it is passed on."""
+    """A chat request with common fields only, as nearly every request is. All of them are passed on."""
 
     temperature: msgspec.Raw = NULL
     top_p: msgspec.Raw = NULL
@@ -82,30 +88,35 @@ class PlainChatRequest(ChatRequest, frozen=True, forbid_unknown_fields=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: _TokenCount = 0
-    completion_tokens: _TokenCount = 0
+    prompt_tokens: TokenCount = 0
+    completion_tokens: TokenCount = 0
 
 
-class _Choice(msgspec.Struct, frozen=True):
+def _output_bytes(fields: Mapping[str, msgspec.Raw] | None, *others: msgspec.Raw) -> int | None:
+    """How much output these fields carry, None if nothing. All fields count: servers differ in their names."""
+    parts = [part for name, part in (fields or {}).items() if name != "role"]
+    sizes = [
+        len(raw) - _QUOTES for part in (*parts, *others) if part is not NULL and (raw := bytes(part)) not in _EMPTY
+    ]
+    return sum(sizes) if sizes else None
+
+
+class _ChunkChoice(msgspec.Struct, frozen=True):
     index: int = 0
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
     logprobs: msgspec.Raw = NULL
     text: msgspec.Raw = NULL
-    """What a text completion says, which has no delta."""
+    """The output of a text completion, which has no delta."""
 
     def output_bytes(self) -> int | None:
-        """How much it says, None if nothing. Whatever the field: servers differ in where they put things."""
-        said = [bytes(part) for name, part in (self.delta or {}).items() if name != "role"]
-        said += (bytes(self.text), bytes(self.logprobs))  # without text, log probabilities are the answer
-        sizes = [len(part) - _QUOTES for part in said if part not in _NOTHING]
-        return sum(sizes) if sizes else None
+        return _output_bytes(self.delta, self.text, self.logprobs)  # without text, logprobs are the answer
 
 
 class CompletionChunk(msgspec.Struct, frozen=True):
-    """One event of a stream, as far as the gateway looks into it."""
+    """One event of a stream, as far as the gateway decodes it."""
 
-    choices: list[_Choice] | None = None
+    choices: list[_ChunkChoice] | None = None
     usage: Usage | None = None
     error: msgspec.Raw = NULL
 
@@ -113,16 +124,16 @@ class CompletionChunk(msgspec.Struct, frozen=True):
         return bytes(self.error) != b"null"
 
     def carries_output(self) -> bool:
-        """True once there is something a client would lose if another node started over."""
+        """Whether a client that has this chunk would notice if another node started over."""
         return self.output_bytes() is not None
 
     def output_bytes(self) -> int | None:
-        """How much text it carries, None if there is nothing that a client would miss."""
+        """How much output it carries, None if nothing."""
         sizes = [size for choice in self.choices or () if (size := choice.output_bytes()) is not None]
         return sum(sizes) if sizes else None
 
     def ends_text(self) -> bool:
-        """Whether a text completion is complete with it, or one of several."""
+        """Whether it completes a text completion, or one of several."""
         return any(choice.finish_reason and bytes(choice.text) != b"null" for choice in self.choices or ())
 
     def finishes(self) -> bool:
@@ -135,38 +146,21 @@ class _WholeChoice(msgspec.Struct, frozen=True):
     text: msgspec.Raw = NULL
     finish_reason: str | None = None
 
-    def output_bytes(self) -> int:
-        n_bytes = 0
-        for name, part in (self.message or {}).items():
-            if name != "role":
-                n_bytes += _said_bytes(part)
-        if self.text is not NULL:
-            n_bytes += _said_bytes(self.text)
-        return n_bytes if self.logprobs is NULL else n_bytes + _said_bytes(self.logprobs)
-
-
-def _said_bytes(part: msgspec.Raw) -> int:
-    said = bytes(part)
-    return 0 if said in _NOTHING else len(said) - _QUOTES
-
 
 class Completion(msgspec.Struct, frozen=True):
-    """A whole reply, as far as the gateway looks into it."""
+    """A whole reply, as far as the gateway decodes it."""
 
     choices: list[_WholeChoice]
     usage: Usage | None = None
 
     def output_bytes(self) -> int:
-        n_bytes = 0
-        for choice in self.choices:
-            n_bytes += choice.output_bytes()
-        return n_bytes
+        return sum(_output_bytes(choice.message, choice.text, choice.logprobs) or 0 for choice in self.choices)
 
     def finish_reason(self) -> str | None:
         return self.choices[-1].finish_reason if self.choices else None
 
 
-class UsageEnvelope(msgspec.Struct, frozen=True):
+class _UsageEnvelope(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
@@ -178,27 +172,25 @@ _chat_decoder = msgspec.json.Decoder(ChatRequest)
 _plain_decoder = msgspec.json.Decoder(PlainChatRequest)
 _chunk_decoder = msgspec.json.Decoder(CompletionChunk)
 _completion_decoder = msgspec.json.Decoder(Completion)
-_raw_counts_decoder = msgspec.json.Decoder(_RawUsageEnvelope)
-_counted_decoder = msgspec.json.Decoder(UsageEnvelope)
+_usage_decoder = msgspec.json.Decoder(_UsageEnvelope)
+_raw_usage_decoder = msgspec.json.Decoder(_RawUsageEnvelope)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_usage_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
-_encoder = msgspec.json.Encoder()
+_fields_or_null_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_encode = msgspec.json.Encoder().encode
+
+
+# requests
 
 
 def parse_chat(body: bytes) -> ChatRequest:
-    """Read a chat request. Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
+    """Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
     return parse_body(_chat_decoder, body)
 
 
 def parse_plain(body: bytes) -> PlainChatRequest | None:
-    """A chat request without anything unusual; None for all others, the wrong among them. Raises BodyTooLarge."""
+    """A chat request without unusual fields; None for all others, also for invalid ones. Raises BodyTooLarge."""
     refuse_complex(body)
-    try:
-        if not body.isascii():
-            body.decode()  # much is passed on unread, and a model server would choke on it
-        return _plain_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return decode_or_none(_plain_decoder, body)
 
 
 def parse_body(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
@@ -208,7 +200,7 @@ def parse_body(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
         if not body or body.isspace():
             raise InvalidJson("The body is empty. Send a JSON object.")
         if not body.isascii():
-            body.decode()  # much is passed on unread, and a model server would choke on it
+            body.decode()  # a decoder skips texts unchecked, and a model server would refuse them
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(error) from None
@@ -218,8 +210,18 @@ def parse_body(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
         raise InvalidJson(f"The body is not valid JSON: {error}") from None
 
 
+def decode_or_none(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T | None:
+    """None if it is not valid UTF-8 (also in the parts that the decoder skips), or not what the decoder expects."""
+    try:
+        if not data.isascii():
+            data.decode()
+        return decoder.decode(data)
+    except UNREADABLE:
+        return None
+
+
 def _field_error(error: msgspec.ValidationError) -> InvalidField:
-    """msgspec says "Expected `int`, got `str` - at `$.max_tokens`"; OpenAI clients want the path apart."""
+    """msgspec says "Expected `int`, got `str` - at `$.max_tokens`"; OpenAI's clients expect the path in `param`."""
     text, _, path = str(error).partition(" - at `$")
     field = path.rstrip("`").lstrip(".") or None
     if "missing required field" in text:
@@ -229,7 +231,7 @@ def _field_error(error: msgspec.ValidationError) -> InvalidField:
 
 
 def fields_of(body: bytes) -> dict[str, msgspec.Raw]:
-    """The top level of a body that was parsed before, values unread. Raises BodyTooLarge."""
+    """The top level of a body that was parsed before, values undecoded. Raises BodyTooLarge."""
     fields = _fields_decoder.decode(body)
     if len(fields) > BODY_TOP_FIELDS_MAX:
         raise BodyTooLarge(f"The body has more than {BODY_TOP_FIELDS_MAX:,} fields at its top.")
@@ -244,9 +246,9 @@ def for_node(
     model: str | None = None,
     without: Collection[str] = (),
 ) -> bytes:
-    """The request as a node gets it: every stream ends in its token counts, and writes no more than it may.
+    """The request as a node gets it: a stream ends in its token counts, and the output limit is set.
 
-    `model` is given if the request says anything about who may serve it; that part is left out, as is `without`.
+    `model`: the name to serve it under, for a request with a policy, which nodes do not get. `without`: fields to drop.
     """
     if not stream and output_limit is None and model is None and not without:
         return body
@@ -256,130 +258,118 @@ def for_node(
     for name in without:
         fields.pop(name, None)
     if model is not None:
-        fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+        fields["model"] = _raw(model)
         fields.pop("provider", None)
     if stream:
-        fields["stream_options"] = _usage_included(fields.get("stream_options", NULL))
+        options = _fields_or_null_decoder.decode(fields.get("stream_options", NULL)) or {}
+        fields["stream_options"] = _raw(options | {"include_usage": True})
     if output_limit is not None:
-        fields["max_tokens"] = msgspec.Raw(b"%d" % output_limit)
+        fields["max_tokens"] = _raw(output_limit)
     elif bytes(fields.get("max_completion_tokens", NULL)) != b"null":  # every server knows the older name
         fields["max_tokens"] = fields["max_completion_tokens"]
-    return msgspec.json.encode(fields)
+    return _encode(fields)
 
 
 def _spliced(body: bytes, *, stream: bool, output_limit: int | None) -> bytes | None:
-    """The request with what it lacks put at its end. None if one of those names stands in it already.
+    """The request with the missing fields appended to its bytes. None if it has one of them, or another name of it.
 
-    A short one is searched for them, a long one is read.
+    Searching a short body for the names is cheapest; a decoder skips the texts of a long one faster.
     """
-    more = b""
+    more, names = b"", [b"max_completion_tokens"]
     if stream:
-        more = b',"stream_options":{"include_usage":true}'
+        more += b',"stream_options":{"include_usage":true}'
+        names.append(b"stream_options")
     if output_limit is not None:
         more += b',"max_tokens":%d' % output_limit
+        names.append(b"max_tokens")
     if len(body) >= LONG_BODY_BYTES_MIN:
-        said = _fields_decoder.decode(body)
-        is_said = (stream and "stream_options" in said) or (output_limit is not None and "max_tokens" in said)
-        is_said = is_said or "max_completion_tokens" in said
+        given = _fields_decoder.decode(body)
+        has_one = any(name.decode() in given for name in names)
     else:
-        is_said = (stream and b'"stream_options"' in body) or (output_limit is not None and b'"max_tokens"' in body)
-        is_said = is_said or b'"max_completion_tokens"' in body
-    if is_said:
+        has_one = any(b'"%b"' % name in body for name in names)
+    if has_one:
         return None
     end = body.rindex(b"}")
     return body[:end] + more + body[end:]
 
 
-def _usage_included(options: msgspec.Raw) -> msgspec.Raw:
-    given = msgspec.json.decode(options, type=dict[str, msgspec.Raw] | None) or {}
-    return msgspec.Raw(msgspec.json.encode(given | {"include_usage": True}))
-
-
 def as_stream(body: bytes) -> bytes:
-    """The same request, asking for a stream that ends in its token counts."""
+    """The same request for a stream that ends in its token counts."""
     fields = _fields_decoder.decode(for_node(body, stream=True))
     fields["stream"] = msgspec.Raw(b"true")
-    return msgspec.json.encode(fields)
+    return _encode(fields)
 
 
-def _refuse_odd_bytes(data: bytes) -> None:
-    """What is not looked into is not checked either, and may be looked into later. Raises UnicodeDecodeError."""
-    if not data.isascii():
-        data.decode()
+# replies
 
 
 def read_chunk(data: bytes) -> CompletionChunk | None:
-    """One event's data, or None if it is no chunk at all."""
+    """The data of one event, or None if it is not a chunk."""
+    return decode_or_none(_chunk_decoder, data)
+
+
+def read_completion(body: bytes) -> Completion | None:
+    return decode_or_none(_completion_decoder, body)
+
+
+def read_usage(body: bytes) -> Usage | None:
+    """The token counts of a whole reply, of any endpoint."""
     try:
-        _refuse_odd_bytes(data)
-        return _chunk_decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _usage_decoder.decode(body).usage
+    except UNREADABLE:
         return None
 
 
 def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = None) -> bytes:
-    """The same chunk or whole reply with these counts (None: its own), and what they cost."""
+    """The same chunk or whole reply with these token counts (None: its own) and their cost."""
     fields = _fields_decoder.decode(reply)
-    usage = _usage_decoder.decode(fields.get("usage", NULL)) or {}
+    usage = _fields_or_null_decoder.decode(fields.get("usage", NULL)) or {}
     if counts is not None:
         total = counts.prompt_tokens + counts.completion_tokens
         usage |= {"prompt_tokens": _raw(counts.prompt_tokens), "completion_tokens": _raw(counts.completion_tokens)}
         usage["total_tokens"] = _raw(total)
     if cost_usd is not None:
         usage["cost"] = _raw(cost_usd)
-    fields["usage"] = msgspec.Raw(_encoder.encode(usage))
-    return _encoder.encode(fields)
+    fields["usage"] = _raw(usage)
+    return _encode(fields)
 
 
 def with_cost(reply: bytes, cost_usd: float) -> bytes:
-    """The same chunk or whole reply with what its counts cost, written after them where that is easy."""
-    usage = bytes(_raw_counts_decoder.decode(reply).usage)
-    if usage.startswith(b'{"') and b'"cost"' not in usage and reply.count(usage) == 1:  # nor can it be inside a text
-        return reply.replace(usage, b'%b,"cost":%b}' % (usage[:-1], _encoder.encode(cost_usd)))
+    """The same chunk or whole reply with the cost among its token counts, spliced into the bytes where possible."""
+    usage = bytes(_raw_usage_decoder.decode(reply).usage)
+    if usage.startswith(b'{"') and b'"cost"' not in usage and reply.count(usage) == 1:  # it is not inside a text either
+        return reply.replace(usage, b'%b,"cost":%b}' % (usage[:-1], _encode(cost_usd)))
     return with_usage(reply, None, cost_usd=cost_usd)
 
 
-def _raw(number: float) -> msgspec.Raw:
-    return msgspec.Raw(_encoder.encode(number))
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(_encode(value))
 
 
-def read_completion(body: bytes) -> Completion | None:
-    try:
-        _refuse_odd_bytes(body)
-        return _completion_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def read_usage(body: bytes) -> Usage | None:
-    """The token counts of a whole reply, of any endpoint."""
-    try:
-        return _counted_decoder.decode(body).usage
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+# errors
 
 
 def read_error_message(body: bytes) -> str | None:
-    """The message of another server's error reply, in any of the shapes seen in the wild."""
+    """The message of another server's error reply, in any of the shapes that servers use."""
     try:
-        found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        reply: Any = msgspec.json.decode(body)
+    except UNREADABLE:
         return None
-    if isinstance(found, Mapping):
-        found = found.get("error", found)
-    if isinstance(found, Mapping):
-        found = found.get("message", found.get("detail"))
-    return found[:500] if isinstance(found, str) else None
+    if isinstance(reply, Mapping):
+        reply = reply.get("error", reply)
+    if isinstance(reply, Mapping):
+        reply = reply.get("message", reply.get("detail"))
+    return reply[:500] if isinstance(reply, str) else None
 
 
 def error_body(error: SparewattError, **extra: object) -> dict[str, Any]:
-    """OpenAI's error object: always all four keys, ours (if any) beside them."""
+    """OpenAI's error object: always all four keys, and `extra`."""
     shape = {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}
     return {"error": shape | extra}
 
 
 def error_headers(error: SparewattError) -> dict[str, str]:
-    """What HTTP says beside the error object: when to retry, and whether a client should at all."""
+    """The headers of an error reply: when to retry, and whether a client should retry at all."""
     headers: dict[str, str] = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"

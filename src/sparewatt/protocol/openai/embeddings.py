@@ -1,4 +1,4 @@
-"""A reply with embeddings, and its two ways to write a vector: numbers, or base64 of little-endian 32-bit floats."""
+"""Replies with embeddings, and the two encodings of a vector: numbers, or base64 of little-endian 32-bit floats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from sparewatt.protocol.openai.chat import Usage
+from sparewatt.protocol.openai.chat import UNREADABLE, Usage
 
 Encoding = Literal["float", "base64"]
 _FLOAT_BYTES = 4
@@ -23,7 +23,7 @@ class EmbeddingVector(msgspec.Struct, frozen=True):
 
 
 class EmbeddingVectors(msgspec.Struct, frozen=True):
-    """As far as the gateway looks into it."""
+    """A reply, as far as the gateway decodes it."""
 
     data: Annotated[list[EmbeddingVector], Meta(min_length=1)]
     usage: Usage | None = None
@@ -31,33 +31,32 @@ class EmbeddingVectors(msgspec.Struct, frozen=True):
 
 _decoder = msgspec.json.Decoder(EmbeddingVectors)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_embeddings(body: bytes) -> EmbeddingVectors | None:
     """None if it is no such reply."""
     try:
         return _decoder.decode(body)
-    except _FAULTS:
+    except UNREADABLE:
         return None
 
 
 def with_encoding(body: bytes, encoding: Encoding) -> bytes:
-    """The same reply with its vectors in order, and written in this way. Raises ValueError if they cannot be read."""
+    """The same reply with its vectors by index and in this encoding. Raises ValueError if they cannot be read."""
     vectors = sorted(_decoder.decode(body).data, key=lambda vector: vector.index)
     fields = _fields_decoder.decode(body)
-    fields["data"] = msgspec.Raw(msgspec.json.encode([_written(vector, encoding) for vector in vectors]))
+    fields["data"] = msgspec.Raw(msgspec.json.encode([_encoded(vector, encoding) for vector in vectors]))
     return msgspec.json.encode(fields)
 
 
-def _written(vector: EmbeddingVector, encoding: Encoding) -> EmbeddingVector:
+def _encoded(vector: EmbeddingVector, encoding: Encoding) -> EmbeddingVector:
     raw = bytes(vector.embedding)
     is_base64 = raw.startswith(b'"')
     if is_base64 is (encoding == "base64"):
         return vector
-    numbers = _numbers(raw) if is_base64 else msgspec.json.decode(raw, type=list[float])
-    said: object = numbers if encoding == "float" else base64.b64encode(_packed(numbers)).decode()
-    return EmbeddingVector(msgspec.Raw(msgspec.json.encode(said)), vector.index, vector.object)
+    numbers = _unpacked(raw) if is_base64 else msgspec.json.decode(raw, type=list[float])
+    value: object = numbers if encoding == "float" else base64.b64encode(_packed(numbers)).decode()
+    return EmbeddingVector(msgspec.Raw(msgspec.json.encode(value)), vector.index, vector.object)
 
 
 def _packed(numbers: list[float]) -> bytes:
@@ -67,7 +66,7 @@ def _packed(numbers: list[float]) -> bytes:
         raise ValueError("a number is too large for 32 bits") from None
 
 
-def _numbers(raw: bytes) -> list[float]:
+def _unpacked(raw: bytes) -> list[float]:
     try:
         packed = base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
     except binascii.Error:

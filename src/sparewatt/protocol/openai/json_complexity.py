@@ -1,29 +1,36 @@
-"""Bodies of very many small values, refused by a count before a decoder makes an object of each.
+"""Refuses bodies of very many small values, by counting, before a decoder makes an object of each.
 
-Such a body is decoded in one go, while nobody else is served: 20 MiB of fields took two seconds. Marks within texts do
-not count, so that a long text full of commas is read like any other.
+A decoder runs in one go and blocks the event loop: 20 MiB of fields took two seconds. Colons and commas within texts
+do not count, so that a long text full of commas is accepted like any other.
 """
 
 from __future__ import annotations
 
 from sparewatt.core.errors import BodyTooLarge
-from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_VALUES_MAX, COMPLEX_BODY_BYTES_MIN, READ_PER_TICK_BYTES
+from sparewatt.core.limits import READ_PER_TICK_BYTES
+
+BODY_FIELDS_MAX = 50_000
+"""Fields of one body at any depth: a chat with the most messages. Each costs up to a microsecond."""
+BODY_VALUES_MAX = 300_000
+"""Values of one body: as many token ids as OpenAI accepts. Decoding them blocks the event loop for some 30 ms."""
+COMPLEX_BODY_BYTES_MIN = 5 * BODY_FIELDS_MAX
+"""The shortest body with that many fields (`"":0,`); a shorter one is not counted. As many values take more."""
 
 
 def refuse_complex(body: bytes) -> None:
-    """Raises BodyTooLarge. Costs nothing where a body is too short to hold so much."""
+    """Raises BodyTooLarge. Costs nothing for a short body."""
     if len(body) < COMPLEX_BODY_BYTES_MIN:
         return
     if body.count(b":") > BODY_FIELDS_MAX or body.count(b",") >= BODY_VALUES_MAX:
-        crowd = JsonComplexityCheck()
+        check = JsonComplexityCheck()
         for at in range(0, len(body), READ_PER_TICK_BYTES):
-            crowd.feed(body[at : at + READ_PER_TICK_BYTES])
+            check.feed(body[at : at + READ_PER_TICK_BYTES])
 
 
 class JsonComplexityCheck:
-    """A long body while it comes in: every byte is looked at once, by what C does in one call.
+    """Counts while a long body arrives. Each byte is looked at once, by C code.
 
-    A piece of READ_PER_TURN_BYTES takes a millisecond at the very worst, when it is all quotes.
+    A piece of READ_PER_TICK_BYTES takes a millisecond in the worst case, when it is all quotes.
     """
 
     __slots__ = ("_colons", "_commas", "_is_escaped", "_is_text")
@@ -33,13 +40,13 @@ class JsonComplexityCheck:
         self._is_text = False
         """Whether the next piece begins within a text."""
         self._is_escaped = False
-        """Whether its first byte stands for itself, whatever it is."""
+        """Whether its first byte is escaped by the last byte of the piece before."""
 
     def feed(self, piece: bytes) -> None:
-        """The next of the body's pieces. Raises BodyTooLarge."""
-        marks = self._outside_texts(piece)
-        self._colons += marks.count(b":")
-        self._commas += marks.count(b",")
+        """Count the next piece of the body. Raises BodyTooLarge."""
+        outside = self._outside_texts(piece)
+        self._colons += outside.count(b":")
+        self._commas += outside.count(b",")
         if self._colons > BODY_FIELDS_MAX:
             raise BodyTooLarge(f"The body has more than {BODY_FIELDS_MAX:,} fields.")
         if self._commas >= BODY_VALUES_MAX:
@@ -52,7 +59,6 @@ class JsonComplexityCheck:
         return b"".join(outside)
 
     def _without_escapes(self, piece: bytes) -> bytes:
-        """A backslash may be the last byte of a piece, and what it escapes the first of the next."""
         if self._is_escaped and piece:
             piece, self._is_escaped = piece[1:], False
         if b"\\" not in piece:

@@ -1,10 +1,10 @@
-"""Every field of a request that model servers are known to take: one table, by endpoint.
+"""The fields of a request that are forwarded to model servers, by endpoint.
 
-What stands here is passed on as it came. Anything else at the top level of a body is left out of what a node gets, and
-named in the reply: a server that is strict would refuse it, and one that is not would ignore it silently.
+Any other field at the top level of a body is dropped, and named in the reply: a strict server would refuse it, and a
+lenient one would ignore it silently.
 
-What steers a server beyond one answer is not passed on, whatever server takes it: which slot or scheduler class to use,
-which template or adapter to load, how long to compute without regard to `max_tokens`.
+A field that affects the server beyond one answer is not forwarded, even if a server knows it: which slot or scheduler
+class to use, which template or adapter to load, how long to compute regardless of `max_tokens`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CHAT = frozenset(
         "include_reasoning", "mm_processor_kwargs", "separate_reasoning", "stream_reasoning",
         # llama.cpp
         "parse_tool_calls", "reasoning_format",
-        # what providers of reasoning models take
+        # providers of reasoning models
         "enable_thinking", "reasoning", "thinking",
     }
 )  # fmt: skip
@@ -79,54 +79,54 @@ INERT_FIELDS = frozenset(
         "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user",
     }
 )  # fmt: skip
-"""OpenAI's fields that say nothing about the answer. They are named too, but no request is refused for them, and they
-go to no node: some tell who the user is."""
+"""OpenAI's fields without influence on the answer. They are dropped and named too, but never a reason to refuse a
+request. Some identify the user."""
 
-_AS_ASKED: Mapping[str, frozenset[bytes]] = {
+_DEFAULTS: Mapping[str, frozenset[bytes]] = {
     "store": frozenset({b"false"}),
     "service_tier": frozenset({b'"auto"', b'"default"'}),
 }
-"""Values that ask for what happens anyway."""
+"""Values that ask for what happens without the field."""
 
-_SAYS_NOTHING = (b"null", b"false", b'""')
+_OFF = (b"null", b"false", b'""')
 
-_DEAF: Mapping[str, frozenset[str]] = {"llama.cpp": frozenset({"echo", "suffix"})}
-"""What a kind of server takes, and does not do."""
+_NOT_IMPLEMENTED: Mapping[str, frozenset[str]] = {"llama.cpp": frozenset({"echo", "suffix"})}
+"""Fields that a kind of server accepts and ignores."""
 
-_NAMED_MAX, _NAME_CHARS_MAX = 32, 64
-_UNFIT = re.compile(r"[^A-Za-z0-9_.\-]")
+_NAMES_MAX, _NAME_CHARS_MAX = 32, 64
+_NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
 def unknown_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
-    """What no node gets of a body."""
+    """The fields of a body that are dropped."""
     if _KNOWN[path].issuperset(fields):
         return ()
     return tuple(name for name in fields if name not in FORWARDED_FIELDS[path] and name not in _OURS)
 
 
 def ignored_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
-    """Of those, what a client must hear about: it asked for something that does not happen."""
-    foreign = unknown_fields(fields, path)
-    return foreign and tuple(name for name in foreign if not _asks_nothing(name, bytes(fields[name])))
+    """The dropped fields that the reply names: those that differ from their default."""
+    unknown = unknown_fields(fields, path)
+    return unknown and tuple(name for name in unknown if not _is_default(name, bytes(fields[name])))
 
 
 def partly_supported_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
-    """What is passed on, and not done by every server."""
+    """Forwarded fields that some servers ignore."""
     if path != "/v1/completions":
         return ()
-    names = sorted(frozenset().union(*_DEAF.values()))
-    return tuple(name for name in names if bytes(fields.get(name, b"null")) not in _SAYS_NOTHING)
+    names = sorted(frozenset().union(*_NOT_IMPLEMENTED.values()))
+    return tuple(name for name in names if bytes(fields.get(name, b"null")) not in _OFF)
 
 
 def unsupported_by(names: tuple[str, ...], server: str) -> tuple[str, ...]:
-    """Of those, what this kind of server does not do."""
-    return tuple(name for name in names if name in _DEAF.get(server, ()))
+    """Those of the names that this kind of server ignores."""
+    return tuple(name for name in names if name in _NOT_IMPLEMENTED.get(server, ()))
 
 
-def _asks_nothing(name: str, value: bytes) -> bool:
-    return value == b"null" or value in _AS_ASKED.get(name, ())
+def _is_default(name: str, value: bytes) -> bool:
+    return value == b"null" or value in _DEFAULTS.get(name, ())
 
 
 def header_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names that a client made up, fit to stand in a header."""
-    return tuple(_UNFIT.sub("_", name)[:_NAME_CHARS_MAX] for name in names[:_NAMED_MAX])
+    """Names from a client's body, made safe for a header."""
+    return tuple(_NOT_IN_HEADER.sub("_", name)[:_NAME_CHARS_MAX] for name in names[:_NAMES_MAX])

@@ -1,4 +1,4 @@
-"""Requests without messages: text completions and embeddings. Their texts may come as strings or as token ids."""
+"""Requests for text completions and embeddings. Their texts come as strings or as token ids."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson
-from sparewatt.core.limits import MODEL_ID_CHARS_MAX, PROMPTS_MAX
 from sparewatt.protocol.link.frames import JobPath
-from sparewatt.protocol.openai.chat import StreamOptions, parse_body
+from sparewatt.protocol.openai.chat import NULL, AnswerCount, ModelField, StreamOptions, TokenCount, parse_body
 
-_TOKEN_ID_MAX = 1 << 31
-_NULL = msgspec.Raw(b"null")
-_Model = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
-_Limit = Annotated[int, Meta(ge=0, le=1 << 24)]
-_Answers = Annotated[int, Meta(ge=1, le=128)]
-_TokenId = Annotated[int, Meta(ge=0, le=_TOKEN_ID_MAX)]
+PROMPTS_MAX = 2048
+"""Texts of one request: OpenAI's own bound."""
+_TokenId = Annotated[int, Meta(ge=0, le=1 << 31)]
 _Ids = Annotated[list[_TokenId], Meta(min_length=1)]
 Texts = str | Annotated[list[str | _TokenId | _Ids], Meta(min_length=1)]
 
 MAX_TOKENS_UNASKED = 16
-"""OpenAI's default for a text completion; servers differ, and some write without end."""
+"""OpenAI's default for a text completion. Servers' defaults differ, and some have no limit."""
 
 
 class PromptInputs(msgspec.Struct, frozen=True):
-    """The texts of one request, told apart."""
+    """The texts of one request."""
 
     strings: tuple[str, ...] = ()
     ids: tuple[int, ...] = ()
-    """How many token ids each of the others has."""
+    """How many token ids each text that is given as ids has."""
 
     @property
     def count(self) -> int:
@@ -38,15 +34,15 @@ class PromptInputs(msgspec.Struct, frozen=True):
 
 
 class CompletionRequest(msgspec.Struct, frozen=True):
-    model: _Model
+    model: ModelField
     prompt: Texts
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: _Limit | None = None
-    n: _Answers | None = None
+    max_tokens: TokenCount | None = None
+    n: AnswerCount | None = None
     best_of: Annotated[int, Meta(ge=0, le=128)] | None = None
     echo: bool | None = None
-    logprobs: msgspec.Raw = _NULL
+    logprobs: msgspec.Raw = NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
 
     @property
@@ -55,7 +51,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
 
 
 class EmbeddingRequest(msgspec.Struct, frozen=True):
-    model: _Model
+    model: ModelField
     input: Texts
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
@@ -68,32 +64,32 @@ _embedding_decoder = msgspec.json.Decoder(EmbeddingRequest)
 
 def parse_completion(body: bytes) -> tuple[CompletionRequest, PromptInputs]:
     """Raises InvalidJson, InvalidField or BodyTooLarge."""
-    asked = parse_body(_completion_decoder, body)
-    return asked, prompt_inputs(asked.prompt, param="prompt")
+    request = parse_body(_completion_decoder, body)
+    return request, prompt_inputs(request.prompt, param="prompt")
 
 
 def parse_embedding(body: bytes) -> tuple[EmbeddingRequest, PromptInputs]:
     """Raises InvalidJson, InvalidField or BodyTooLarge."""
-    asked = parse_body(_embedding_decoder, body)
-    return asked, prompt_inputs(asked.input, param="input")
+    request = parse_body(_embedding_decoder, body)
+    return request, prompt_inputs(request.input, param="input")
 
 
 def count_prompts(path: JobPath, body: bytes) -> int:
-    """How many prompts a request for texts holds; 1 for whatever else."""
+    """How many prompts a request for text completions has; 1 for any other request."""
     if path != "/v1/completions":
         return 1
     try:
         return parse_completion(body)[1].count
     except (InvalidField, InvalidJson, BodyTooLarge):
-        return 1  # the server will say what is wrong with it
+        return 1  # the model server reports what is wrong with it
 
 
 def prompt_inputs(texts: Texts, *, param: str) -> PromptInputs:
     """A string, a list of them, one list of token ids, or a list of such lists. Raises InvalidField."""
     if isinstance(texts, str):
         return PromptInputs((texts,))
-    strings = tuple(each for each in texts if isinstance(each, str))
-    ids = tuple(len(each) for each in texts if isinstance(each, list))
+    strings = tuple(text for text in texts if isinstance(text, str))
+    ids = tuple(len(text) for text in texts if isinstance(text, list))
     is_one_prompt = not strings and not ids
     if not is_one_prompt and len(texts) not in (len(strings), len(ids)):
         raise InvalidField(f"'{param}' must not mix texts with token ids.", param=param)

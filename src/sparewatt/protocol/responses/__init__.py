@@ -1,1 +1,1 @@
-"""OpenAI's `/v1/responses`, told in chat completions: most model servers speak only those. Pure functions."""
+"""Translates OpenAI's `/v1/responses` into chat completions and back: most model servers have only those. Pure."""

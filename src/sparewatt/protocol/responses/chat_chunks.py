@@ -1,4 +1,4 @@
-"""Chunks and whole replies of a chat, as far as a response is made of them."""
+"""Chunks and whole replies of a chat, as far as a response is made from them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from sparewatt.core.errors import JobFailed, SparewattError
+from sparewatt.protocol.openai.chat import UNREADABLE
 from sparewatt.protocol.responses.request import Json
 
 
@@ -24,7 +25,7 @@ class ToolCallDelta(Struct, frozen=True):
 
 
 class StreamDelta(Struct, frozen=True):
-    """A piece of a message, or all of it. Servers have two names for thoughts."""
+    """A piece of a message, or a whole one. Servers have two names for reasoning."""
 
     content: str | None = None
     refusal: str | None = None
@@ -62,11 +63,11 @@ class StreamChunk(Struct, frozen=True):
     error: Any = None
 
     def failure(self) -> SparewattError | None:
-        """What an error object inside a stream says."""
+        """The error object of a stream, as an error."""
         if self.error is None:
             return None
-        said = self.error.get("message") if isinstance(self.error, dict) else None
-        return JobFailed(said if isinstance(said, str) else "The answer broke off.")
+        message = self.error.get("message") if isinstance(self.error, dict) else None
+        return JobFailed(message if isinstance(message, str) else "The answer broke off.")
 
 
 _decoder = msgspec.json.Decoder(StreamChunk)
@@ -77,12 +78,12 @@ def read_chunk(data: bytes) -> StreamChunk | None:
     """A chunk or a whole reply; None if it is neither."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
 class ChunkReader:
-    """Chunks from the bytes of an event stream, wherever those are cut. Comments and the end mark are left out."""
+    """Decodes an event stream that arrives in arbitrary pieces. It skips comments and the end mark."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -90,6 +91,6 @@ class ChunkReader:
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for event in events:
-            found = b"\n".join(line[len(_DATA) :].strip() for line in event.splitlines() if line.startswith(_DATA))
-            if found and found != _END and (chunk := read_chunk(found)) is not None:
+            data_lines = b"\n".join(line[len(_DATA) :].strip() for line in event.splitlines() if line.startswith(_DATA))
+            if data_lines and data_lines != _END and (chunk := read_chunk(data_lines)) is not None:
                 yield chunk

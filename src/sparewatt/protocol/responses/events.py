@@ -1,4 +1,4 @@
-"""Events of a streamed response. Each is numbered; an item is opened, filled and closed by events of its kind."""
+"""The events of a streamed response, numbered: an item is added, filled by deltas, and done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class ResponseEventWriter:
-    """Writes events, one after another, and counts them."""
+    """Makes events with ascending sequence numbers."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -30,26 +30,33 @@ class ResponseEventWriter:
         return self.event(f"response.{state}", response=response)
 
     def error(self, error: SparewattError) -> Json:
-        """As one object and, for those who look for it there, spread out beside it. Client libraries raise it."""
-        said = error_body(error)
-        flat = {name: said["error"][name] for name in ("code", "message", "param")}
-        return self.event("error", **flat, **said)
+        """Client libraries raise it. Some read its fields at the top level, some in `error`: it has both."""
+        body = error_body(error)
+        flat = {name: body["error"][name] for name in ("code", "message", "param")}
+        return self.event("error", **flat, **body)
+
+    def last_snapshot(self, response: Json) -> Json:
+        """Of a final response. OpenAI has no event for a cancelled one: it is incomplete."""
+        status = response["status"]
+        return self.snapshot("incomplete" if status == "cancelled" else status, response)
 
     # items
 
     def item_added(self, index: int, item: Json) -> list[Json]:
-        """`item` as it begins: nothing in it yet, but for its names."""
+        """Announces the item without its content, as in progress."""
+        kind = item["type"]
+        empty: Json = {"arguments": ""} if kind == "function_call" else {"content": []}
+        item = item | empty | ({"status": "in_progress"} if "status" in item else {})
         events = [self.event("response.output_item.added", output_index=index, item=item)]
-        if item["type"] == "message":
-            events.append(self._part_added(index, item, text_part("")))
-        elif item["type"] == "reasoning":
-            events.append(self._part_added(index, item, reasoning_part("")))
+        if kind != "function_call":
+            part = text_part("") if kind == "message" else reasoning_part("")
+            events.append(self._in_part("response.content_part.added", index, item, part=part))
         return events
 
     def item_delta(
         self, kind: str, delta: str, *, index: int, item_id: str, logprobs: list[Json] | None = None
     ) -> Json:
-        """A piece more of an item: of its text, its thoughts or its arguments."""
+        """A piece of an item's text, reasoning or arguments."""
         place: Json = {"item_id": item_id, "output_index": index}
         match kind:
             case "message":
@@ -61,27 +68,19 @@ class ResponseEventWriter:
                 return self.event("response.function_call_arguments.delta", **place, delta=delta)
 
     def item_done(self, index: int, item: Json) -> list[Json]:
-        """`item` in full."""
-        match item["type"]:
-            case "message":
-                part = item["content"][0]
-                text = {"text": part["text"], "logprobs": part.get("logprobs") or []}
-                events = [self._in_part("response.output_text.done", index, item, **text), self._part_done(index, item)]
-            case "reasoning":
-                text = {"text": item["content"][0]["text"]}
-                done = self._in_part("response.reasoning_text.done", index, item, **text)
-                events = [done, self._part_done(index, item)]
-            case _:
-                called = {"name": item["name"], "arguments": item["arguments"]}
-                place = {"item_id": item["id"], "output_index": index}
-                events = [self.event("response.function_call_arguments.done", **place, **called)]
+        """`item`: with all its content."""
+        if item["type"] == "function_call":
+            call = {"name": item["name"], "arguments": item["arguments"]}
+            place = {"item_id": item["id"], "output_index": index}
+            events = [self.event("response.function_call_arguments.done", **place, **call)]
+        else:
+            part = item["content"][0]
+            is_message = item["type"] == "message"
+            text = {"text": part["text"]} | ({"logprobs": part.get("logprobs") or []} if is_message else {})
+            kind = "response.output_text.done" if is_message else "response.reasoning_text.done"
+            events = [self._in_part(kind, index, item, **text)]
+            events.append(self._in_part("response.content_part.done", index, item, part=part))
         return [*events, self.event("response.output_item.done", output_index=index, item=item)]
-
-    def _part_added(self, index: int, item: Json, part: Json) -> Json:
-        return self._in_part("response.content_part.added", index, item, part=part)
-
-    def _part_done(self, index: int, item: Json) -> Json:
-        return self._in_part("response.content_part.done", index, item, part=item["content"][0])
 
     def _in_part(self, kind: str, index: int, item: Json, **fields: Any) -> Json:
         return self.event(kind, item_id=item["id"], output_index=index, content_index=0, **fields)

@@ -1,4 +1,4 @@
-"""Input items: checked, and brought into the one shape in which they are kept, listed and translated."""
+"""Input items: checked, and normalized into the one shape in which they are stored, listed and translated."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PREFIXES = {
 
 
 def read_input(given: str | Sequence[Json] | None, *, new_id: NewId) -> list[Json]:
-    """The items of a request, each with an id. Raises InvalidField or UnsupportedParameter, naming the place."""
+    """The items of a request, each with an id. Raises InvalidField or UnsupportedParameter, naming the path."""
     if given is None:
         return []
     if isinstance(given, str):
         return [_message({"role": "user", "content": given}, at="input", new_id=new_id)]
-    return [read_item(item, at=f"input[{i}]", new_id=new_id) for i, item in enumerate(given)]
+    return [_item(item, at=f"input[{i}]", new_id=new_id) for i, item in enumerate(given)]
 
 
-def read_item(item: Json, *, at: str, new_id: NewId) -> Json:
+def _item(item: Json, *, at: str, new_id: NewId) -> Json:
     kind = item.get("type") or ("message" if "role" in item else None)
     match kind:
         case "message":
@@ -47,13 +47,13 @@ def read_item(item: Json, *, at: str, new_id: NewId) -> Json:
             return _identified(item, "compaction", new_id=new_id)
         case "item_reference":
             raise UnsupportedParameter(
-                "Items are not looked up by reference here. Send the item itself, or go on from a stored response "
-                "with 'previous_response_id'.",
+                "Items cannot be given by reference here. Send the item itself, or continue a stored response with "
+                "'previous_response_id'.",
                 param=at,
             )
         case _:
             raise UnsupportedParameter(
-                f"Items of the type {str(kind)[:40]!r} are not understood here. Types: {', '.join(_PREFIXES)}.",
+                f"Items of the type {str(kind)[:40]!r} are not supported here. Types: {', '.join(_PREFIXES)}.",
                 param=f"{at}.type",
             )
 
@@ -82,24 +82,24 @@ def _part(part: Any, kind: str, *, at: str) -> Json:
         case "input_image":
             if not isinstance(part.get("image_url"), str):
                 raise UnsupportedParameter(
-                    "An image comes as 'image_url': an address or a data URI. Uploaded files are not kept here.",
+                    "Send an image as 'image_url': a URL or a data URI. Files cannot be uploaded here.",
                     param=f"{at}.image_url",
                 )
             return part | {"detail": part.get("detail") or "auto"}
         case "input_audio":
             if not isinstance(part.get("input_audio"), dict):
-                raise InvalidField("A sound comes as 'input_audio' with data and format.", param=f"{at}.input_audio")
+                raise InvalidField("Send audio as 'input_audio' with data and format.", param=f"{at}.input_audio")
             return part
         case "input_file":
             if not isinstance(part.get("file_data"), str):
                 raise UnsupportedParameter(
-                    "A file comes as 'file_data', a data URI. Uploaded files are not kept here, and none is fetched.",
+                    "Send a file as 'file_data', a data URI. Files cannot be uploaded here, and none is fetched.",
                     param=f"{at}.file_data",
                 )
             return part
         case other:
             raise UnsupportedParameter(
-                f"Parts of the type {str(other)[:40]!r} are not understood here.", param=f"{at}.type"
+                f"Parts of the type {str(other)[:40]!r} are not supported here.", param=f"{at}.type"
             )
 
 
@@ -119,23 +119,24 @@ def _function_output(item: Json, *, at: str, new_id: NewId) -> Json:
     if not isinstance(output, str):
         parts = _list(item, "output", at=at)
         output = [_part(part, "input_text", at=f"{at}.output[{i}]") for i, part in enumerate(parts)]
-    kept = {"output": output, "status": _status(item)}
-    return _identified(item, "function_call_output", new_id=new_id) | kept
+    return _identified(item, "function_call_output", new_id=new_id) | {"output": output, "status": _status(item)}
 
 
 def _reasoning(item: Json, *, at: str, new_id: NewId) -> Json:
-    kept: Json = {}
+    lists: Json = {}
     for name, kind in (("summary", "summary_text"), ("content", "reasoning_text")):
         parts = item.get(name) or []
         if not isinstance(parts, list):
             raise InvalidField(f"'{name}' is a list of parts.", param=f"{at}.{name}")
-        kept[name] = [{"type": kind, "text": _text(_object(p, at=at), "text", at=at)} for p in parts]
-    return _identified(item, "reasoning", new_id=new_id) | kept
+        if not all(isinstance(part, dict) for part in parts):
+            raise InvalidField("A part is an object.", param=at)
+        lists[name] = [{"type": kind, "text": _text(part, "text", at=at)} for part in parts]
+    return _identified(item, "reasoning", new_id=new_id) | lists
 
 
 def _identified(item: Json, kind: str, *, new_id: NewId) -> Json:
-    known = item.get("id")
-    item_id = known if isinstance(known, str) and 1 <= len(known) <= 200 else new_id(_PREFIXES[kind])
+    given = item.get("id")
+    item_id = given if isinstance(given, str) and 1 <= len(given) <= 200 else new_id(_PREFIXES[kind])
     return item | {"id": item_id, "type": kind}
 
 
@@ -154,10 +155,4 @@ def _list(item: Json, name: str, *, at: str) -> list[Any]:
     value = item.get(name)
     if not isinstance(value, list):
         raise InvalidField(f"'{name}' is text or a list of parts.", param=f"{at}.{name}")
-    return value
-
-
-def _object(value: Any, *, at: str) -> Json:
-    if not isinstance(value, dict):
-        raise InvalidField("A part is an object.", param=at)
     return value

@@ -1,4 +1,4 @@
-"""A response that is over, told once more: as a stream, or its input in pages."""
+"""A finished response read again: as a stream of events, or its input items in pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE_ITEMS, PAGE_ITEMS_MAX = 20, 100
 
 
 def replay(response: Json, *, after: int = -1) -> list[Json]:
-    """Its events with larger pieces. Those up to `after` are left out, but never the last one."""
+    """Its events, with larger deltas. Those up to `after` are left out, but never the last one."""
     events = list(_events(response))
     return [event for event in events[:-1] if event["sequence_number"] > after] + events[-1:]
 
@@ -26,25 +26,23 @@ def _events(response: Json) -> Iterator[Json]:
     yield events.snapshot("in_progress", begun)
     for index, item in enumerate(response["output"]):
         kind = item["type"]
-        empty: Json = {"arguments": ""} if kind == "function_call" else {"content": []}
-        yield from events.item_added(index, item | empty | ({"status": "in_progress"} if "status" in item else {}))
+        yield from events.item_added(index, item)
         text = item["arguments"] if kind == "function_call" else item["content"][0]["text"]
         if text:
             yield events.item_delta(kind, text, index=index, item_id=item["id"])
         yield from events.item_done(index, item)
-    status = response["status"]
-    yield events.snapshot("incomplete" if status == "cancelled" else status, response)
+    yield events.last_snapshot(response)
 
 
 def page(items: Sequence[Json], *, order: SortOrder, limit: int, after: str | None) -> Json:
-    """A page of items, in OpenAI's shape. Raises InvalidField for an item that is not among them."""
+    """A page of items, in OpenAI's shape. Raises InvalidField if `after` is not among them."""
     ordered = list(items) if order == "asc" else list(reversed(items))
     start = 0
     if after is not None:
-        places = [i for i, item in enumerate(ordered) if item["id"] == after]
-        if not places:
-            raise InvalidField(f"There is no item {after[:80]!r} in this response.", param="after")
-        start = places[0] + 1
+        indexes = [i for i, item in enumerate(ordered) if item["id"] == after]
+        if not indexes:
+            raise InvalidField(f"This response has no item {after[:80]!r}.", param="after")
+        start = indexes[0] + 1
     data = ordered[start : start + limit]
     return {
         "object": "list",

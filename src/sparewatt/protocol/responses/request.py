@@ -1,4 +1,4 @@
-"""A request to `/v1/responses` as it comes in: its fields, which of them have no effect here, and what is refused."""
+"""Requests to `/v1/responses`: their fields, which of them have no effect here, and which are refused."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
-from sparewatt.core.limits import MODEL_ID_CHARS_MAX, RESPONSE_ITEMS_MAX, RESPONSE_TOOLS_MAX
-from sparewatt.protocol.openai.chat import fields_of, parse_body
+from sparewatt.protocol.openai.chat import TOKENS_MAX, ModelField, fields_of, parse_body
 from sparewatt.protocol.openai.parameters import FORWARDED_FIELDS
 
-_TOKENS_MAX = 1 << 24
+RESPONSE_ITEMS_MAX = 10_000
+"""Items of one request: an agent's day of messages, calls and their results."""
+RESPONSE_TOOLS_MAX = 512
+"""Functions of one request; models get confused by a tenth of that."""
+METADATA_PAIRS_MAX, METADATA_KEY_CHARS_MAX, METADATA_VALUE_CHARS_MAX = 16, 64, 512
+"""OpenAI's own bounds."""
 _Name = Annotated[str, Meta(max_length=256)]
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Json = dict[str, Any]
 
-LOGPROBS_WANTED = "message.output_text.logprobs"
-METADATA_PAIRS_MAX, METADATA_KEY_CHARS_MAX, METADATA_VALUE_CHARS_MAX = 16, 64, 512
-
-_SAID_OTHERWISE = frozenset(
+_LOGPROBS_INCLUDE = "message.output_text.logprobs"
+_RENAMED = frozenset(
     {
         *("messages", "n", "max_tokens", "max_completion_tokens", "logprobs", "response_format", "reasoning_effort"),
         *("continue_final_message", "add_generation_prompt"),
     }
 )
-FORWARDED_CHAT_FIELDS = FORWARDED_FIELDS["/v1/chat/completions"] - _SAID_OTHERWISE
-"""Fields of chat requests that OpenAI's responses do not have, and model servers take."""
+"""Fields of a chat request that a response has under another name, or not at all."""
+_FORWARDED = FORWARDED_FIELDS["/v1/chat/completions"] - _RENAMED
+"""Fields of chat requests that OpenAI's responses do not have, and that model servers know."""
 
 
 class TextOptions(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class ReasoningOptions(msgspec.Struct, frozen=True):
 
 
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
-    model: Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+    model: ModelField
     input: str | Annotated[list[Json], Meta(max_length=RESPONSE_ITEMS_MAX)] | None = None
     instructions: str | None = None
     previous_response_id: _Name | None = None
@@ -54,7 +57,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_calls: Annotated[int, Meta(ge=0)] | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
-    max_output_tokens: Annotated[int, Meta(ge=1, le=_TOKENS_MAX)] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1, le=TOKENS_MAX)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     presence_penalty: _Penalty | None = None
@@ -71,20 +74,20 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Any = None
     prompt: Any = None
     provider: msgspec.Raw = msgspec.Raw(b"")
-    """Who may serve it, in the words of `policy/`."""
+    """Which nodes may serve it, in the vocabulary of `policy/`."""
 
     @property
     def stores(self) -> bool:
-        """Here nothing is kept unless it is asked for."""
+        """Unlike at OpenAI, a response is stored only on request."""
         return bool(self.store)
 
     @property
     def wants_logprobs(self) -> bool:
-        return bool(self.top_logprobs) or LOGPROBS_WANTED in (self.include or ())
+        return bool(self.top_logprobs) or _LOGPROBS_INCLUDE in (self.include or ())
 
 
 class ParsedResponsesRequest(msgspec.Struct, frozen=True):
-    """A request, what of it goes on to model servers as it is, and what has no effect."""
+    """A request, its fields that go to model servers unchanged, and the names of those without effect."""
 
     request: ResponsesRequest
     extras: dict[str, msgspec.Raw]
@@ -98,20 +101,19 @@ def parse_request(body: bytes) -> ParsedResponsesRequest:
     """Raises InvalidJson, InvalidField, BodyTooLarge or UnsupportedParameter."""
     request = parse_body(_decoder, body)
     given = fields_of(body)
-    refuse_unsupported(request)
-    check_metadata(request.metadata)
-    known = ResponsesRequest.__struct_fields__
-    unknown = [name for name in given if name not in known]
-    extras = {name: given[name] for name in unknown if name in FORWARDED_CHAT_FIELDS}
-    unknown = [name for name in unknown if name not in extras and bytes(given[name]) != b"null"]
-    return ParsedResponsesRequest(request, extras, (*ignored_parameters(request), *(name[:60] for name in unknown)))
+    _refuse_unsupported(request)
+    _check_metadata(request.metadata or {})
+    others = [name for name in given if name not in ResponsesRequest.__struct_fields__]
+    extras = {name: given[name] for name in others if name in _FORWARDED}
+    unknown = [name[:60] for name in others if name not in extras and bytes(given[name]) != b"null"]
+    return ParsedResponsesRequest(request, extras, (*_ignored_parameters(request), *unknown))
 
 
-def refuse_unsupported(request: ResponsesRequest) -> None:
-    """What cannot be left out without changing the question."""
+def _refuse_unsupported(request: ResponsesRequest) -> None:
+    """Fields that cannot be ignored, because the answer would be to another question."""
     if request.conversation is not None:
         raise UnsupportedParameter(
-            "There are no conversations here. Go on from a stored response with 'previous_response_id', "
+            "There are no conversations here. Continue a stored response with 'previous_response_id', "
             "or send the conversation's items as 'input'.",
             param="conversation",
         )
@@ -126,9 +128,7 @@ def refuse_unsupported(request: ResponsesRequest) -> None:
         )
 
 
-def check_metadata(metadata: dict[str, str] | None) -> None:
-    if metadata is None:
-        return
+def _check_metadata(metadata: dict[str, str]) -> None:
     if len(metadata) > METADATA_PAIRS_MAX:
         raise InvalidField(f"Metadata has at most {METADATA_PAIRS_MAX} pairs.", param="metadata")
     for key, value in metadata.items():
@@ -140,18 +140,17 @@ def check_metadata(metadata: dict[str, str] | None) -> None:
             )
 
 
-def ignored_parameters(request: ResponsesRequest) -> list[str]:
-    """Fields that are understood and have no effect; a client may want to know."""
-    found = [f"include.{name}" for name in request.include or () if name != LOGPROBS_WANTED]
-    if request.truncation == "auto":
-        found.append("truncation")
-    if request.max_tool_calls is not None:
-        found.append("max_tool_calls")
-    if request.service_tier not in (None, "auto", "default"):
-        found.append("service_tier")
-    if request.text is not None and request.text.verbosity is not None:
-        found.append("text.verbosity")
-    if request.reasoning is not None and request.reasoning.summary is not None:
-        found.append("reasoning.summary")
-    found += [name for name in ("safety_identifier", "prompt_cache_key", "user") if getattr(request, name) is not None]
-    return found
+def _ignored_parameters(request: ResponsesRequest) -> list[str]:
+    """Known fields without effect; the reply names them."""
+    given = {
+        "truncation": request.truncation == "auto",
+        "max_tool_calls": request.max_tool_calls is not None,
+        "service_tier": request.service_tier not in (None, "auto", "default"),
+        "text.verbosity": request.text is not None and request.text.verbosity is not None,
+        "reasoning.summary": request.reasoning is not None and request.reasoning.summary is not None,
+        "safety_identifier": request.safety_identifier is not None,
+        "prompt_cache_key": request.prompt_cache_key is not None,
+        "user": request.user is not None,
+    }
+    includes = [f"include.{name}" for name in request.include or () if name != _LOGPROBS_INCLUDE]
+    return includes + [name for name, is_given in given.items() if is_given]

@@ -1,6 +1,8 @@
-"""The response object: what was asked for, said back in full, and what came of it."""
+"""The response object: the request's options in full, and its outcome."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.protocol.responses.chat_request import text_format
@@ -8,13 +10,13 @@ from sparewatt.protocol.responses.request import Json, ResponsesRequest
 from sparewatt.protocol.responses.tools import ToolSelection
 
 FINAL = ("completed", "incomplete", "failed", "cancelled")
-"""States in which nothing more happens to a response."""
+"""States in which a response does not change any more."""
 
 
 def new_response(
     request: ResponsesRequest, tools: ToolSelection, *, response_id: str, created_at: int, stored: bool
 ) -> Json:
-    """As it is before anything was written. Every field is there: the Open Responses specification wants them all."""
+    """A response without output. Every field is present, as the Open Responses specification requires."""
     text: Json = {"format": text_format(request.text)}
     if request.text is not None and request.text.verbosity is not None:
         text["verbosity"] = request.text.verbosity
@@ -36,16 +38,13 @@ def new_response(
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "max_tool_calls": request.max_tool_calls,
         "text": text,
-        "reasoning": {
-            "effort": reasoning.effort if reasoning is not None else None,
-            "summary": None,
-        },
+        "reasoning": {"effort": reasoning.effort if reasoning is not None else None, "summary": None},
         "truncation": "disabled",
         "max_output_tokens": request.max_output_tokens,
-        "temperature": _or(request.temperature, 1.0),
-        "top_p": _or(request.top_p, 1.0),
-        "presence_penalty": _or(request.presence_penalty, 0.0),
-        "frequency_penalty": _or(request.frequency_penalty, 0.0),
+        "temperature": 1.0 if request.temperature is None else request.temperature,
+        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "presence_penalty": request.presence_penalty or 0.0,
+        "frequency_penalty": request.frequency_penalty or 0.0,
         "top_logprobs": request.top_logprobs or 0,
         "usage": None,
         "store": stored,
@@ -58,46 +57,30 @@ def new_response(
     }
 
 
-def _or(value: float | None, usual: float) -> float:
-    return usual if value is None else value
-
-
 def failed(response: Json, error: SparewattError) -> Json:
-    return response | {"status": "failed", "error": error_of(error)}
-
-
-def cancelled(response: Json) -> Json:
-    return response | {"status": "cancelled"}
-
-
-def error_of(error: SparewattError) -> Json:
-    """In the few codes that a response's error may have; the message says what it was."""
+    """The specification has only these few error codes; the message has the details."""
     code = "rate_limit_exceeded" if error.status == 429 else "invalid_prompt" if error.status < 500 else "server_error"
-    return {"code": code, "message": error.message}
+    return response | {"status": "failed", "error": {"code": code, "message": error.message}}
 
 
 def usage_of(usage: Json | None) -> Json | None:
-    """Token counts of a chat, in a response's words. What they cost stands beside them, as in a chat."""
+    """The token counts of a chat under the names of a response, with their cost."""
     if usage is None:
         return None
-    prompt, written = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    cached = _count(_details(usage, "prompt_tokens_details"), "cached_tokens")
-    reasoned = _count(_details(usage, "completion_tokens_details"), "reasoning_tokens")
+    prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
     counts = {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-        "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": reasoned},
-        "total_tokens": prompt + written,
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": prompt + output,
     }
     return counts | ({"cost": usage["cost"]} if "cost" in usage else {})
 
 
-def _details(usage: Json, name: str) -> Json:
-    found = usage.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _count(counts: Json, name: str) -> int:
-    found = counts.get(name)
-    return found if isinstance(found, int) else 0
+def _count(counts: Any, name: str) -> int:
+    """Model servers write these counts, so they may be anything."""
+    count = counts.get(name) if isinstance(counts, dict) else None
+    return count if isinstance(count, int) else 0

@@ -1,4 +1,4 @@
-"""Tools and what may be chosen of them. Only functions can be called here: nobody would run the hosted ones."""
+"""Tools of a request and its tool choice. Only functions are supported: a network has no hosted tools to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODES = ("auto", "none", "required")
 
 @dataclass(frozen=True, slots=True)
 class ToolSelection:
-    """Functions as the client wrote them, what it chose, and the names of tools that were left out."""
+    """The functions of a request in full, its tool choice, and the names of tools that were dropped."""
 
     functions: tuple[Json, ...] = ()
     choice: str | Json = "auto"
@@ -57,11 +57,11 @@ def _choice(choice: str | Json | None, known: set[str]) -> str | Json:
         case str() if choice in _MODES:
             return choice
         case {"type": "function", "name": str(name)}:
-            _must_know([name], known)
+            _require_known([name], known)
             return {"type": "function", "name": name}
         case {"type": "allowed_tools", "tools": list(allowed), **rest}:
             names = [tool.get("name") for tool in allowed if isinstance(tool, dict) and tool.get("type") == "function"]
-            _must_know(names, known)
+            _require_known(names, known)
             mode = rest.get("mode") or "auto"
             if mode not in _MODES:
                 raise InvalidField("The mode of allowed tools is auto or required.", param="tool_choice.mode")
@@ -73,7 +73,7 @@ def _choice(choice: str | Json | None, known: set[str]) -> str | Json:
             )
 
 
-def _must_know(names: Sequence[Any], known: set[str]) -> None:
+def _require_known(names: Sequence[Any], known: set[str]) -> None:
     missing = [str(name)[:60] for name in names if name not in known]
     if missing or not names:
         raise InvalidField(
@@ -83,21 +83,19 @@ def _must_know(names: Sequence[Any], known: set[str]) -> None:
 
 
 def chat_tools(tools: ToolSelection) -> Json:
-    """The fields of a chat request that say the same. Only what the client said is said to the server."""
+    """The same as fields of a chat request, without defaults: some servers do not know all fields."""
     if not tools.functions:
         return {}
     functions, choice = tools.functions, tools.choice
     if isinstance(choice, dict) and choice["type"] == "allowed_tools":
-        # A chat's own word for it is known to few servers; offering only these tools comes to the same.
+        # Few servers know the chat field for allowed tools. To offer only these has the same effect.
         names = {tool["name"] for tool in choice["tools"]}
         functions, choice = tuple(f for f in functions if f["name"] in names), choice["mode"]
     elif isinstance(choice, dict):
         choice = {"type": "function", "function": {"name": choice["name"]}}
-    said = {"tools": [{"type": "function", "function": _chat_function(f)} for f in functions]}
-    return said | ({"tool_choice": choice} if choice != "auto" else {})
+    tool_choice = {"tool_choice": choice} if choice != "auto" else {}
+    return {"tools": [{"type": "function", "function": _chat_function(f)} for f in functions]} | tool_choice
 
 
 def _chat_function(function: Json) -> Json:
-    return {
-        name: function[name] for name in ("name", "description", "parameters", "strict") if function[name] is not None
-    }
+    return {name: value for name, value in function.items() if name != "type" and value is not None}

@@ -262,7 +262,7 @@ def test_what_cannot_be_cut_in_two_ends_in_an_error_object(more: dict[str, Any])
     stage = able("continue_raw", "continue_prefill")
     run = begin(stage, "a", **more)
     stage.turn(run).lost()
-    assert "cannot go on" in error(stage)
+    assert "cannot be continued" in error(stage)
 
 
 @pytest.mark.parametrize("delta", [{"tool_calls": [{"index": 0}]}, {"reasoning_content": "hm"}])

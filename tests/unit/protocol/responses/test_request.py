@@ -6,13 +6,13 @@ import pytest
 
 from sparewatt.core.errors import InvalidField, InvalidJson, UnsupportedParameter
 from sparewatt.protocol.responses.request import parse_request
-from tests.unit.protocol.responses.asking import asked
+from tests.unit.protocol.responses.builders import parsed_request
 
 
-def test_nothing_is_stored_unless_it_is_asked_for() -> None:
-    assert not asked().request.stores
-    assert not asked(store=None).request.stores
-    assert asked(store=True).request.stores
+def test_a_response_is_stored_only_on_request() -> None:
+    assert not parsed_request().request.stores
+    assert not parsed_request(store=None).request.stores
+    assert parsed_request(store=True).request.stores
 
 
 @pytest.mark.parametrize(
@@ -33,29 +33,29 @@ def test_nothing_is_stored_unless_it_is_asked_for() -> None:
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidField) as caught:
-        asked(**fields)
+        parsed_request(**fields)
     assert caught.value.param == param
 
 
 def test_metadata_may_have_sixteen_pairs() -> None:
-    assert len(asked(metadata={str(i): "x" * 512 for i in range(16)}).request.metadata or {}) == 16
+    assert len(parsed_request(metadata={str(i): "x" * 512 for i in range(16)}).request.metadata or {}) == 16
 
 
 @pytest.mark.parametrize(("field", "value"), [("conversation", "conv_1"), ("prompt", {"id": "pmpt_1"})])
-def test_what_would_change_the_question_is_refused(field: str, value: object) -> None:
+def test_fields_that_cannot_be_ignored_are_refused(field: str, value: object) -> None:
     with pytest.raises(UnsupportedParameter) as caught:
-        asked(**{field: value})
+        parsed_request(**{field: value})
     assert caught.value.param == field
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'"x"', b'{"model":"m","input":' + b"[" * 100_000])
-def test_what_is_no_request_is_refused(body: bytes) -> None:
+def test_an_unreadable_request_is_refused(body: bytes) -> None:
     with pytest.raises((InvalidJson, InvalidField)):
         parse_request(body)
 
 
-def test_fields_without_an_effect_are_named() -> None:
-    one = asked(
+def test_fields_without_effect_are_named() -> None:
+    one = parsed_request(
         truncation="auto",
         service_tier="flex",
         include=["reasoning.encrypted_content", "message.output_text.logprobs"],
@@ -71,5 +71,5 @@ def test_fields_without_an_effect_are_named() -> None:
     assert list(one.extras) == ["seed"]
 
 
-def test_what_has_its_usual_value_is_not_named() -> None:
-    assert asked(truncation="disabled", service_tier="auto", store=False, tools=[], metadata={}).ignored == ()
+def test_fields_at_their_defaults_are_not_named() -> None:
+    assert parsed_request(truncation="disabled", service_tier="auto", store=False, tools=[], metadata={}).ignored == ()

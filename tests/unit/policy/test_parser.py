@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparewatt.core.errors import BadRequest, InvalidField, UnknownField, UnsupportedParameter
-from sparewatt.core.limits import POLICY_CONDITIONS_MAX, POLICY_LIST_MAX, POLICY_TEXT_CHARS_MAX
+from sparewatt.policy.field_types.base import POLICY_LIST_MAX
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.formatter import to_line, to_object
+from sparewatt.policy.grammar import POLICY_CONDITIONS_MAX, POLICY_TEXT_CHARS_MAX
 from sparewatt.policy.model import ANY, MaxPrice, NameFilter, Policy, Range
 from sparewatt.policy.openrouter import TRANSLATIONS
-from sparewatt.policy.parser import read_line, read_object, read_query, read_request, split_model
+from sparewatt.policy.parser import read_line, read_object, read_query, read_request, read_standing, split_model
 from sparewatt.policy.policy_file import read_policy_file
 from sparewatt.policy.regions import COVERS, PLACES
 
@@ -97,7 +99,7 @@ def test_a_line_is_read(line: str, policy: Policy) -> None:
         ("sort=price sort=latency", "sort"),
         ("weights.price=1 weights.price=2", "weights.price"),
         ("weights=1", "weights"),
-        ("explain=maybe", "explain"),
+        ("allow_resume=maybe", "allow_resume"),
         ("vram_gb>=80 vram_gb<=24", "vram_gb"),
         ("region=EU region=US", "region"),
         ("region=EU region!=DE,EEA", "region"),
@@ -214,14 +216,9 @@ def test_an_unknown_field_of_an_object_is_refused_with_the_nearest_even_of_openr
         ({"sort": {"by": "price", "partition": "none"}}, Policy(sort="price"), ("sort.partition",)),
         ({"max_price": {"prompt": 1, "request": 2, "image": 3}}, Policy(max_price=MaxPrice(prompt=10**9)), ()),
         ({"max_price": {"request": 2}}, ANY, ()),
-        ({"preferred_min_throughput": 50}, Policy(preferred_min_throughput=50.0), ()),
-        ({"preferred_max_latency": 1.5}, Policy(preferred_max_ttft_ms=1500.0), ()),
-        (
-            {"preferred_min_throughput": {"p50": 80, "p99": 20}},
-            Policy(preferred_min_throughput=80.0),
-            ("preferred_min_throughput.p99",),
-        ),
-        ({"preferred_max_latency": {"p90": 3}}, ANY, ("preferred_max_latency.p90",)),
+        ({"preferred_min_throughput": 50}, ANY, ("preferred_min_throughput",)),
+        ({"preferred_max_latency": 1.5}, ANY, ("preferred_max_latency",)),
+        ({"preferred_max_latency": {"p50": 3, "p90": None}}, ANY, ("preferred_max_latency",)),
         ({"quantizations": ["fp8", "unknown"]}, Policy(quantizations=frozenset({"fp8", "unknown"})), ()),
         (
             {"only": ["Attic"], "ignore": ["cellar"]},
@@ -231,7 +228,7 @@ def test_an_unknown_field_of_an_object_is_refused_with_the_nearest_even_of_openr
         ({"require_parameters": True}, Policy(require_parameters=True), ()),
     ],
 )
-def test_a_field_of_openrouter_is_mapped_or_named_as_ignored(
+def test_a_field_of_openrouter_is_translated_or_named_as_ignored(
     said: Any, policy: Policy, ignored: tuple[str, ...]
 ) -> None:
     assert read_object(said) == (policy, ignored)
@@ -251,9 +248,67 @@ def test_every_field_of_openrouter_is_known_and_its_type_checked(name: str) -> N
     assert (caught.value.param or "").startswith(f"provider.{name}")
 
 
-def test_a_restriction_that_cannot_be_kept_is_refused() -> None:
+def test_a_restriction_that_cannot_be_satisfied_is_refused() -> None:
     with pytest.raises(UnsupportedParameter):
         read_object({"enforce_distillable_text": True})
+
+
+# fields without effect
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("preferred_min_throughput", "'min_throughput'"),
+        ("preferred_max_ttft_ms", "'max_ttft_ms'"),
+        ("preferred_max_latency", "'max_ttft_ms'"),
+        ("explain", "GET /v1/matches/{id}"),
+    ],
+)
+def test_a_field_without_effect_is_refused_by_name_and_says_what_to_use_instead(name: str, instead: str) -> None:
+    readers: list[tuple[str, Callable[[], object]]] = [
+        (name, lambda: read_line(f"region=EU {name}=1")),
+        (name, lambda: read_query([(name, "1")])),
+        (name, lambda: read_standing(f"{name}=1")),
+        (f"policy.{name}", lambda: read_standing({name: 1})),
+    ]
+    for param, read in readers:
+        with pytest.raises(UnsupportedParameter, match=re.escape(instead)) as caught:
+            read()
+        assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+        assert repr(name) in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["preferred_max_ttft_ms", "explain"])
+def test_a_field_without_effect_that_openrouter_does_not_have_is_refused_in_a_request_too(name: str) -> None:
+    with pytest.raises(UnsupportedParameter) as caught:
+        read_object({name: True})
+    assert caught.value.param == f"provider.{name}"
+
+
+def test_a_standing_policy_has_no_reply_to_name_ignored_fields_so_they_are_refused() -> None:
+    assert read_standing({"sort": "price"}) == Policy(sort="price")
+    with pytest.raises(UnsupportedParameter, match="'sort' has no effect"):
+        read_standing({"sort": "exacto"})
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"region": "EU", "explain": True, "preferred_min_throughput": 60, "preferred_max_ttft_ms": 500},
+        {"region": "EU", "preferred_max_latency": {"p50": 2, "p99": 9}, "sort": "exacto"},
+        "region=EU explain=true preferred_min_throughput=60 preferred_max_ttft_ms=500",
+    ],
+)
+def test_a_policy_that_was_stored_with_such_fields_is_read_without_them(stored: object) -> None:
+    assert read_standing(stored, is_stored=True) == Policy(region=COVERS["EU"])
+    with pytest.raises(UnsupportedParameter):
+        read_standing(stored)
+
+
+def test_a_typo_in_a_stored_policy_is_refused_all_the_same() -> None:
+    with pytest.raises(UnknownField):
+        read_standing({"regoin": "EU"}, is_stored=True)
 
 
 # query strings
@@ -306,7 +361,7 @@ def test_suffixes_of_a_model_are_ours_or_stay(model: str, name: str, policy: Pol
     assert split_model(model) == (name, policy)
 
 
-def test_carriers_of_one_request_narrow_one_another_and_the_body_has_the_last_word() -> None:
+def test_carriers_of_one_request_narrow_one_another_and_the_bodys_preference_holds() -> None:
     asked = read_request("m:nitro@eu", header="region=DE,US uptime>=0.9", provider={"sort": "price", "zdr": True})
     assert asked.policy == Policy(region=frozenset({"DE"}), uptime=Range(low=0.9), sort="price", data_policy="no_log")
 
@@ -317,7 +372,7 @@ def test_carriers_that_contradict_one_another_are_refused() -> None:
     assert caught.value.param == "region"
 
 
-def test_an_order_in_one_carrier_and_no_fallbacks_in_another_is_all_there_is() -> None:
+def test_no_fallbacks_in_one_carrier_make_the_order_of_another_an_only() -> None:
     asked = read_request("m", header="order=attic", provider={"allow_fallbacks": False})
     assert asked.policy.only == frozenset({"attic"})
 

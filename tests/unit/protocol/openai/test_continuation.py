@@ -21,7 +21,7 @@ def terms(**fields: Any) -> ContinuationTerms:
     return continuation_terms("/v1/chat/completions", msgspec.json.encode({"model": "m", "messages": [USER]} | fields))
 
 
-def test_plain_text_goes_on_by_any_way() -> None:
+def test_plain_text_can_be_continued_by_either_method() -> None:
     assert terms() == ContinuationTerms(frozenset({PREFILL, RAW}), choices=1)
 
 
@@ -37,7 +37,7 @@ def test_plain_text_goes_on_by_any_way() -> None:
         {"messages": [USER, {"role": "assistant", "content": "So"}]},
     ],
 )
-def test_so_does_what_only_looks_like_more(fields: dict[str, Any]) -> None:
+def test_fields_at_their_defaults_do_not_prevent_continuation(fields: dict[str, Any]) -> None:
     assert terms(**fields).methods == {PREFILL, RAW}
 
 
@@ -71,29 +71,29 @@ def test_some_answers_need_a_chat_endpoint(fields: dict[str, Any]) -> None:
         {"response_format": "json"},
     ],
 )
-def test_some_answers_cannot_go_on(fields: dict[str, Any]) -> None:
+def test_some_answers_cannot_be_continued(fields: dict[str, Any]) -> None:
     found = terms(**fields)
     assert not found.methods
     assert found.why_not
 
 
-def test_a_plain_completion_goes_on_by_its_prompt() -> None:
+def test_a_plain_completion_is_continued_by_a_raw_prompt() -> None:
     assert continuation_terms("/v1/completions", b'{"model":"m","prompt":"x"}').methods == {RAW}
 
 
 @pytest.mark.parametrize(
     "more", [{"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"suffix": "."}, {"logprobs": 2}, {"echo": True}]
 )
-def test_other_completions_cannot_go_on(more: dict[str, Any]) -> None:
+def test_other_completions_cannot_be_continued(more: dict[str, Any]) -> None:
     assert not continuation_terms("/v1/completions", msgspec.json.encode({"model": "m", "prompt": "x"} | more)).methods
 
 
-def test_embeddings_cannot_go_on() -> None:
+def test_embeddings_cannot_be_continued() -> None:
     assert not continuation_terms("/v1/embeddings", b'{"model":"m","input":"x"}').methods
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b"\xff"])
-def test_what_is_no_request_cannot_go_on(body: bytes) -> None:
+def test_an_unreadable_request_cannot_be_continued(body: bytes) -> None:
     assert not continuation_terms("/v1/chat/completions", body).methods
 
 
@@ -115,11 +115,11 @@ def test_the_limit_is_the_one_that_counts(fields: dict[str, Any], limit: int | N
     assert terms(**fields).output_limit == limit
 
 
-def test_less_is_left_to_write_after_some_was_written() -> None:
+def test_token_limits_shrink_by_what_was_written() -> None:
     body = b'{"max_tokens":10,"max_completion_tokens":8,"min_tokens":3,"messages":[{"x":1.0}],"seed":7}'
     less = msgspec.json.decode(with_reduced_limits(body, 5))
     assert less == {"max_tokens": 5, "max_completion_tokens": 3, "min_tokens": 0, "messages": [{"x": 1.0}], "seed": 7}
 
 
-def test_what_has_no_limit_gets_none() -> None:
+def test_a_request_without_limits_gets_none() -> None:
     assert with_reduced_limits(b'{"max_tokens":null,"seed":7}', 5) == b'{"max_tokens":null,"seed":7}'

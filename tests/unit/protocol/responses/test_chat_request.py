@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.core.errors import BadRequest
 from sparewatt.protocol.responses.tools import read_tools
-from tests.unit.protocol.responses.asking import chat_of
+from tests.unit.protocol.responses.builders import chat_of
 
 WEATHER = {"type": "function", "name": "weather", "description": "It", "parameters": {"type": "object"}, "strict": True}
 SEARCH = {"type": "function", "name": "search", "parameters": None}
@@ -41,7 +41,7 @@ def test_a_plain_request_is_a_plain_chat() -> None:
         ({"parallel_tool_calls": False}, {}),
     ],
 )
-def test_each_field_says_the_same_in_a_chat(fields: dict[str, Any], chat: dict[str, Any]) -> None:
+def test_each_field_has_its_counterpart_in_a_chat(fields: dict[str, Any], chat: dict[str, Any]) -> None:
     assert added(**fields) == chat
 
 
@@ -57,7 +57,7 @@ def test_a_schema_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"type": "json_schema"}, {"type": "xml"}, {}])
-def test_a_format_that_means_nothing_is_refused(wanted: dict[str, Any]) -> None:
+def test_an_unknown_format_is_refused(wanted: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
         chat_of(text={"format": wanted})
 
@@ -79,7 +79,7 @@ def test_functions_are_passed_on_without_what_the_client_left_out() -> None:
         ({"type": "function", "name": "weather"}, {"type": "function", "function": {"name": "weather"}}),
     ],
 )
-def test_what_is_chosen_of_them(choice: object, said: object) -> None:
+def test_the_tool_choice_is_passed_on(choice: object, said: object) -> None:
     assert chat_of(tools=[WEATHER], tool_choice=choice).get("tool_choice") == said
 
 
@@ -100,19 +100,19 @@ def test_only_the_allowed_functions_are_offered() -> None:
         {"type": "allowed_tools", "tools": [{"type": "function", "name": "weather"}], "mode": "often"},
     ],
 )
-def test_a_choice_of_what_is_not_there_is_refused(choice: object) -> None:
+def test_a_choice_of_an_unknown_function_is_refused(choice: object) -> None:
     with pytest.raises(BadRequest) as caught:
         chat_of(tools=[WEATHER], tool_choice=choice)
     assert str(caught.value.param).startswith("tool_choice")
 
 
-def test_hosted_tools_are_left_out_and_named() -> None:
+def test_hosted_tools_are_dropped_and_named() -> None:
     tools = read_tools([{"type": "web_search"}, WEATHER, {"type": "mcp"}], None)
     assert tools.ignored == ("tools.web_search", "tools.mcp")
     assert [function["name"] for function in tools.functions] == ["weather"]
 
 
 @pytest.mark.parametrize("tool", [{"type": "function"}, {"type": "function", "name": "x", "parameters": "y"}])
-def test_a_function_that_is_none_is_refused(tool: dict[str, Any]) -> None:
+def test_a_malformed_function_is_refused(tool: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
         read_tools([tool], None)

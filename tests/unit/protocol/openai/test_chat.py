@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
-from sparewatt.core.limits import MESSAGES_MAX
 from sparewatt.protocol.openai.chat import (
+    MESSAGES_MAX,
     as_stream,
     error_body,
     for_node,
@@ -44,7 +44,7 @@ def test_the_newer_name_of_the_output_limit_wins() -> None:
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": None}, {"include_usage": False}, {"other": 1}])
-def test_usage_is_wanted_only_by_who_says_so(options: object) -> None:
+def test_usage_is_sent_only_on_request(options: object) -> None:
     assert not parse_chat(body_of(stream_options=options)).wants_usage
 
 
@@ -150,7 +150,7 @@ def test_forcing_usage_adds_the_field_where_it_is_absent() -> None:
     assert after == json.loads(RICH) | {"stream_options": {"include_usage": True}}
 
 
-def test_values_that_are_not_looked_at_keep_their_bytes() -> None:
+def test_values_that_are_not_decoded_keep_their_bytes() -> None:
     body = (
         body_of()
         .replace(b'"hi"', b'"h\\u0069 \\/ 1.0"')
@@ -160,7 +160,7 @@ def test_values_that_are_not_looked_at_keep_their_bytes() -> None:
     assert all(kept in forced for kept in (b'"h\\u0069 \\/ 1.0"', b"1e400", b"0.10000000000000000001"))
 
 
-def test_a_whole_answer_is_asked_for_as_a_stream_with_usage() -> None:
+def test_a_whole_request_becomes_a_stream_with_usage() -> None:
     after = json.loads(as_stream(body_of(stream=False, seed=1)))
     assert after == CHAT | {"stream": True, "seed": 1, "stream_options": {"include_usage": True}}
 
@@ -191,7 +191,7 @@ def chunk_of(**choice: Any) -> bytes:
         pytest.param(chunk_of(delta={"audio": {"data": "AA=="}}), id="audio"),
     ],
 )
-def test_a_chunk_that_says_something_carries_output(data: bytes) -> None:
+def test_a_chunk_with_content_carries_output(data: bytes) -> None:
     chunk = read_chunk(data)
     assert chunk is not None
     assert chunk.carries_output()
@@ -211,7 +211,7 @@ def test_a_chunk_that_says_something_carries_output(data: bytes) -> None:
         pytest.param(b"{}", id="nothing"),
     ],
 )
-def test_a_chunk_that_says_nothing_carries_no_output(data: bytes) -> None:
+def test_a_chunk_without_content_carries_no_output(data: bytes) -> None:
     chunk = read_chunk(data)
     assert chunk is not None
     assert not chunk.carries_output()
@@ -226,7 +226,7 @@ def test_a_finish_reason_finishes(reason: str | None, *, finishes: bool) -> None
     assert chunk.finishes() is finishes
 
 
-def test_usage_is_read_where_it_comes() -> None:
+def test_usage_is_read_from_a_chunk() -> None:
     data = b'{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":null}}'
     chunk = read_chunk(data)
     assert chunk is not None
@@ -237,7 +237,7 @@ def test_usage_is_read_where_it_comes() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 1 << 25, 10**400, 0.5, "many"])
-def test_a_count_of_tokens_that_cannot_be_is_no_chunk(count: object) -> None:
+def test_an_impossible_token_count_is_no_chunk(count: object) -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": count}
     assert read_chunk(json.dumps({"choices": [], "usage": usage}).encode()) is None
     assert read_completion(json.dumps({"choices": [], "usage": usage}).encode()) is None
@@ -253,7 +253,7 @@ def test_an_error_event_is_an_error(error: object) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"5", b"null", b'{"choices":5}', b'{"choices":[5]}', b'{"usage":[]}', b"[" * 100_000]
 )
-def test_what_is_no_chunk_is_none(data: bytes) -> None:
+def test_an_unreadable_chunk_is_none(data: bytes) -> None:
     assert read_chunk(data) is None
 
 
@@ -265,7 +265,7 @@ def test_a_whole_reply_has_choices() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"error":{}}', b'{"choices":null}', b"<html>", b"\xff", b"[" * 100_000])
-def test_what_is_no_whole_reply_is_none(body: bytes) -> None:
+def test_an_unreadable_reply_is_none(body: bytes) -> None:
     assert read_completion(body) is None
 
 

@@ -1,4 +1,4 @@
-"""Trees: every place is proven, nothing else is."""
+"""Merkle trees: every leaf is proven at its index, and nothing else is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_three_leaves_are_padded_to_four() -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_every_leaf_is_proven_at_its_place_only(count: int) -> None:
+def test_every_leaf_is_proven_at_its_index_only(count: int) -> None:
     leaves, tree = leaves_of(count), merkle_tree(leaves_of(count))
     for index, leaf in enumerate(leaves):
         path = tree.path(index)
@@ -59,7 +59,7 @@ def test_the_depth_is_the_logarithm_rounded_up(count: int, depth: int) -> None:
     assert depth_of(count) == depth
 
 
-def test_accounts_stand_in_order_and_once() -> None:
+def test_accounts_must_ascend_without_duplicates() -> None:
     one, two = PayoutEntry("0x" + "01" * 20, 1, 0), PayoutEntry("0x" + "02" * 20, 2, 0)
     assert settlement_tree([one, two]).count == 2
     for wrong in ([two, one], [one, one]):

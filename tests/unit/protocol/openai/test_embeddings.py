@@ -1,4 +1,4 @@
-"""Vectors in both ways to write them."""
+"""Embeddings in both encodings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reply(*vectors: object) -> bytes:
 
 
 @given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)), min_size=1, max_size=3))
-def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
+def test_both_encodings_of_a_vector_convert_into_each_other(vectors: list[list[float]]) -> None:
     coded = with_encoding(reply(*vectors), "base64")
     found = [item["embedding"] for item in json.loads(coded)["data"]]
     assert found == [base64.b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors]
@@ -32,7 +32,7 @@ def test_there_and_back_is_the_same(vectors: list[list[float]]) -> None:
     ("vector", "encoding"),
     [("no base64!", "float"), ("AAA=", "float"), ([1e300], "base64"), ({"a": 1}, "base64"), (["x"], "base64")],
 )
-def test_what_is_no_vector_is_a_value_error(vector: object, encoding: str) -> None:
+def test_an_unreadable_vector_is_a_value_error(vector: object, encoding: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (whatever it says)
         with_encoding(reply(vector), "float" if encoding == "float" else "base64")
 

@@ -1,4 +1,4 @@
-"""Control messages: what a peer may say of itself, and what is refused before anybody believes it."""
+"""Control messages: which reports of a peer are accepted, and which are refused when decoding."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ import msgspec
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import (
-    LINK_CONTROL_BYTES_MAX,
-    MODEL_ID_CHARS_MAX,
-    MODELS_PER_NODE_MAX,
-    NAME_CHARS_MAX,
-    REQUEST_BODY_BYTES_MAX,
-)
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, MODELS_PER_NODE_MAX, NAME_CHARS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.protocol.link.frames import (
     Challenge,
     Credit,
@@ -32,7 +26,7 @@ from sparewatt.protocol.link.frames import (
     decode_message,
     encode_message,
 )
-from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed, validated
+from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX, ModelReport, NodeLoad, NodeSpecs, Speed, validated
 from tests.unit.protocol.reports import MODEL, SPECS, SPEED, model_json, specs_json
 
 NONCE = "0f" * 32
@@ -80,12 +74,12 @@ def test_a_message_comes_out_as_it_went_in(op: Opcode, message: msgspec.Struct) 
         b'{"x":' * 50_000,
     ],
 )
-def test_what_is_no_load_is_refused(payload: bytes) -> None:
+def test_a_malformed_load_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolViolation, match="NodeLoad"):
         decode_message(payload, NodeLoad)
 
 
-def test_a_field_of_a_later_version_is_not_held_against_it() -> None:
+def test_an_unknown_field_of_a_later_version_is_ignored() -> None:
     assert decode_message(b'{"running":1,"mood":"good"}', NodeLoad) == NodeLoad(running=1)
 
 
@@ -118,7 +112,7 @@ TEN_TB = 10 * 10**12
         {"tflops_measured": 1e6},
     ],
 )
-def test_unusual_specs_are_taken(change: dict[str, Any]) -> None:
+def test_unusual_specs_are_accepted(change: dict[str, Any]) -> None:
     specs = decode_message(specs_json(**change), NodeSpecs)
     assert validated(specs) == specs
 
@@ -163,7 +157,7 @@ def test_absurd_specs_are_refused(change: dict[str, Any]) -> None:
         {"id": "m" * MODEL_ID_CHARS_MAX},
     ],
 )
-def test_an_unusual_model_is_taken(change: dict[str, Any]) -> None:
+def test_an_unusual_model_is_accepted(change: dict[str, Any]) -> None:
     decode_message(model_json(**change), ModelReport)
 
 
@@ -193,7 +187,7 @@ def test_an_absurd_model_is_refused(change: dict[str, Any]) -> None:
         decode_message(model_json(**change), ModelReport)
 
 
-def test_text_that_is_no_text_is_refused() -> None:
+def test_text_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(ProtocolViolation, match="Goodbye"):
         decode_message(b'{"reason":"\xff"}', Goodbye)
 
@@ -204,13 +198,13 @@ def test_a_number_that_is_none_is_refused(number: bytes) -> None:
         decode_message(b'{"prefill_tps":1,"decode_tps":' + number + b"}", Speed)
 
 
-def test_what_the_other_end_would_refuse_is_known_beforehand() -> None:
+def test_a_sender_can_validate_as_the_receiver_will() -> None:
     assert validated(SPECS) == SPECS
     with pytest.raises(msgspec.ValidationError):
         validated(msgspec.structs.replace(SPECS, region=""))
 
 
-def test_a_node_with_as_many_models_as_it_may_have_can_say_so() -> None:
+def test_a_report_with_the_most_models_fits_into_a_control_message() -> None:
     speed = Speed(prefill_tps=9999999.999, decode_tps=9999999.999, ttft_s=3599.9999)
     largest = ModelReport(
         id="m" * MODEL_ID_CHARS_MAX,
@@ -310,6 +304,6 @@ def test_a_message_out_of_bounds_is_refused(shape: type[msgspec.Struct], payload
         decode_message(payload, shape)
 
 
-def test_the_reports_of_this_file_are_good() -> None:
+def test_the_example_reports_are_valid() -> None:
     assert validated(SPEED) == SPEED
     assert validated(MODEL) == MODEL

@@ -1,4 +1,4 @@
-"""Roots of payouts as the compiled contract makes them, leaf by leaf."""
+"""Settlement roots equal those of the compiled contract, leaf by leaf."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_first_thing_that_is_wrong_counts() -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["books"], ids=lambda case: case["name"])
-def test_bids_make_their_book(case: dict[str, Any]) -> None:
+def test_bids_give_the_committed_bid_book(case: dict[str, Any]) -> None:
     policy = from_json(OrderTerms, case["policy"])
     profiles = [from_json(Profile, profile) for profile in case["profiles"]]
     bids = [from_json(Bid, bid) for bid in case["bids"]]
@@ -60,7 +60,7 @@ def test_bids_make_their_book(case: dict[str, Any]) -> None:
     assert awards_of(policy, book)[0].price_uusd == case["pay_uusd"]
 
 
-def test_only_the_one_form_of_a_signature_is_taken() -> None:
+def test_only_the_one_valid_form_of_a_signature_is_accepted() -> None:
     case = VECTORS["signature"]
     digest = unhex(case["digest"])
     domain = contract_domain(chain_id=make.CHAINS[1], contract=make.CONTRACT)

@@ -73,7 +73,7 @@ def _flip(data: bytes, at: int) -> bytearray:
     return flipped
 
 
-def test_the_digest_of_one_by_itself_is_that_of_eip_712() -> None:
+def test_the_digest_of_a_single_receipt_is_eip_712() -> None:
     fields = msgspec.structs.asdict(RECEIPT)
     camel = {name["name"]: value for name, value in zip(TYPES["Receipt"], fields.values(), strict=True)}
     message = encode_typed_data(
@@ -121,7 +121,7 @@ def test_text_does_not_move_from_one_field_to_the_next() -> None:
     ],
     ids=str,
 )
-def test_a_receipt_of_another_shape_is_not_read(change: dict[str, object]) -> None:
+def test_a_receipt_of_another_shape_is_refused(change: dict[str, object]) -> None:
     body = msgspec.to_builtins(SignedReceipt(RECEIPT, SIGNATURE.hex()))
     assert msgspec.convert(body, SignedReceipt).receipt == RECEIPT
     body["receipt"] |= change
@@ -139,7 +139,7 @@ def test_a_countersignature_covers_the_node_and_the_digests_in_their_order() -> 
 
 
 @pytest.mark.parametrize("digests", [[], ["zz"], ["AA" * 32], ["aa" * 32] * (BATCH_MAX + 1)], ids=len)
-def test_a_countersignature_of_another_shape_is_not_read(digests: list[str]) -> None:
+def test_a_countersignature_of_another_shape_is_refused(digests: list[str]) -> None:
     body = {"node": KEY.address, "digests": digests, "gateway": KEY.address, "signature": SIGNATURE.hex()}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(body, Countersignature)
@@ -152,12 +152,12 @@ SHEET_DIGESTS = [receipt.digest() for receipt in (RECEIPT, *OTHERS)]
 SEAL = SheetSignature.of(SHEET_DIGESTS, KEY.sign(sheet_digest(KEY.address, SHEET_DIGESTS)).hex())
 
 
-def test_a_line_of_a_sheet_is_the_hash_of_its_json() -> None:
+def test_a_receipts_digest_in_a_sheet_is_the_hash_of_its_json() -> None:
     text = json.dumps(msgspec.to_builtins(RECEIPT), separators=(",", ":"))
     assert RECEIPT.digest() == hashlib.sha256(text.encode()).digest()
 
 
-def test_what_is_signed_of_a_sheet_is_eip_712() -> None:
+def test_the_digest_of_a_sheet_is_eip_712() -> None:
     types = {"ReceiptSheet": [{"name": "node", "type": "address"}, {"name": "receipts", "type": "bytes32"}]}
     message = encode_typed_data(
         domain_data={"name": "Sparewatt receipts", "version": "1"},
@@ -168,13 +168,13 @@ def test_what_is_signed_of_a_sheet_is_eip_712() -> None:
     assert whole == sheet_digest(KEY.address, SHEET_DIGESTS)
 
 
-def test_each_receipt_of_a_sheet_can_be_shown_without_the_others() -> None:
+def test_each_receipt_of_a_sheet_can_be_proved_without_the_others() -> None:
     for receipt in (RECEIPT, *OTHERS):
         assert ReceiptProof(receipt, SEAL).is_valid
 
 
 @pytest.mark.parametrize("field", Receipt.__struct_fields__)
-def test_a_single_bit_of_any_field_of_a_line_is_noticed(field: str) -> None:
+def test_a_single_bit_of_any_field_of_a_receipt_in_a_sheet_is_noticed(field: str) -> None:
     for other in neighbours(getattr(RECEIPT, field)):
         assert not ReceiptProof(msgspec.structs.replace(RECEIPT, **{field: other}), SEAL).is_valid
 
@@ -190,11 +190,11 @@ def test_a_single_bit_of_any_field_of_a_line_is_noticed(field: str) -> None:
     ],
     ids=["another order", "fewer", "of one receipt", "a gateway's word", "none"],
 )
-def test_another_seal_proves_nothing(seal: SheetSignature) -> None:
+def test_the_signature_of_another_sheet_proves_nothing(seal: SheetSignature) -> None:
     assert not ReceiptProof(RECEIPT, seal).is_valid
 
 
-def test_a_sheet_is_read_and_one_without_end_is_not() -> None:
+def test_a_sheet_is_decoded_unless_it_is_too_long() -> None:
     sheet = SignedSheet([RECEIPT, *OTHERS], SEAL.signature)
     assert msgspec.json.decode(msgspec.json.encode(sheet), type=SignedSheet) == sheet
     assert sheet.is_signed_by(KEY.address, sheet.digests())

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparewatt.core.errors import JobFailed
-from sparewatt.protocol.responses.chat_chunks import ChunkReader, StreamChunk, read_chunk
-from sparewatt.protocol.responses.events import as_sse
-from sparewatt.protocol.responses.replay import page, replay
-from tests.unit.protocol.responses.asking import (
+from sparewatt.protocol.responses.chat_chunks import read_chunk
+from tests.unit.protocol.responses.builders import (
+    FINISH,
     Json,
     a_translator,
     call_delta,
@@ -26,7 +22,6 @@ TEXT_EVENTS = [
     *("output_text.delta", "output_text.delta"),
     *("output_text.done", "content_part.done", "output_item.done", "completed"),
 ]
-FINISH = chunk(finish="stop")
 
 
 def test_text_is_one_message_with_one_part() -> None:
@@ -113,7 +108,7 @@ def test_calls_with_the_same_number_are_told_apart_by_their_ids_and_one_without_
     assert nameless.response["output"][0]["call_id"].startswith("call_")
 
 
-def test_thoughts_text_and_calls_come_in_their_order() -> None:
+def test_reasoning_text_and_calls_keep_their_order() -> None:
     translator = a_translator()
     events = events_of(
         translator,
@@ -166,7 +161,7 @@ def test_an_error_in_the_stream_ends_it_as_failed_and_then_as_an_error() -> None
     assert events[-1]["error"]["code"] == "node_failed"
 
 
-def test_a_failure_before_the_first_chunk_is_told_as_well() -> None:
+def test_a_failure_before_the_first_chunk_is_sent_as_well() -> None:
     translator = a_translator()
     events = [*translator.begin(), *translator.fail(JobFailed("No node.")), *translator.final_events()]
     assert kinds(events) == ["created", "in_progress", "failed", "error"]
@@ -206,59 +201,3 @@ def test_a_whole_reply_comes_to_the_same_as_its_chunks() -> None:
     call_chunk = chunk(call_delta("{}", name="look", call_id="c"))
     events_of(streamed, *pieces, call_chunk, chunk(finish="tool_calls"), usage_chunk(**counts))
     assert whole.response == streamed.response
-
-
-@given(cuts=st.lists(st.integers(0, 400), max_size=8), texts=st.lists(st.text(), min_size=1, max_size=5))
-def test_chunks_are_read_wherever_the_bytes_are_cut(cuts: list[int], texts: list[str]) -> None:
-    events = [json.dumps({"choices": [{"delta": {"content": text}}]}, ensure_ascii=False) for text in texts]
-    body = "".join(f": comment\n\ndata: {event}\n\n" for event in events).encode(errors="replace") + b"data: [DONE]\n\n"
-    places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
-    reader = ChunkReader()
-    read: list[StreamChunk] = []
-    for start, end in itertools.pairwise(places):
-        read += reader.feed(body[start:end])
-    said = [(one.choices or [])[0].content_delta.text for one in read]
-    assert said == [text.encode(errors="replace").decode() for text in texts]
-
-
-def test_what_is_no_chunk_is_passed_over() -> None:
-    assert read_chunk(b"nonsense") is None
-    assert list(ChunkReader().feed(b"data: nonsense\n\ndata: [DONE]\n\n")) == []
-
-
-# told once more
-
-
-def test_a_response_that_is_over_is_told_again_in_larger_pieces() -> None:
-    translator = a_translator()
-    pieces = [chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk(call_delta("{}", name="look", call_id="c"))]
-    events_of(translator, *pieces, FINISH)
-    told = replay(translator.response)
-    assert [event["delta"] for event in told if "delta" in event] == ["Hello", "{}"]
-    assert told[-1]["response"] == translator.response
-    assert told[0]["response"]["output"] == []
-    assert [event["sequence_number"] for event in told] == list(range(len(told)))
-
-
-def test_the_last_event_is_told_whatever_was_heard_before() -> None:
-    translator = a_translator()
-    events_of(translator, chunk({"content": "Hello"}), FINISH)
-    assert kinds(replay(translator.response, after=3))[0] == "output_text.delta"
-    assert kinds(replay(translator.response, after=10_000)) == ["completed"]
-
-
-def test_input_is_listed_in_pages() -> None:
-    items = [{"id": f"msg_{i}"} for i in range(5)]
-    first = page(items, order="desc", limit=2, after=None)
-    assert [item["id"] for item in first["data"]] == ["msg_4", "msg_3"]
-    assert (first["first_id"], first["last_id"], first["has_more"]) == ("msg_4", "msg_3", True)
-    last = page(items, order="desc", limit=3, after="msg_3")
-    assert ([item["id"] for item in last["data"]], last["has_more"]) == (["msg_2", "msg_1", "msg_0"], False)
-    assert page(items, order="asc", limit=1, after=None)["data"] == [{"id": "msg_0"}]
-    assert page([], order="asc", limit=1, after=None)["first_id"] is None
-
-
-def test_an_event_names_its_kind_twice() -> None:
-    assert as_sse({"type": "response.created", "x": 1}) == (
-        b'event: response.created\ndata: {"type":"response.created","x":1}\n\n'
-    )

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from sparewatt.protocol.responses.chat_chunks import StreamChunk, read_chunk
-from sparewatt.protocol.responses.chat_messages import to_messages
-from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.chat_request import to_chat, to_messages
 from sparewatt.protocol.responses.input_items import NewId, read_input
 from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
 from sparewatt.protocol.responses.response_object import new_response
@@ -17,19 +16,23 @@ from sparewatt.protocol.responses.translator import ResponseTranslator
 
 Json = dict[str, Any]
 
+USER = {"role": "user", "content": "Hi"}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "found"}
+
 
 def counting_ids() -> NewId:
     numbers = itertools.count(1)
     return lambda prefix: f"{prefix}_{next(numbers)}"
 
 
-def asked(**fields: Any) -> ParsedResponsesRequest:
+def parsed_request(**fields: Any) -> ParsedResponsesRequest:
     return parse_request(json.dumps({"model": "llama", "input": "Hi"} | fields).encode())
 
 
 def chat_of(**fields: Any) -> Json:
     """The chat that a request becomes, as a node would read it."""
-    one = asked(**fields)
+    one = parsed_request(**fields)
     items = read_input(one.request.input, new_id=counting_ids())
     messages = to_messages(items, instructions=one.request.instructions)
     tools = read_tools(one.request.tools, one.request.tool_choice)
@@ -43,7 +46,7 @@ def messages_of(*items: Json, **fields: Any) -> list[Json]:
 
 
 def a_translator(**fields: Any) -> ResponseTranslator:
-    request = asked(**fields).request
+    request = parsed_request(**fields).request
     tools = read_tools(request.tools, request.tool_choice)
     response = new_response(request, tools, response_id="resp_1", created_at=100, stored=request.stores)
     return ResponseTranslator(response, new_id=counting_ids())
@@ -79,3 +82,6 @@ def events_of(translator: ResponseTranslator, *chunks: StreamChunk) -> list[Json
 
 def kinds(events: list[Json]) -> list[str]:
     return [event["type"].removeprefix("response.") for event in events]
+
+
+FINISH = chunk(finish="stop")

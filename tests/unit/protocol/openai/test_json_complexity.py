@@ -1,4 +1,4 @@
-"""Bodies of very many small values are refused before they are decoded; texts may hold whatever they like."""
+"""Bodies of very many small values are refused before they are decoded; characters within texts do not count."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.errors import BodyTooLarge
-from sparewatt.core.limits import BODY_FIELDS_MAX, BODY_TOP_FIELDS_MAX, BODY_VALUES_MAX
-from sparewatt.protocol.openai.chat import fields_of, parse_chat, parse_plain
-from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck, refuse_complex
+from sparewatt.protocol.openai.chat import BODY_TOP_FIELDS_MAX, fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.json_complexity import (
+    BODY_FIELDS_MAX,
+    BODY_VALUES_MAX,
+    JsonComplexityCheck,
+    refuse_complex,
+)
 
 
 def fields(count: int) -> bytes:
@@ -36,12 +40,12 @@ def test_the_limit_is_allowed_and_one_more_is_not(make: Callable[[int], bytes], 
     [",:" * BODY_VALUES_MAX, '","a":' * BODY_VALUES_MAX, '\\",:' * BODY_VALUES_MAX, "\\" * BODY_VALUES_MAX + '",:'],
     ids=["marks", "quotes", "escapes", "backslashes"],
 )
-def test_what_stands_in_a_text_does_not_count(text: str) -> None:
+def test_marks_within_texts_do_not_count(text: str) -> None:
     refuse_complex(json.dumps({"content": text}).encode())
 
 
 @pytest.mark.parametrize("text", ['"', '"\\', '"' * 100_000, '"' + ",:" * BODY_VALUES_MAX])
-def test_a_text_without_an_end_is_for_the_decoder_to_refuse(text: str) -> None:
+def test_an_unterminated_text_is_left_to_the_decoder(text: str) -> None:
     refuse_complex(b" " * BODY_FIELDS_MAX + text.encode())
 
 
@@ -59,30 +63,30 @@ def test_the_shortest_fields_are_counted_too() -> None:
         parse_plain(b'{"model": "m", "messages": [%b]}' % shortest)
 
 
-def test_pieces_that_came_before_it_was_asked_count_too() -> None:
+def test_a_single_piece_over_the_limit_is_refused() -> None:
     body = fields(BODY_FIELDS_MAX + 1)
     with pytest.raises(BodyTooLarge):
         JsonComplexityCheck().feed(body)
 
 
-def test_a_chat_is_refused_by_it() -> None:
+def test_a_complex_chat_is_refused() -> None:
     with pytest.raises(BodyTooLarge):
         parse_chat(b'{"model": "m", "messages": [{}], "x": %b}' % fields(BODY_FIELDS_MAX))
 
 
-def test_fewer_may_stand_at_the_top() -> None:
+def test_the_top_level_may_have_fewer_fields() -> None:
     assert len(fields_of(fields(BODY_TOP_FIELDS_MAX))) == BODY_TOP_FIELDS_MAX
     with pytest.raises(BodyTooLarge, match="at its top"):
         fields_of(fields(BODY_TOP_FIELDS_MAX + 1))
 
 
 def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> None:
-    crowd, seen, body = JsonComplexityCheck(), [], fields(4 * BODY_FIELDS_MAX)
+    check, seen, body = JsonComplexityCheck(), [], fields(4 * BODY_FIELDS_MAX)
 
     def receive() -> None:
         for at in range(0, len(body), 1000):
             seen.append(body[at : at + 1000])
-            crowd.feed(seen[-1])
+            check.feed(seen[-1])
 
     with pytest.raises(BodyTooLarge):
         receive()
@@ -93,12 +97,12 @@ def test_a_body_in_pieces_is_refused_as_soon_as_there_is_too_much_of_it() -> Non
     texts=st.lists(st.text(alphabet='",:\\n€', max_size=8), max_size=8),
     cuts=st.lists(st.integers(min_value=1, max_value=9), min_size=1),
 )
-def test_wherever_a_body_is_cut_the_same_marks_count(texts: list[str], cuts: list[int]) -> None:
+def test_counts_do_not_depend_on_where_a_body_is_cut(texts: list[str], cuts: list[int]) -> None:
     body = json.dumps({text: [text, 1] for text in texts}, separators=(",", ":"), ensure_ascii=False).encode()
     fields_in = len(json.loads(body))
-    crowd, outside = JsonComplexityCheck(), b""
+    check, outside = JsonComplexityCheck(), b""
     for cut in itertools.cycle(cuts):
-        outside += crowd._outside_texts(body[:cut])
+        outside += check._outside_texts(body[:cut])
         body = body[cut:]
         if not body:
             break

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparewatt.core.errors import BadRequest
+from sparewatt.protocol.responses.input_items import read_input
+from tests.unit.protocol.responses.builders import USER, counting_ids, messages_of
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ({"type": "item_reference", "id": "msg_1"}, "input[0]"),
+        ({"type": "web_search_call"}, "input[0].type"),
+        ({"content": "x"}, "input[0].type"),
+        ({"role": "tool", "content": "x"}, "input[0].role"),
+        ({"role": "user"}, "input[0].content"),
+        ({"role": "user", "content": ["x"]}, "input[0].content[0]"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "input[0].content[0].image_url"),
+        ({"role": "user", "content": [{"type": "input_video"}]}, "input[0].content[0].type"),
+        ({"role": "user", "content": [{"type": "input_text"}]}, "input[0].content[0].text"),
+        ({"type": "function_call", "call_id": "c", "name": "n"}, "input[0].arguments"),
+        ({"type": "function_call_output", "output": "x"}, "input[0].call_id"),
+        ({"type": "function_call_output", "call_id": "c"}, "input[0].output"),
+        ({"type": "reasoning", "summary": "x"}, "input[0].summary"),
+        ({"type": "reasoning", "summary": ["x"]}, "input[0]"),
+        ({"type": "compaction"}, "input[0].encrypted_content"),
+    ],
+)
+def test_an_unsupported_item_is_refused_with_its_path(item: dict[str, Any], param: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        messages_of(item)
+    assert caught.value.param == param
+
+
+def test_items_get_an_id_and_one_shape_and_keep_unknown_fields() -> None:
+    phased = {"role": "assistant", "content": "Looking.", "phase": "commentary", "id": "msg_client"}
+    items = read_input([USER, phased], new_id=counting_ids())
+    assert items[0] == {
+        "id": "msg_1",
+        "type": "message",
+        "role": "user",
+        "status": "completed",
+        "content": [{"type": "input_text", "text": "Hi"}],
+    }
+    assert (items[1]["id"], items[1]["phase"]) == ("msg_client", "commentary")
+    assert items[1]["content"] == [{"type": "output_text", "text": "Looking.", "annotations": []}]
+    assert read_input(items, new_id=counting_ids()) == items
+    assert read_input(None, new_id=counting_ids()) == []
