@@ -17,7 +17,7 @@ from typing import assert_never
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.chain.rules import OutboxAction, TransactionStatus, bumped_fees, next_outbox_action
-from sparewatt.chain.signer import TransactionSigner
+from sparewatt.chain.signer import TransactionSigner, signed_gas_limit
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, InvalidField
 from sparewatt.core.limits import OUTBOX_CALL_BYTES_MAX, OUTBOX_OPEN_MAX, OUTBOX_SIGNED_AT_ONCE, OUTBOX_TRIES_MAX
@@ -178,12 +178,18 @@ class OutboxSender:
             _log.warning("transaction_not_taken", sender=row.sender, row=row.id)
 
     async def _raise_fee(self, row: OutboxRow) -> None:
+        """Replace a pending transaction by one with the same nonce and gas limit, and a higher fee.
+
+        The gas limit is never estimated again: a call that would revert by now has no estimate. It still needs its
+        replacement, since it blocks every later nonce until it is mined, even if it is mined as reverted.
+        """
         if row.nonce is None:
             raise ValueError("a row under way has a nonce")
-        fees = bumped_fees(row.signed[-1], await self._client.fees())
-        gas_limit = await self._client.gas_limit(_call(row), sender=row.sender)
-        signed = self._signed(row, nonce=row.nonce, gas_limit=gas_limit, fees=fees)
+        last = row.signed[-1]
+        fees = bumped_fees(last, await self._client.fees())
+        signed = self._signed(row, nonce=row.nonce, gas_limit=signed_gas_limit(last.raw), fees=fees)
         await self._store.sign_again(row, signed)
+        _log.info("transaction_fee_raised", sender=row.sender, nonce=row.nonce, row=row.id, max_wei=fees.max_wei)
         self._checkpoint("fee raised")
         await self._send(row, signed)
 

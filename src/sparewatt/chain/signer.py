@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparewatt.chain.model import ContractCall, GasFees, bytes_of
-from sparewatt.chain.web3_shim import Account
+from sparewatt.chain.web3_shim import Account, rlp_decode
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.machine.data_dir import write_private
@@ -44,6 +44,11 @@ class TransactionSigner:
         }
         signed = Account.sign_transaction(transaction, self._by_address[sender].secret_hex())
         return SignedTransaction(bytes(signed.hash), bytes(signed.raw_transaction), fees.max_wei, fees.tip_wei)
+
+
+def signed_gas_limit(raw: bytes) -> int:
+    """The gas limit in a signed transaction of type 2 (EIP-1559): the fifth field of its RLP list."""
+    return int.from_bytes(rlp_decode(raw[1:])[4], "big")
 
 
 def load_or_make_key(path: Path, *, rng: Rng) -> SigningKey:

@@ -13,6 +13,7 @@ try:
     from eth_abi.exceptions import DecodingError, EncodingError
     from eth_account import Account
     from eth_typing import BlockNumber, ChecksumAddress, HexStr
+    from rlp import decode as rlp_decode
     from rlp import encode as rlp_encode
     from web3 import AsyncHTTPProvider, AsyncWeb3
     from web3.exceptions import (
@@ -47,5 +48,6 @@ __all__ = [
     "Web3RPCError",
     "abi_decode",
     "abi_encode",
+    "rlp_decode",
     "rlp_encode",
 ]

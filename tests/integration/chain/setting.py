@@ -79,6 +79,11 @@ class Setting:
         head = await self.client.head()
         return [int.from_bytes(log.data, "big") for log in await self.client.logs(0, head.number, [self.echo])]
 
+    async def execute(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.dsn)
+        await connection.execute(statement)
+        await connection.close()
+
     async def index_rows(self) -> Rows:
         connection = await asyncpg.connect(self.dsn)
         rows = await connection.fetch("SELECT * FROM chain_events ORDER BY block_number, log_index")
