@@ -52,7 +52,12 @@ def _types() -> Iterator[dict[str, Any]]:
             fields = {f.name: value(hints[f.name].__metadata__[0]) for f in dataclasses.fields(kind)}
             message = kind(**fields)
             hashed = "0x" + struct_hash(message).hex()
-            yield {"type": kind.struct_name or kind.__name__, "fields": to_json(message), "name": name, "struct_hash": hashed}
+            yield {
+                "type": kind.struct_name or kind.__name__,
+                "fields": to_json(message),
+                "name": name,
+                "struct_hash": hashed,
+            }
 
 
 def _value(kind: str, *, low: bool) -> Any:

@@ -407,38 +407,8 @@ REFERENCE_CHARS_MAX = 100
 CHAIN_CALL_S = 10.0
 """One question to a chain's node; a healthy one answers within a second."""
 
-CHAIN_BLOCKS_AT_ONCE = 500
-"""Blocks whose events are fetched in one go; public nodes refuse ranges of some thousands."""
-
-CHAIN_EVENTS_AT_ONCE = 20_000
-"""Events that one go may bring, about 20 MB; a range with more is halved."""
-
 CHAIN_BLOCKS_KEPT = 256
 """Hashes of the last blocks, to find where a chain went another way; one that goes back further is read anew."""
-
-CHAIN_WINDOW_BLOCKS = 64
-"""Blocks behind the head whose hashes are noted one by one; no chain in use goes back further by itself."""
-
-CHAIN_DEPTH_MAX = 1_000
-"""Blocks one may want on top of a transaction; more is hours on any chain."""
-
-OUTBOX_SIGNED_AT_ONCE = 16
-"""Transactions that get a nonce in one round; each is a few questions to the chain."""
-
-OUTBOX_OPEN_MAX = 64
-"""Transactions of one key under way at once: nodes keep about as many of a sender in their pool."""
-
-OUTBOX_TRIES_MAX = 5
-"""How often a transaction that the contract would refuse is tried before that counts as its answer."""
-
-OUTBOX_CALL_BYTES_MAX = 128 * KIB
-"""What nodes take as one transaction."""
-
-OUTBOX_VERSIONS_MAX = 20
-"""Times that a transaction's fee is raised: by an eighth each, that is more than tenfold."""
-
-DELIVERED_AT_ONCE = 100
-"""Final events handed over in one go."""
 
 CHAIN_RPC_BODY_BYTES_MAX = 512 * KIB
 """What the gateway passes on to the chain: one raw transaction is at most 256 kB of hex digits."""
@@ -461,17 +431,11 @@ CHAIN_STATE_BYTES_MAX = 512 * MIB
 CHAIN_REQUESTS_OPEN_MAX = 20
 """Deposits and claims of one account that wait for the chain; each takes seconds, and more is a loop."""
 
-CHAIN_REQUESTS_AT_ONCE = 16
-"""Deposits and claims that become transactions in one round; each is a few questions to the chain."""
-
 CHAIN_REQUEST_WAIT_S = 20.0
 """How long an HTTP request waits for a deposit or claim to be final: seconds on a local chain. It goes on after."""
 
 CLAIM_ADDRESSES_MAX = 20
 """Addresses of one account whose earnings are claimed in one go; nearly all have one."""
-
-DEPOSIT_PARTS_MAX = 1_000
-"""Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
 
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""

@@ -17,7 +17,6 @@ import asyncpg
 from sparewatt.core.limits import CHAIN_BLOCKS_KEPT
 from sparewatt.protocol.contracts.chain_events import ChainEvent, SignedTransaction
 from sparewatt.store.connection_pool import ConnectionPool
-from sparewatt.store.migrations import PgConnection
 from sparewatt.store.queries import sql
 
 
@@ -170,21 +169,10 @@ class ChainStore:
     # outbox
 
     async def enqueue(
-        self,
-        *,
-        business_id: str,
-        sender: str,
-        recipient: str,
-        data: bytes,
-        gas_limit: int | None = None,
-        within: PgConnection | None = None,
+        self, business_id: str, sender: str, recipient: str, data: bytes, *, gas_limit: int | None = None
     ) -> None:
-        """Note a transaction that must happen once. `within` a caller's own transaction both happen or neither."""
-        values = (business_id, sender, recipient, data, gas_limit)
-        if within is not None:
-            await within.execute(sql("decide_outbox"), *values)
-        else:
-            await self._pool.execute("decide_outbox", *values)
+        """A row that has this business id already stays as it is."""
+        await self._pool.execute("decide_outbox", business_id, sender, recipient, data, gas_limit)
 
     async def find(self, business_id: str) -> OutboxRow | None:
         row = await self._pool.row("find_outbox", business_id)

@@ -114,7 +114,7 @@ async def open_setting(url: str, dsn: str, folder: Path) -> AsyncIterator[Settin
     try:
         deployment = deployment_of(client, folder)
         record = await deployment.ensure()
-        contracts = deployment.contracts(record)
+        contracts = Contracts(ARTIFACTS, record.addresses)
         follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
         sender = OutboxSender(

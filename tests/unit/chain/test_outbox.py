@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from eth_account.typed_transactions import TypedTransaction
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from sparewatt.chain.client import ChainClient

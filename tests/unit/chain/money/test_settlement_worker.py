@@ -1,8 +1,8 @@
-"""Deposits of any size, as the books take them."""
+"""A deposit of any size, as transfers of the ledger."""
 
 from __future__ import annotations
 
-from sparewatt.chain.money.settlement_event_handler import split_deposit
+from sparewatt.chain.money.settlement_worker import split_deposit
 from sparewatt.core.limits import TRANSFER_NANO_MAX as MOST
 
 
