@@ -299,12 +299,6 @@ RECEIPT_WAIT_S = 30.0
 KEYS_PER_ACCOUNT_MAX = 1_000
 """A key for every app and machine of a company fits; more is a loop that forgot to revoke."""
 
-SESSIONS_PER_ACCOUNT_MAX = 50
-"""Browsers logged in at once; the oldest goes first."""
-
-ACCOUNTS_LISTED_MAX = 1_000
-"""Accounts on one page of the operator's list."""
-
 PASSWORD_CHARS_MIN = 10
 """Long enough that guessing at the pace that logins allow is hopeless, short enough to be typed."""
 
@@ -398,17 +392,11 @@ STATEMENT_DAYS = 30
 OWNERS_REDEEMED_AT_ONCE = 1_000
 """Owners who share the treasury's budget in one round, those with the most promo income first."""
 
-PAYOUT_LEAVES_MAX = 1 << 20
-"""Accounts in one payout root: what the settlement contract takes."""
-
 REFERENCE_CHARS_MAX = 100
 """Names that clients give to grants and deposits, so that asking twice does it once."""
 
 CHAIN_CALL_S = 10.0
 """One question to a chain's node; a healthy one answers within a second."""
-
-CHAIN_BLOCKS_KEPT = 256
-"""Hashes of the last blocks, to find where a chain went another way; one that goes back further is read anew."""
 
 CHAIN_RPC_BODY_BYTES_MAX = 512 * KIB
 """What the gateway passes on to the chain: one raw transaction is at most 256 kB of hex digits."""
@@ -427,9 +415,6 @@ CHAIN_RPC_BURST = 200
 
 CHAIN_STATE_BYTES_MAX = 512 * MIB
 """A local chain's whole state: about 150,000 transactions. It is for trying things out."""
-
-CHAIN_REQUESTS_OPEN_MAX = 20
-"""Deposits and claims of one account that wait for the chain; each takes seconds, and more is a loop."""
 
 CHAIN_REQUEST_WAIT_S = 20.0
 """How long an HTTP request waits for a deposit or claim to be final: seconds on a local chain. It goes on after."""
@@ -454,12 +439,6 @@ RESPONSE_ITEMS_MAX = 10_000
 
 RESPONSE_TOOLS_MAX = 512
 """Functions offered to one request; models lose their way among a tenth of that."""
-
-RESPONSE_CHAIN_MAX = 1_000
-"""Stored responses that one goes on from, one after another; its context is full long before."""
-
-RESPONSES_STORED_S = 24 * 3600.0
-"""How long a stored response is kept. A promise: nothing makes it longer."""
 
 RESPONSES_STORED_PER_KEY_MAX = 10_000
 """Stored responses of one key: one every nine seconds, all day."""

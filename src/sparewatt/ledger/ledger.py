@@ -139,12 +139,14 @@ class Ledger:
         if free < liked_nano:
             name, have = chart.promo_of(account), purse.reserved.promo
             purse.add_slice(
-                Amount(promo=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free))
+                Amount(promo=await self._take(name, wanted_nano - free, have=have, preferred=liked_nano - free))
             )
             free = purse.free.total
         if free < wanted_nano or (free < liked_nano and not purse.free_promo):
             name, have = chart.credits_of(account), purse.reserved.paid
-            purse.add_slice(Amount(paid=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free)))
+            purse.add_slice(
+                Amount(paid=await self._take(name, wanted_nano - free, have=have, preferred=liked_nano - free))
+            )
         purse.end_refill(is_full=purse.free.total >= wanted_nano, now_s=now_s())
 
     async def refill_low_purses(self) -> None:
@@ -170,8 +172,10 @@ class Ledger:
         """One purse is filled or emptied by one task at a time."""
         return self._filling[hash(account) % REFILL_LOCKS]
 
-    async def _take(self, name: str, wanted: int, *, have: int, liked: int = 0) -> Nano:
-        return await self._books.take_slice(name, instance=self._instance, have=have, wanted=wanted, liked=liked)
+    async def _take(self, name: str, wanted: int, *, have: int, preferred: int = 0) -> Nano:
+        return await self._books.take_slice(
+            name, instance=self._instance, have=have, wanted=wanted, preferred=preferred
+        )
 
     def _purse(self, account: AccountId) -> Purse:
         purse = self._purses.get(account)

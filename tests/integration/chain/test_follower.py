@@ -13,9 +13,9 @@ from sparewatt.chain.event_delivery import EventDelivery, business_id
 from sparewatt.chain.follower import BLOCKS_PER_BATCH, ChainFollower
 from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
-from sparewatt.core.limits import CHAIN_BLOCKS_KEPT
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.chain import BLOCKS_KEPT
 from tests.integration.chain.setting import Setting, open_setting
 
 
@@ -125,7 +125,7 @@ async def test_a_long_history_is_read_in_batches_that_the_node_allows(setting: S
     await follower.catch_up()
     await client.close()
     assert await setting.index_rows() == before
-    assert len(await setting.store.recent_blocks()) <= CHAIN_BLOCKS_KEPT + 1
+    assert len(await setting.store.recent_blocks()) <= BLOCKS_KEPT + 1
 
 
 class ReorganisingClient(ChainClient):

@@ -119,5 +119,5 @@ def test_a_contracts_address_follows_from_its_makers_and_a_count() -> None:
 
 
 def test_a_contract_that_is_not_deployed_is_named_with_the_command_that_deploys_it() -> None:
-    with pytest.raises(ContractsMissing, match="'settlement' is not deployed .* chain deploy"):
+    with pytest.raises(ContractsMissing, match=r"'settlement' is not deployed .* chain deploy"):
         Contracts({}, {})["settlement"]

@@ -149,9 +149,9 @@ class BooksSuite:
 
     async def test_what_is_liked_beyond_need_leaves_as_much_for_others(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 1_000))
-        assert await books.take_slice(CREDITS, instance="a", have=0, wanted=100, liked=900) == 500
-        assert await books.take_slice(CREDITS, instance="b", have=0, wanted=300, liked=400) == 300
-        assert await books.take_slice(CREDITS, instance="c", have=0, wanted=-5, liked=50) == 50
+        assert await books.take_slice(CREDITS, instance="a", have=0, wanted=100, preferred=900) == 500
+        assert await books.take_slice(CREDITS, instance="b", have=0, wanted=300, preferred=400) == 300
+        assert await books.take_slice(CREDITS, instance="c", have=0, wanted=-5, preferred=50) == 50
 
     async def test_more_is_taken_on_top(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 1_000))

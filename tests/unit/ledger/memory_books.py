@@ -99,12 +99,12 @@ class MemoryBooks(LedgerStore):
 
     # slices
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
         await self._asked()
         if account not in self._projected:
             return Nano(0)
         free = max(0, self._projected[account] - self.sliced(account, but=instance) - have)
-        taken = max(0, min(free, max(wanted, min(liked, free // 2))))
+        taken = max(0, min(free, max(wanted, min(preferred, free // 2))))
         self.slices[account, instance] = have + taken
         self._replied()
         return Nano(taken)

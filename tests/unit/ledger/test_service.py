@@ -196,9 +196,9 @@ class CountedBooks(MemoryBooks):
         super().__init__()
         self.asked: list[str] = []
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
         self.asked.append(account)
-        return await super().take_slice(account, instance=instance, have=have, wanted=wanted, liked=liked)
+        return await super().take_slice(account, instance=instance, have=have, wanted=wanted, preferred=preferred)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from importlib.resources.abc import Traversable
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.store import queries
+from sparewatt.store import connection_pool
+from sparewatt.store.connection_pool import sql
 from sparewatt.store.migrations import _check_history, shipped_migrations
-from sparewatt.store.queries import sql
 
 
 def query_files() -> list[Traversable]:
@@ -37,13 +37,14 @@ def test_a_query_file_is_a_list_of_named_statements(file: Traversable) -> None:
 def test_no_name_is_used_twice() -> None:
     names = [name for file in query_files() for name in names_in(file.read_text(encoding="utf-8"))]
     assert len(names) == len(set(names))
-    assert set(names) == set(queries._all())
+    assert set(names) == set(connection_pool._statements())
 
 
-def test_every_query_is_asked_and_every_question_has_one() -> None:
+def test_every_statement_is_used_and_every_name_has_one() -> None:
     files = [file for file in resources.files("sparewatt.store").iterdir() if file.name.endswith(".py")]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
-    assert set(re.findall(r'(?:sql|_pool\.(?:rows?|value|execute))\("(\w+)"', source)) == set(queries._all())
+    used = re.findall(r'(?:sql|_pool\.(?:rows?|value|execute|rows?_as))\((?:\s*\w+,)?\s*"(\w+)"', source)
+    assert set(used) == set(connection_pool._statements())
 
 
 def test_an_unknown_name_is_an_error() -> None:
@@ -52,7 +53,7 @@ def test_an_unknown_name_is_an_error() -> None:
 
 
 def test_placeholders_are_numbered_without_gaps() -> None:
-    for name in queries._all():
+    for name in connection_pool._statements():
         numbers = {int(number) for number in re.findall(r"\$(\d+)", sql(name))}
         assert numbers == set(range(1, len(numbers) + 1)), name
 

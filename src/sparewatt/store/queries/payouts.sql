@@ -1,5 +1,5 @@
 -- name: lock_payouts
--- One batch at a time, whoever makes it.
+-- One batch at a time, over all gateways.
 SELECT pg_advisory_xact_lock(hashtext('sparewatt payouts'))
 
 -- name: last_batch
@@ -45,7 +45,7 @@ WHERE l.account_id = $1 AND l.added_micro > 0 AND ($2::bigint IS NULL OR l.epoch
 ORDER BY l.epoch DESC LIMIT $3
 
 -- name: settled
--- What an account's batches came to, by how far they are.
+-- The sums of an account's batches: not posted, posted, claimed.
 SELECT coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NULL), 0)::bigint AS waiting,
     coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NOT NULL), 0)::bigint AS posted,
     (SELECT coalesce(sum(c.claimed_micro), 0) FROM payout_claims c WHERE c.address IN (
@@ -57,7 +57,7 @@ SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_t
 WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
 
 -- name: claimable
--- Of the newest batch on the chain: the tree of a batch holds the last line of every address up to it.
+-- From the newest posted batch, whose tree holds the last leaf of every address.
 SELECT l.address, p.epoch, l.earned_micro, coalesce(c.claimed_micro, 0) AS claimed_micro
 FROM (SELECT max(epoch) AS epoch FROM payout_batches WHERE posted_at IS NOT NULL) AS p
 CROSS JOIN LATERAL (
