@@ -278,18 +278,6 @@ WAITING_BYTES_MAX = 256 * MIB
 WAITING_S_MAX = 60.0
 """Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
 
-JOBS_TO_POST_MAX = 100_000
-"""Settled jobs that wait for Postgres (about 1 kB each); when it is away for longer, new jobs are refused."""
-
-JOBS_POSTED_AT_ONCE = 500
-"""Jobs in one transaction: a few milliseconds of Postgres."""
-
-PURSES_MAX = 100_000
-"""Accounts that spend at one gateway at a time (about 500 bytes each)."""
-
-PURSE_IDLE_S = 60.0
-"""After this long without a job, what a gateway has reserved of an account's balance goes back."""
-
 RECEIPTS_WAITING_MAX = 50_000
 """Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
 
@@ -389,9 +377,6 @@ STATEMENT_DAYS_MAX = 400
 STATEMENT_DAYS = 30
 """What a statement covers if nothing else is asked for."""
 
-OWNERS_REDEEMED_AT_ONCE = 1_000
-"""Owners who share the treasury's budget in one round, those with the most promo income first."""
-
 REFERENCE_CHARS_MAX = 100
 """Names that clients give to grants and deposits, so that asking twice does it once."""
 
@@ -415,12 +400,6 @@ CHAIN_RPC_BURST = 200
 
 CHAIN_STATE_BYTES_MAX = 512 * MIB
 """A local chain's whole state: about 150,000 transactions. It is for trying things out."""
-
-CHAIN_REQUEST_WAIT_S = 20.0
-"""How long an HTTP request waits for a deposit or claim to be final: seconds on a local chain. It goes on after."""
-
-CLAIM_ADDRESSES_MAX = 20
-"""Addresses of one account whose earnings are claimed in one go; nearly all have one."""
 
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""

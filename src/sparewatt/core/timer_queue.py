@@ -21,7 +21,7 @@ class DeadlineHandler(Protocol):
 
 
 class TimerQueue:
-    """Rings who is due, at most `TIMER_QUEUE_INTERVAL_S` late. Without deadlines the timer rings once more, then never."""
+    """Rings who is due, at most `TIMER_QUEUE_INTERVAL_S` late. Without deadlines it rings once more, then never."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

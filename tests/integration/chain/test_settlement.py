@@ -12,9 +12,8 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, UnprocessableContent
 from sparewatt.core.money import Nano
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter, deposit_request
 from sparewatt.ledger.credits import deposit_transfer
-from sparewatt.ledger.deposit_adapters import ConfirmedDeposit
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, ConfirmedDeposit, deposit_request
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database

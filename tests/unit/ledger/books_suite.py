@@ -12,7 +12,7 @@ from sparewatt.core.errors import InsufficientCredits
 from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart, rules
-from sparewatt.ledger.job_rows import job_row
+from sparewatt.ledger.rules import job_row
 from sparewatt.store.ledger import AuditResult, JobRow, LedgerStore, ReceiptRow, Transfer
 from tests.unit.ledger.samples import KEY, NODE, NOW_S, OWNER, PAYER, amount, closed, delivery
 

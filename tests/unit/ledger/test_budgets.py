@@ -129,7 +129,7 @@ async def test_a_known_budget_works_while_postgres_is_away(
 
 
 async def test_what_other_processes_hold_and_just_spent_counts(books: MemoryBooks, clock: ManualClock) -> None:
-    budgets = KeyBudgets(books, clock=clock, pending_elsewhere=lambda key: 30 if key == KEY else 0)
+    budgets = KeyBudgets(books, clock=clock, pending_at_peers=lambda key: 30 if key == KEY else 0)
     assert await budgets.remaining(KEY, budget(100)) == 70
 
 

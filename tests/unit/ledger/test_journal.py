@@ -153,7 +153,7 @@ def counted_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def test_what_is_appended_in_a_turn_is_one_write_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turn, writes = Turn(), counted_writes(monkeypatch)
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal = Journal(tmp_path, call_soon=turn.put_off.append)
     for n in (1, 2):
         journal.append(opened("1"))
         journal.append_soon(closed("1"))
@@ -170,7 +170,7 @@ def test_what_waits_is_written_as_soon_as_somebody_wants_to_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn, writes = Turn(), counted_writes(monkeypatch)
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal = Journal(tmp_path, call_soon=turn.put_off.append)
     journal.append(opened("1"))
     for _ in range(3):
         journal.flush()
@@ -188,7 +188,7 @@ def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
     for room in (0, 1, 8, 9, 50, 300):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         turn = Turn()
-        journal = Journal(tmp_path, later=turn.put_off.append)
+        journal = Journal(tmp_path, call_soon=turn.put_off.append)
         with monkeypatch.context() as full:
             fill_disk(full, after_bytes=room)
             journal.append(opened("1"))
@@ -216,7 +216,7 @@ def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: p
         tries.append(data)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal = Journal(tmp_path, call_soon=turn.put_off.append)
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", full)
         journal.append(opened("1"))
@@ -230,7 +230,7 @@ def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: p
 
 def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(tmp_path: Path) -> None:
     turn = Turn()
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal = Journal(tmp_path, call_soon=turn.put_off.append)
     journal.append_soon(closed("1"))
     journal.compact([opened("2")])
     turn.end()
@@ -254,7 +254,7 @@ class Wire(MemorySocket):
 
 
 async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_was_about_to_send(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, later=asyncio.get_running_loop().call_soon)
+    journal = Journal(tmp_path, call_soon=asyncio.get_running_loop().call_soon)
     wire, outbox = Wire(tmp_path), SendQueue(before_sending=journal.flush)
     outbox.attach(wire, on_stuck=lambda _error: None)
     outbox.put(b"credit ")

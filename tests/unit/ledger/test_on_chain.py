@@ -7,8 +7,14 @@ import pytest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.chain_payment_adapter import claim_request, deposit_request
-from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, TEST_ADAPTER, TestMoneyAdapter, adapters_for
+from sparewatt.ledger.deposit_adapters import (
+    CHAIN_ADAPTER,
+    TEST_ADAPTER,
+    TestMoneyAdapter,
+    adapters_for,
+    claim_request,
+    deposit_request,
+)
 from sparewatt.store.payouts import ClaimablePayoutRow
 
 ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40

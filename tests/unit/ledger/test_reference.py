@@ -11,8 +11,7 @@ import pytest
 
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.ledger.fees import INFERENCE_FEE_BPS
-from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT
+from sparewatt.ledger.rules import INFERENCE_FEE_BPS, OUTPUT_TOKENS_DEFAULT
 from tests.unit.gateway.small_gateway import make_services
 
 PAGE = Path(__file__).parents[3].joinpath("docs/reference/money.md").read_text(encoding="utf-8")

@@ -11,14 +11,12 @@ import pytest
 
 from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import Nano
 from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger import ledger as ledger_module
-from sparewatt.ledger import rules
 from sparewatt.ledger.holds import SLICE_NANO, Hold
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
-from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.ledger import PURSE_IDLE_S, Ledger
 from sparewatt.ledger.model import ZERO_AMOUNT, Bill, ClosedJob, JobState, OpenedJob
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.ledger.books_suite import COST, CREDITS, PROMO, deposit, grant, nano_of
@@ -302,7 +300,7 @@ async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
 async def test_no_job_is_started_while_the_books_are_far_behind(
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "JOBS_TO_POST_MAX", 1)
+    monkeypatch.setattr(ledger_module, "UNPOSTED_JOBS_MAX", 1)
     end(ledger, *await start(ledger))
     with pytest.raises(StoreUnavailable, match="behind"):
         ledger.open(opened("2"))
@@ -314,7 +312,7 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unbalanced(*_: object) -> None:
-        rules.balanced([("a", 1)])
+        raise UnbalancedEntry("1 in, 0 out")
 
     end(ledger, *await start(ledger))
     job, hold = await start(ledger, "wrong")
@@ -397,7 +395,7 @@ async def test_what_is_free_at_one_process_can_be_called_in_by_another(
     _, hold = await start(ledger, nano=4 * SLICE_NANO)
     hold.release()
     assert await other.hold(PAYER, Nano(1)) is None  # all of it is reserved by the first
-    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock, call_in=ledger.give_back)
+    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock, reclaim=ledger.give_back)
     assert await other.hold(PAYER, Nano(3 * SLICE_NANO)) is not None
     assert ledger.free_here(PAYER) == 0
     assert books.slices[CREDITS, "b"] + books.slices.get((CREDITS, "a"), 0) == 4 * SLICE_NANO

@@ -31,7 +31,7 @@ def test_whole_micro_dollars_are_paid_and_the_rest_is_carried() -> None:
     assert draft is not None
     assert draft.changed == [PayoutLeafRow(HER, ANN, 5, 0, added_micro=5)]
     (payment,) = draft.transfers
-    assert payment.lines == ((chart.earned_by(ANN), -5_000), (chart.PAYOUTS, 5_000))
+    assert dict(payment.lines) == {chart.earned_by(ANN): -5_000, chart.PAYOUTS: 5_000}
     assert payment.cause == "payout:1:acc_ann"
 
 
