@@ -287,53 +287,17 @@ RECEIPT_WAIT_S = 30.0
 KEYS_PER_ACCOUNT_MAX = 1_000
 """A key for every app and machine of a company fits; more is a loop that forgot to revoke."""
 
-PASSWORD_CHARS_MIN = 10
-"""Long enough that guessing at the pace that logins allow is hopeless, short enough to be typed."""
-
-PASSWORD_CHARS_MAX = 256
-"""Any passphrase; hashing time does not grow with it, but a body should not either."""
-
-EMAIL_CHARS_MAX = 254
-"""The longest address that SMTP can carry (RFC 5321)."""
-
 POLICY_BYTES_MAX = 8 * KIB
 """A policy with every field of the vocabulary and long lists of nodes."""
 
-PASSWORD_HASHES_AT_ONCE = 2
-"""Each takes 64 MiB and a core for some 50 ms; the rest of the gateway wants cores as well."""
-
-PASSWORD_HASHES_WAITING_MAX = 64
-"""Those who wait for a hash: the last of them waits about two seconds. More is an attack."""
-
 SESSION_LIFE_S = 14 * 24 * 3600.0
 """A fortnight: a browser that is used weekly stays logged in, a forgotten one does not for long."""
-
-PASSWORD_RESET_LIFE_S = 3600.0
-"""A mail is read within the hour, or asked for again."""
-
-INVITE_LIFE_S = 7 * 24 * 3600.0
-"""A week to answer an invitation."""
-
-SESSIONS_REMEMBERED_MAX = 10_000
-"""Sessions that a gateway remembers between two looks into Postgres (about 500 bytes each)."""
-
-SESSION_REMEMBERED_S = 2.0
-"""For how long it believes them: a logout elsewhere, or a closed account, is noticed within this."""
-
-RATE_METERS_MAX = 100_000
-"""Keys or addresses whose use is counted at the same time (about 300 bytes each); the longest idle go first."""
 
 REQUESTS_PER_MIN_DEFAULT = 6_000
 """A key's requests per minute where nothing else is said: 100 a second, which keeps a runaway loop bearable."""
 
 TOKENS_PER_MIN_DEFAULT = 10_000_000
 """A key's tokens per minute, likewise: several big machines' worth."""
-
-RETRY_AFTER_S_MAX = 120.0
-"""SDKs give up on longer waits, or block for as long."""
-
-MAILS_WAITING_MAX = 100
-"""Mails that wait to be sent; when the mail server is away for longer, people ask again."""
 
 POLICY_TEXT_CHARS_MAX = 8 * KIB
 """A policy in one line: no longer than a header may be."""

@@ -278,7 +278,7 @@ async def test_a_policy_is_looked_at_before_it_is_stored() -> None:
         raise InvalidField(f"no such field in {text}", param="policy")
 
     database = ListDatabase()
-    service = KeyService(database, KeyRing(), rng=seeded(1), check_policy=refuse)
+    service = KeyService(database, KeyRing(), rng=seeded(1), validate_policy=refuse)
     with pytest.raises(InvalidField, match="no such field"):
         await service.create(ANN, terms=KeyTerms(name="a", policy='{"colour": 1}'), scopes=["inference"])
     assert database.keys == []

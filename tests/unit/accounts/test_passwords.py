@@ -6,9 +6,14 @@ from typing import Literal
 import pytest
 from argon2 import PasswordHasher
 
-from sparewatt.accounts.passwords import Passwords, check_password
+from sparewatt.accounts.passwords import (
+    HASHES_WAITING_MAX,
+    PASSWORD_CHARS_MAX,
+    PASSWORD_CHARS_MIN,
+    Passwords,
+    check_password,
+)
 from sparewatt.core.errors import InvalidField, RateLimited
-from sparewatt.core.limits import PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, PASSWORD_HASHES_WAITING_MAX
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -53,7 +58,7 @@ async def test_a_hash_by_weaker_parameters_is_outdated() -> None:
 
 async def test_too_many_at_once_are_sent_away() -> None:
     passwords = Passwords(CHEAP)
-    asked = [passwords.hash("correct horse") for _ in range(PASSWORD_HASHES_WAITING_MAX + 10)]
+    asked = [passwords.hash("correct horse") for _ in range(HASHES_WAITING_MAX + 10)]
     done = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(result, RateLimited) for result in done) == 10
     assert (await passwords.hash("correct horse")).startswith("$argon2id$")

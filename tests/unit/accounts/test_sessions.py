@@ -4,10 +4,9 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.accounts.sessions import Sessions, check_csrf, check_origin, csrf_token
+from sparewatt.accounts.sessions import CACHE_S, CACHED_SESSIONS_MAX, Sessions, check_csrf, check_origin, csrf_token
 from sparewatt.core.errors import CsrfRefused, SessionEnded
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import SESSION_REMEMBERED_S, SESSIONS_REMEMBERED_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.store.accounts import AccountStore, Role, SessionRow
 from sparewatt.testing.clocks import ManualClock
@@ -52,7 +51,7 @@ async def test_postgres_is_asked_again_after_a_short_while() -> None:
     await sessions.find(token)
     assert store.looks == 1
     store.rows.clear()  # logged out at another gateway
-    clock.advance(SESSION_REMEMBERED_S)
+    clock.advance(CACHE_S)
     with pytest.raises(SessionEnded):
         await sessions.find(token)
 
@@ -79,9 +78,9 @@ async def test_what_changed_about_an_account_is_looked_up_anew() -> None:
 
 async def test_memory_is_bounded() -> None:
     sessions, _, _ = some_sessions()
-    for _ in range(SESSIONS_REMEMBERED_MAX + 5):
+    for _ in range(CACHED_SESSIONS_MAX + 5):
         await sessions.find(await sessions.begin(ANN))
-    assert len(sessions._cache) == SESSIONS_REMEMBERED_MAX
+    assert len(sessions._cache) == CACHED_SESSIONS_MAX
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
