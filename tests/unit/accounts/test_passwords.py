@@ -37,7 +37,7 @@ async def test_letters_composed_in_another_way_are_the_same_password() -> None:
     assert await passwords.verify("cafe\u0301 cafe\u0301", await passwords.hash("caf\u00e9 caf\u00e9"))
 
 
-async def test_where_nobody_is_known_a_hash_is_compared_all_the_same() -> None:
+async def test_for_an_unknown_email_a_hash_is_compared_all_the_same() -> None:
     compared: list[str] = []
 
     class Watched(PasswordHasher):

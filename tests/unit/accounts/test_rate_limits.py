@@ -215,6 +215,6 @@ def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
     assert headers_of(meter)["x-ratelimit-remaining-requests"] == "58"
 
 
-def test_a_door_of_several_processes_opens_as_often_as_one() -> None:
+def test_the_buckets_of_several_processes_admit_as_much_as_one_alone() -> None:
     buckets = [TokenBuckets(burst=10, per_s=1, share=2) for _ in range(2)]
     assert sum(each.take("a", now_s=0.0) == 0.0 for each in buckets for _ in range(20)) == 10

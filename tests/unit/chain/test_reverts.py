@@ -1,4 +1,4 @@
-"""A contract's no, and a node's, as leaves of the error tree."""
+"""Reverts of contracts and refusals of nodes become leaves of the error tree."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_periods_begin_at_midnight_utc(period: BudgetPeriod, start: str) -> None
     assert period_start(period, late) == dt.datetime.fromisoformat(f"{start}T00:00:00+00:00").timestamp()
 
 
-async def test_a_key_without_a_budget_asks_nobody(budgets: KeyBudgets, books: MemoryBooks) -> None:
+async def test_a_key_without_a_budget_is_not_looked_up(budgets: KeyBudgets, books: MemoryBooks) -> None:
     books.is_away = True
     assert await may_spend(budgets, None)
 

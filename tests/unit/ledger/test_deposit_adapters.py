@@ -1,4 +1,4 @@
-"""What is asked of the chain: amounts that it can hold, under names that make asking twice asking once."""
+"""Requests to the chain: in amounts that its token can hold, under ids that make them idempotent."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sparewatt.store.payouts import ClaimablePayoutRow
 ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40
 
 
-def test_a_deposit_is_asked_in_the_tokens_unit() -> None:
-    asked = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
-    assert (asked.micro, asked.address, asked.epoch) == (5_000_001, HERS, None)
+def test_a_deposit_is_requested_in_the_tokens_unit() -> None:
+    request = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
+    assert (request.micro, request.address, request.epoch) == (5_000_001, HERS, None)
 
 
 def test_a_deposit_below_the_tokens_unit_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""How a budget is shared, when it comes free, and what is left of grants that ran out."""
+"""Pro-rata shares of a budget, its release over the day, and what is left of expired grants."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_budget_is_shared(
 
 
 @given(owed=owed_by_owner, budget=st.integers(0, 10**16))
-def test_shares_use_the_budget_up_and_give_nobody_more_than_is_owed(owed: dict[AccountId, Nano], budget: int) -> None:
+def test_shares_use_the_budget_up_and_give_none_more_than_is_owed(owed: dict[AccountId, Nano], budget: int) -> None:
     found = pro_rata_shares(owed, budget)
     total = sum(owed.values())
     assert sum(found.values()) == min(budget, total)

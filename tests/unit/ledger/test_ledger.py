@@ -188,14 +188,14 @@ async def test_many_that_find_the_purse_empty_at_once_reserve_no_more_than_there
 
 
 class CountedBooks(MemoryBooks):
-    """Counts how often it was asked for a slice."""
+    """Records the accounts of which a slice was taken."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.taken: list[str] = []
 
     async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
-        self.asked.append(account)
+        self.taken.append(account)
         return await super().take_slice(account, instance=instance, have=have, wanted=wanted, preferred=preferred)
 
 
@@ -210,7 +210,7 @@ async def test_many_that_wait_for_one_purse_have_it_filled_together(counted: tup
     books, ledger = counted
     found = await asyncio.gather(*(ledger.hold(PAYER, Nano(SLICE_NANO // 3)) for _ in range(30)))
     assert all(found)
-    assert books.asked.count(CREDITS) == 2  # the first to come knows of nobody else
+    assert books.taken.count(CREDITS) == 2  # the first request does not know of the others
 
 
 async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple[CountedBooks, Ledger]) -> None:
@@ -223,10 +223,10 @@ async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple
         assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 4)) is not None
     await asyncio.wait_for(filling, 5)
     assert ledger.free_here(PAYER) == 2 * SLICE_NANO  # it went within a moment, so the next is larger
-    assert books.asked.count(CREDITS) == 2
+    assert books.taken.count(CREDITS) == 2
 
 
-async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_waits(
+async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_a_request_waits(
     counted: tuple[CountedBooks, Ledger],
 ) -> None:
     books, ledger = counted
@@ -238,13 +238,13 @@ async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_wai
     assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 8)) is not None
     again = asyncio.create_task(ledger.refill_low_purses())
     await asyncio.sleep(0)
-    assert not again.done()  # it is not asked over and over
+    assert not again.done()  # Postgres is not queried again and again
     again.cancel()
     books.is_away = False
     assert await ledger.hold(PAYER, Nano(SLICE_NANO)) is not None
 
 
-async def test_a_purse_is_not_put_away_while_somebody_waits_for_it(
+async def test_a_purse_is_not_returned_while_a_request_waits_for_it(
     ledger: Ledger, books: MemoryBooks, clock: ManualClock
 ) -> None:
     (await start(ledger))[1].release()
