@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import DeploymentRecord, get_record, read_plan, shipped_contracts
-from sparewatt.chain.deployment import shipped_deployment
-from sparewatt.chain.direct_send import send_directly
+from sparewatt.chain.deployment import send_directly, shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.settlement_contract import TOKEN

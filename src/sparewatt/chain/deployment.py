@@ -25,17 +25,19 @@ from sparewatt.chain.contracts import (
     shipped_artifacts,
     shipped_plan,
 )
-from sparewatt.chain.direct_send import send_directly
-from sparewatt.chain.model import ContractCall, bytes_of, hex_of
-from sparewatt.chain.signer import DEPLOYER_KEY, OPERATOR_KEY, load_or_make_key
-from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
+from sparewatt.chain.model import ContractCall, TransactionReceipt, bytes_of, hex_of
+from sparewatt.chain.signer import DEPLOYER_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
+from sparewatt.core.clock import Clock, sleep_until
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.protocol.signing import SigningKey, keccak256
 
 _log = Logger("sparewatt.chain")
+POLL_S, POLL_S_MAX = 0.02, 1.0
+WAIT_S = 120.0
+"""Ten blocks of a slow chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +150,33 @@ def _resolve(arg: object, names: Mapping[str, str]) -> object:
 def contract_address(deployer: str, nonce: int) -> str:
     """The address of the contract that this transaction creates (Ethereum's CREATE rule)."""
     return hex_of(keccak256(rlp.encode([bytes_of(deployer), nonce]))[12:])
+
+
+async def send_directly(
+    client: ChainClient, call: ContractCall, key: SigningKey, *, nonce: int, chain_id: int, clock: Clock
+) -> TransactionReceipt:
+    """Send one transaction without the outbox, which would survive a crash, and wait for its receipt.
+
+    Raises ChainReverted if the call would revert, ChainRefused if the node does not take the transaction.
+    """
+    gas_limit, fees = await client.gas_limit(call, sender=key.address), await client.fees()
+    signed = TransactionSigner([key]).sign(
+        call, sender=key.address, nonce=nonce, chain_id=chain_id, gas_limit=gas_limit, fees=fees
+    )
+    if not await client.send(signed.raw) and not await client.has_transaction(signed.tx_hash):
+        raise ChainRefused("The chain's node does not take the transaction. Does its sender have gas?")
+    return await wait_for_receipt(client, signed.tx_hash, clock=clock)
+
+
+async def wait_for_receipt(
+    client: ChainClient, tx_hash: bytes, *, clock: Clock, timeout_s: float = WAIT_S
+) -> TransactionReceipt:
+    """Polls with exponential back-off. Raises ChainUnavailable when the time is over."""
+    deadline_s, pause_s = clock.now_s() + timeout_s, POLL_S
+    while clock.now_s() < deadline_s:
+        receipt = await client.receipt(tx_hash)
+        if receipt is not None:
+            return receipt
+        await sleep_until(clock, clock.now_s() + pause_s)
+        pause_s = min(POLL_S_MAX, 1.5 * pause_s)
+    raise ChainUnavailable(f"The transaction was not mined within {timeout_s:.0f} s.")

@@ -6,7 +6,7 @@ Every transfer has a cause, its idempotency key, so that it is posted once. Rout
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparewatt.accounts.public_rate_limits import client_network
 from sparewatt.core.clock import Clock
@@ -90,21 +90,21 @@ def deposit_transfer(account_id: AccountId, deposit: ConfirmedDeposit, *, adapte
     return Transfer(f"deposit:{adapter}:{deposit.reference}", "deposit", account_id, deposit.nano, lines, unix_s)
 
 
+@dataclass(frozen=True, slots=True)
 class CreditService:
-    def __init__(self, books: LedgerStore, *, rules: CreditRules, clock: Clock) -> None:
-        self._books = books
-        self._rules = rules
-        self._clock = clock
+    books: LedgerStore
+    rules: CreditRules
+    clock: Clock
 
     # incoming
 
     async def on_signup(self, account_id: AccountId, *, address: str) -> str | None:
         """Grant promo credits, unless the client's address has had its share today: then returns a notice of that."""
-        if not self._rules.signup:
+        if not self.rules.signup:
             return None
-        grant = self._grant(account_id, self._rules.signup, cause=f"signup:{account_id}")
-        limit = self._rules.grants_per_address_day
-        if not await self._books.post_within_daily_limit(grant, who=_digest(address), per_day=limit):
+        grant = self._grant(account_id, self.rules.signup, cause=f"signup:{account_id}")
+        limit = self.rules.grants_per_address_day
+        if not await self.books.post_within_daily_limit(grant, who=_digest(address), per_day=limit):
             _log.info("signup_grant_withheld", account=account_id)
             return GRANT_WITHHELD
         return None
@@ -121,8 +121,8 @@ class CreditService:
 
     async def deposit(self, account_id: AccountId, deposit: ConfirmedDeposit, *, adapter: str) -> bool:
         """False if it was posted before."""
-        unix_s = self._clock.unix_s()
-        return await self._post_once(deposit_transfer(account_id, deposit, adapter=adapter, unix_s=unix_s))
+        transfer = deposit_transfer(account_id, deposit, adapter=adapter, unix_s=self.clock.unix_s())
+        return await self._post_once(transfer)
 
     async def fund_treasury(self, nano: Nano, *, reference: str) -> bool:
         """The operator declares to have put so much aside for promo income."""
@@ -130,9 +130,9 @@ class CreditService:
         return await self._post_once(self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines))
 
     async def _post_once(self, transfer: Transfer) -> bool:
-        if await self._books.post_transfer(transfer):
+        if await self.books.post_transfer(transfer):
             return True
-        if await self._books.find_transfer(transfer.cause) != (transfer.account_id, transfer.nano):
+        if await self.books.find_transfer(transfer.cause) != (transfer.account_id, transfer.nano):
             raise IdReused(
                 "This id was used before, for another account or amount, so nothing was done. Choose another id.",
                 param="id",
@@ -142,53 +142,42 @@ class CreditService:
     def _grant(
         self, account_id: AccountId, nano: Nano, *, cause: str, days: float | None = None, memo: str | None = None
     ) -> Transfer:
-        life_s = (self._rules.promo_days if days is None else days) * _DAY_S
         lines = rules.grant_postings(account_id, checked_transfer_nano(nano))
-        return self._transfer(cause, "grant", account_id, nano, lines, life_s=life_s, memo=memo)
+        transfer = self._transfer(cause, "grant", account_id, nano, lines)
+        life_s = (self.rules.promo_days if days is None else days) * _DAY_S
+        return replace(transfer, expires_unix_s=transfer.unix_s + life_s, memo=memo)
 
-    def _transfer(
-        self,
-        cause: str,
-        kind: str,
-        account_id: AccountId,
-        nano: Nano,
-        lines: list[Posting],
-        *,
-        life_s: float | None = None,
-        memo: str | None = None,
-    ) -> Transfer:
-        now = self._clock.unix_s()
-        ends = None if life_s is None else now + life_s
-        return Transfer(cause, kind, account_id, nano, tuple(lines), now, expires_unix_s=ends, memo=memo)
+    def _transfer(self, cause: str, kind: str, account_id: AccountId, nano: Nano, lines: list[Posting]) -> Transfer:
+        return Transfer(cause, kind, account_id, nano, tuple(lines), self.clock.unix_s())
 
     # reads
 
     async def balance(self, account_id: AccountId) -> Balance:
         promo, paid = chart.promo_of(account_id), chart.credits_of(account_id)
-        balances = await self._books.balances([promo, paid])
-        totals = await self._books.transfer_totals(account_id)
-        now = self._clock.unix_s()
+        balances = await self.books.balances([promo, paid])
+        totals = await self.books.transfer_totals(account_id)
+        now = self.clock.unix_s()
         return Balance(
             promo=balances[promo],
             paid=balances[paid],
-            reserved=await self._books.reserved([promo, paid]),
+            reserved=await self.books.reserved([promo, paid]),
             granted=totals.get("grant", Nano(0)),
             deposited=totals.get("deposit", Nano(0)),
             expired=totals.get("expire", Nano(0)),
-            promo_ends_unix_s=await self._books.promo_ends_at(account_id, now_unix_s=now) if balances[promo] else None,
+            promo_ends_unix_s=await self.books.promo_ends_at(account_id, now_unix_s=now) if balances[promo] else None,
         )
 
     async def treasury(self) -> TreasuryStatus:
-        balances = await self._books.balances([chart.TREASURY])
-        redeemed = await self._books.redeemed_since(period_start("day", self._clock.unix_s()))
-        return TreasuryStatus(balances[chart.TREASURY], self._rules.treasury_daily, redeemed)
+        balances = await self.books.balances([chart.TREASURY])
+        redeemed = await self.books.redeemed_since(period_start("day", self.clock.unix_s()))
+        return TreasuryStatus(balances[chart.TREASURY], self.rules.treasury_daily, redeemed)
 
     # chores: every gateway runs them; compare-and-set makes each transfer happen once
 
     async def expire(self) -> Nano:
         """Take back expired promo credits, except what gateways have reserved. Returns how much."""
-        now, taken = self._clock.unix_s(), 0
-        for name, balance, unexpired, reserved in await self._books.promo_to_expire(now_unix_s=now):
+        now, taken = self.clock.unix_s(), 0
+        for name, balance, unexpired, reserved in await self.books.promo_to_expire(now_unix_s=now):
             nano = rules.expired_promo(balance, [unexpired], reserved=reserved)
             if nano > 0 and await self._expire(name, nano, balance=balance, now=now):
                 taken += nano
@@ -199,13 +188,13 @@ class CreditService:
         lines = rules.expiry_postings(account_id, nano)
         transfer = self._transfer(f"expire:{account_id}:{now:.3f}:{balance}", "expire", account_id, nano, lines)
         try:
-            return await self._books.post_if_unchanged(transfer, standing={name: balance})
+            return await self.books.post_if_unchanged(transfer, standing={name: balance})
         except InsufficientCredits:  # a gateway has just reserved it: it expires in a later round
             return False
 
     async def redeem(self) -> Nano:
         """Make promo income payable, within the treasury's budget, in proportion to what is owed. Returns how much."""
-        now, treasury = self._clock.unix_s(), await self.treasury()
+        now, treasury = self.clock.unix_s(), await self.treasury()
         allowance = rules.treasury_allowance(
             daily=treasury.daily,
             day_part=(now - period_start("day", now)) / _DAY_S,
@@ -214,7 +203,7 @@ class CreditService:
         )
         if not allowance:
             return Nano(0)
-        owed = await self._books.promo_incomes(limit=OWNERS_PER_REDEMPTION)
+        owed = await self.books.promo_incomes(limit=OWNERS_PER_REDEMPTION)
         left = treasury.balance
         for owner, nano in sorted(rules.pro_rata_shares(owed, allowance).items()):
             if not await self._redeem(owner, nano, left=left, now=now):
@@ -225,7 +214,7 @@ class CreditService:
     async def _redeem(self, owner: AccountId, nano: Nano, *, left: Nano, now: float) -> bool:
         lines = rules.redemption_postings(owner, nano)
         transfer = self._transfer(f"redeem:{owner}:{now:.3f}:{left}", "redeem", owner, nano, lines)
-        return await self._books.post_if_unchanged(transfer, standing={chart.TREASURY: left})
+        return await self.books.post_if_unchanged(transfer, standing={chart.TREASURY: left})
 
 
 def _digest(address: str) -> bytes:

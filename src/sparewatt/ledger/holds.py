@@ -7,6 +7,8 @@ what was spent until it is posted, and frees the rest at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from sparewatt.core.ids import AccountId
@@ -24,32 +26,29 @@ SLICE_S_MAX = 10.0
 """A slice that lasts longer than this is too large by now: other gateways could use it. The next one is half of it."""
 
 
+@dataclass(slots=True, eq=False)
 class Purse:
     """One account's slice, in plain integers of nano-USD: every request changes them."""
 
-    __slots__ = (
-        *("account", "awaited_nano", "filled_at_s", "free_paid", "free_promo", "held_paid", "held_promo"),
-        *("holds", "low_water_nano", "slice_nano", "spent_paid", "spent_promo", "refill_nano", "used_at_s"),
-    )
-
-    def __init__(self, account: AccountId, reserved: Amount = ZERO_AMOUNT) -> None:
-        self.account = account
-        self.free_promo: int = reserved.promo
-        self.free_paid: int = reserved.paid
-        self.held_promo = self.held_paid = 0
-        self.spent_promo = self.spent_paid = 0
-        """Settled, but not yet posted."""
-        self.used_at_s = 0.0
-        self.holds = 0
-        self.refill_nano = 0
-        """What the next refill should bring; 0 if none is needed."""
-        self.awaited_nano = 0
-        """The holds of requests that wait for a refill."""
-        self.slice_nano = SLICE_NANO
-        """What is reserved at a time; it grows for an account that spends fast."""
-        self.low_water_nano = 0
-        """With less than this free it needs a refill. 0 during a refill, and if the account had no more to give."""
-        self.filled_at_s = -SLICE_S
+    account: AccountId
+    free_promo: int = 0
+    free_paid: int = 0
+    held_promo: int = 0
+    held_paid: int = 0
+    spent_promo: int = 0
+    spent_paid: int = 0
+    """Settled, but not yet posted."""
+    used_at_s: float = 0.0
+    holds: int = 0
+    refill_nano: int = 0
+    """What the next refill should bring; 0 if none is needed."""
+    awaited_nano: int = 0
+    """The holds of requests that wait for a refill."""
+    slice_nano: int = SLICE_NANO
+    """What is reserved at a time; it grows for an account that spends fast."""
+    low_water_nano: int = 0
+    """With less than this free it needs a refill. 0 during a refill, and if the account had no more to give."""
+    filled_at_s: float = -SLICE_S
 
     @property
     def free(self) -> Amount:

@@ -190,15 +190,11 @@ class Database:
             row = await connection.fetchrow(sql("look_at_join_token"), hashed)
             if row is None:
                 return "unknown"
-            if row["used_at"] is not None:
-                return "used"
-            if row["expired"]:
-                return "expired"
-            if row["closed"]:
-                return "closed"
-            await connection.execute(sql("register_node"), node_id, row["account_id"])
-            await connection.execute(sql("use_join_token"), hashed, node_id)
-            return "accepted"
+            verdict: JoinTokenVerdict = row["verdict"]
+            if verdict == "accepted":
+                await connection.execute(sql("register_node"), node_id, row["account_id"])
+                await connection.execute(sql("use_join_token"), hashed, node_id)
+            return verdict
 
     async def forget_old_tokens(self) -> None:
         await self._pool.execute("forget_old_tokens")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
@@ -103,7 +101,7 @@ class PayoutStore(Store):
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_payouts"))
             last = await connection.fetchrow(sql("last_batch"))
-            if last is not None and now_unix_s - last["at"].timestamp() < quiet_s:
+            if last is not None and now_unix_s - last["unix_s"] < quiet_s:
                 return None
             epoch = last["epoch"] + 1 if last else 1
             leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
@@ -119,10 +117,10 @@ class PayoutStore(Store):
 
     async def batches(self, *, before: int | None, limit: int) -> list[PayoutBatchRow]:
         """Newest first, from the one before `before`."""
-        return await self._pool.rows_as(_batch_row, "batches", before, limit)
+        return await self._pool.rows_as(PayoutBatchRow, "batches", before, limit)
 
     async def find_batch(self, epoch: int) -> PayoutBatchRow | None:
-        return await self._pool.row_as(_batch_row, "find_batch", epoch)
+        return await self._pool.row_as(PayoutBatchRow, "find_batch", epoch)
 
     async def leaves_at(self, epoch: int, *, after: str = "", limit: int = LEAVES_MAX) -> list[PayoutLeafRow]:
         """The leaves of a batch's tree, by address: the last leaf of each up to this batch, from after `after`."""
@@ -130,7 +128,7 @@ class PayoutStore(Store):
 
     async def list_payouts(self, account_id: AccountId, *, before: int | None, limit: int) -> list[AccountPayoutRow]:
         """Newest first."""
-        return await self._pool.rows_as(_account_payout_row, "paid_to", account_id, before, limit)
+        return await self._pool.rows_as(AccountPayoutRow, "paid_to", account_id, before, limit)
 
     async def payout_totals(self, account_id: AccountId) -> tuple[int, int, int]:
         """In micro-USD: in batches that are not posted, in posted batches, and claimed of those."""
@@ -139,7 +137,7 @@ class PayoutStore(Store):
 
     async def first_unposted_batch(self) -> PayoutBatchRow | None:
         """The next that the contract takes: it takes them in order."""
-        return await self._pool.row_as(_batch_row, "first_unposted_batch")
+        return await self._pool.row_as(PayoutBatchRow, "first_unposted_batch")
 
     async def list_claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimablePayoutRow]:
         """What each address of an account has in the newest posted batch, beyond what it claimed."""
@@ -160,15 +158,3 @@ def _leaf_values(epoch: int, leaf: PayoutLeafRow) -> tuple[object, ...]:
 
 def _batch_values(batch: PayoutBatchRow) -> tuple[object, ...]:
     return (batch.epoch, batch.unix_s, batch.root, batch.leaves, batch.promised_micro, batch.added_micro)
-
-
-def _batch_row(*, at: dt.datetime, posted_at: dt.datetime | None, **columns: Any) -> PayoutBatchRow:
-    return PayoutBatchRow(unix_s=at.timestamp(), posted_unix_s=_unix_s(posted_at), **columns)
-
-
-def _account_payout_row(*, at: dt.datetime, posted_at: dt.datetime | None, **columns: Any) -> AccountPayoutRow:
-    return AccountPayoutRow(unix_s=at.timestamp(), posted_unix_s=_unix_s(posted_at), **columns)
-
-
-def _unix_s(moment: dt.datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()

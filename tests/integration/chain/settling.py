@@ -10,8 +10,7 @@ from pathlib import Path
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_contracts, shipped_plan
-from sparewatt.chain.deployment import Deployment
-from sparewatt.chain.direct_send import send_directly
+from sparewatt.chain.deployment import Deployment, send_directly
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool

@@ -9,8 +9,7 @@ import pytest
 from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, find_record, shipped_artifacts, shipped_plan
-from sparewatt.chain.deployment import Deployment
-from sparewatt.chain.direct_send import send_directly, wait_for_receipt
+from sparewatt.chain.deployment import Deployment, send_directly, wait_for_receipt
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.protocol.signing import SigningKey

@@ -12,7 +12,7 @@ from tests.unit.ledger.samples import PAYER, amount
 
 @pytest.fixture
 def purse() -> Purse:
-    return Purse(PAYER, reserved=amount(promo=100, paid=200))
+    return Purse(PAYER, free_promo=100, free_paid=200)
 
 
 def held(purse: Purse, nano: int) -> Hold:
@@ -103,7 +103,7 @@ def filled(purse: Purse, *, at_s: float, is_full: bool = True) -> None:
 
 
 def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO))
+    purse = Purse(PAYER, free_paid=SLICE_NANO)
     filled(purse, at_s=0.0)
     held(purse, SLICE_NANO // 2)
     assert purse.refill_nano == 0
@@ -112,14 +112,14 @@ def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
 
 
 def test_a_purse_asks_for_no_more_than_its_account_had() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO // 4))
+    purse = Purse(PAYER, free_paid=SLICE_NANO // 4)
     filled(purse, at_s=0.0, is_full=False)
     held(purse, 1)
     assert purse.refill_nano == 0
 
 
 def test_slices_grow_while_they_go_fast_and_shrink_when_they_last() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO_MAX))
+    purse = Purse(PAYER, free_paid=SLICE_NANO_MAX)
     filled(purse, at_s=0.0)
     assert purse.slice_nano == SLICE_NANO
     filled(purse, at_s=SLICE_S - 1)

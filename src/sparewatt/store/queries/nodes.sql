@@ -10,7 +10,8 @@ INSERT INTO join_tokens (hash, account_id, created_by, expires_at)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4)) RETURNING expires_at
 
 -- name: look_at_join_token
-SELECT t.account_id, t.used_at, t.expires_at <= now() AS expired, a.closed_at IS NOT NULL AS closed
+SELECT t.account_id, CASE WHEN t.used_at IS NOT NULL THEN 'used' WHEN t.expires_at <= now() THEN 'expired'
+    WHEN a.closed_at IS NOT NULL THEN 'closed' ELSE 'accepted' END AS verdict
 FROM join_tokens t JOIN accounts a ON a.id = t.account_id WHERE t.hash = $1 FOR UPDATE OF t
 
 -- name: use_join_token
