@@ -52,14 +52,14 @@ def principal_from_session(session: SessionRow) -> Principal:
     return Principal(session.account_id, session.role, SCOPES, session=session)
 
 
-def require_scope(who: Principal, scope: Scope) -> None:
-    if scope not in who.scopes:
-        subject = f"The key {who.key.prefix}…" if who.key is not None else "This session"
-        scopes = ", ".join(map(repr, who.scopes)) or "none"
+def require_scope(principal: Principal, scope: Scope) -> None:
+    if scope not in principal.scopes:
+        subject = f"The key {principal.key.prefix}…" if principal.key is not None else "This session"
+        scopes = ", ".join(map(repr, principal.scopes)) or "none"
         raise NotAllowed(f"{subject} may not do this: it needs the scope {scope!r}, it has {scopes}.")
 
 
-def require_operator(who: Principal) -> None:
-    require_scope(who, "admin")
-    if who.role != "operator":
+def require_operator(principal: Principal) -> None:
+    require_scope(principal, "admin")
+    if principal.role != "operator":
         raise OperatorsOnly("Only operators of this network may do this.")

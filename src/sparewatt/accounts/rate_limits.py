@@ -108,15 +108,12 @@ class RateMeter:
         left = self.tokens_left
         return self.requests_left >= 1 and (left >= tokens * self.share or left >= self.tokens_per_min)
 
-    def wait_s(self, tokens: int) -> float:
-        """Seconds until a request of so many tokens is allowed."""
-        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens * self.share))
-
-    def requests_wait_s(self, wanted: float) -> float:
-        return max(0.0, wanted - self.requests_left) / self.requests_per_min * _MIN_S
-
-    def tokens_wait_s(self, wanted: float) -> float:
-        return max(0.0, min(wanted, self.tokens_per_min) - self.tokens_left) / self.tokens_per_min * _MIN_S
+    def wait(self, tokens: int) -> tuple[float, str]:
+        """Seconds until a request of so many tokens is allowed, and which limit it waits for."""
+        requests_s = max(0.0, 1 - self.requests_left) / self.requests_per_min * _MIN_S
+        missing = min(tokens * self.share, self.tokens_per_min) - self.tokens_left
+        tokens_s = max(0.0, missing) / self.tokens_per_min * _MIN_S
+        return (requests_s, "requests") if requests_s >= tokens_s else (tokens_s, "tokens")
 
     def charge(self, tokens: int) -> None:
         self.requests_left -= self.share
@@ -206,9 +203,10 @@ class RateLimiter:
             key.charge(tokens)
             address.charge(tokens)
             return None
-        if key.wait_s(tokens) >= address.wait_s(tokens):
-            return _denial("key", key, tokens)
-        return _denial("address", address, tokens)
+        (key_s, key_limit), (address_s, address_limit) = key.wait(tokens), address.wait(tokens)
+        if key_s >= address_s:
+            return RateDenial("key", key_limit, min(key_s, RETRY_AFTER_S_MAX))
+        return RateDenial("address", address_limit, min(address_s, RETRY_AFTER_S_MAX))
 
     def _meter(
         self, meters: OrderedDict[str, RateMeter], name: str, requests_per_min: int, tokens_per_min: int, now_s: float
@@ -223,9 +221,3 @@ class RateLimiter:
         if meter.requests_per_min != requests_per_min or meter.tokens_per_min != tokens_per_min:
             meter.set_limits(requests_per_min, tokens_per_min)
         return meter
-
-
-def _denial(who: str, meter: RateMeter, tokens: int) -> RateDenial:
-    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens * meter.share)
-    what = "requests" if requests_wait_s >= tokens_wait_s else "tokens"
-    return RateDenial(who, what, min(max(requests_wait_s, tokens_wait_s), RETRY_AFTER_S_MAX))

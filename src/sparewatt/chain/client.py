@@ -59,16 +59,16 @@ class ChainClient:
 
     async def headers(self, first: int, last: int) -> list[BlockHeader]:
         """Those of `first` to `last` that the chain has."""
-        found = await asyncio.gather(*(self.header(number) for number in range(first, last + 1)))
-        return [header for header in found if header is not None]
+        headers = await asyncio.gather(*(self.header(number) for number in range(first, last + 1)))
+        return [header for header in headers if header is not None]
 
     async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
-        wanted: FilterParams = {
+        log_filter: FilterParams = {
             "fromBlock": BlockNumber(first),
             "toBlock": BlockNumber(last),
             "address": [_checksum(address) for address in addresses],
         }
-        return [_raw_log(log) for log in await self._await_reply(self._web3.eth.get_logs(wanted))]
+        return [_raw_log(log) for log in await self._await_reply(self._web3.eth.get_logs(log_filter))]
 
     async def next_nonce(self, address: str) -> int:
         """How many transactions of this address are in blocks."""

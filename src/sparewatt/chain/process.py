@@ -1,4 +1,4 @@
-"""The chain's process: deploys if told to, then indexes, sends and settles in rounds until it is stopped.
+"""The chain's process: deploys contracts if configured to, then indexes, sends and settles in rounds.
 
 It alone holds the operator's key and loads web3. If the chain or the database is unavailable it waits and retries.
 """

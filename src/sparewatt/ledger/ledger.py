@@ -98,18 +98,18 @@ class Ledger:
     def try_hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside without waiting. None if this process has not reserved that much."""
         purse = self._purses.get(account) or self._purse(account)
-        held = purse.hold(nano, now_s=self._clock.now_s())
+        hold = purse.hold(nano, now_s=self._clock.now_s())
         if purse.refill_nano and purse.low_water_nano:
             self._running_low[account] = purse
             self._has_low.set()
-        return held
+        return hold
 
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside, waiting for Postgres if needed. None if the account does not have that much."""
-        held = self.try_hold(account, nano) or await self._hold_after_refill(account, nano)
-        if held is None and self._reclaim is not None and await self._reclaim(account):
-            held = await self._hold_after_refill(account, nano)
-        return held
+        hold = self.try_hold(account, nano) or await self._hold_after_refill(account, nano)
+        if hold is None and self._reclaim is not None and await self._reclaim(account):
+            hold = await self._hold_after_refill(account, nano)
+        return hold
 
     async def _hold_after_refill(self, account: AccountId, nano: Nano) -> Hold | None:
         """The first request refills the purse for all that wait, so that each round trip serves many."""
@@ -117,11 +117,11 @@ class Ledger:
         purse.awaited_nano += nano  # from here on the purse is not idle, and stays
         try:
             async with self._refill_lock(account):
-                held = self.try_hold(account, nano)
-                if held is None:
+                hold = self.try_hold(account, nano)
+                if hold is None:
                     await self._refill(purse, max(slice_for(nano), purse.awaited_nano))
-                    held = self.try_hold(account, nano)
-                return held
+                    hold = self.try_hold(account, nano)
+                return hold
         finally:
             purse.awaited_nano -= nano
 

@@ -66,13 +66,13 @@ def changed_leaves(last: Mapping[str, PayoutLeafRow], standings: Iterable[Accoun
     What was promised to an old address of an account stays there; further earnings go to the new address.
     """
     spent_before = _spent_by_account(last.values())
-    found = []
+    changed = []
     for standing in standings:
         before = last.get(standing.address) or PayoutLeafRow(standing.address, standing.account_id, 0, 0)
         added = standing.unpaid // NANO_PER_MICRO
         spent_more = max(0, standing.spent // NANO_PER_MICRO - spent_before.get(standing.account_id, 0))
         if added or spent_more:
-            found.append(
+            changed.append(
                 replace(
                     before,
                     account_id=standing.account_id,
@@ -81,7 +81,7 @@ def changed_leaves(last: Mapping[str, PayoutLeafRow], standings: Iterable[Accoun
                     added_micro=added,
                 )
             )
-    return found
+    return changed
 
 
 def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:

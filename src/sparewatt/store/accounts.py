@@ -120,8 +120,8 @@ class AccountStore(Store):
         await self._pool.execute("set_chain_key", account_id, address, sealed)
 
     async def account_at_address(self, address: str) -> AccountId | None:
-        found = await self._pool.value("account_at", address)
-        return None if found is None else AccountId(found)
+        account_id = await self._pool.value("account_at", address)
+        return None if account_id is None else AccountId(account_id)
 
     async def find_chain_key(self, account_id: AccountId) -> bytes | None:
         sealed: bytes | None = await self._pool.value("find_chain_key", account_id)
@@ -133,8 +133,8 @@ class AccountStore(Store):
     async def secret_fingerprint(self, *, ours: bytes) -> bytes:
         """The fingerprint of the network's secret. If there is none yet, ours is stored."""
         await self._pool.execute("insert_network_secret", ours)
-        known: bytes = await self._pool.value("network_secret")
-        return known
+        fingerprint: bytes = await self._pool.value("network_secret")
+        return fingerprint
 
     # logins
 

@@ -223,11 +223,11 @@ class ChainStore(Store):
         return {row["state"]: row["n"] for row in await self._pool.rows("count_outbox")}
 
     async def _with_signed(self, rows: Sequence[asyncpg.Record]) -> list[OutboxRow]:
-        found: dict[int, list[SignedTransaction]] = {row["id"]: [] for row in rows}
-        for each in await self._pool.rows("outbox_signed", list(found)):
+        versions: dict[int, list[SignedTransaction]] = {row["id"]: [] for row in rows}
+        for each in await self._pool.rows("outbox_signed", list(versions)):
             wei = (int(each["fee_wei"]), int(each["tip_wei"]))
-            found[each["outbox_id"]].append(SignedTransaction(each["tx_hash"], each["raw"], *wei, each["age_s"]))
-        return [_outbox_row(**row, signed=tuple(found[row["id"]])) for row in rows]
+            versions[each["outbox_id"]].append(SignedTransaction(each["tx_hash"], each["raw"], *wei, each["age_s"]))
+        return [_outbox_row(**row, signed=tuple(versions[row["id"]])) for row in rows]
 
 
 def _index_row(*, contracts: str, **columns: Any) -> ChainIndexRow:

@@ -41,14 +41,14 @@ favour of another transaction (a deadlock, say)."""
 
 @functools.cache
 def _statements() -> dict[str, str]:
-    found: dict[str, str] = {}
+    statements: dict[str, str] = {}
     for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
         pieces = _NAME.split(file.read_text(encoding="utf-8"))
         for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
-            if name in found:
+            if name in statements:
                 raise ValueError(f"the query {name} is defined twice")
-            found[name] = text.strip()
-    return found
+            statements[name] = text.strip()
+    return statements
 
 
 def sql(name: str) -> str:

@@ -138,9 +138,9 @@ class LedgerStore(Store):
         async with self._pool.transaction() as connection:
             rows = await connection.fetch(sql("insert_jobs"), *to_columns([job.values for job in jobs], width=14))
             new = {str(row["id"]) for row in rows}
-            fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
-            await self._post_fresh(connection, fresh, instance=instance)
-        return len(fresh)
+            new_jobs = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
+            await self._post_fresh(connection, new_jobs, instance=instance)
+        return len(new_jobs)
 
     async def _post_fresh(self, connection: PgConnection, jobs: Sequence[JobRow], *, instance: str) -> None:
         attempts = [astuple(row) for job in jobs for row in job.attempts]
@@ -173,8 +173,8 @@ class LedgerStore(Store):
         await self.ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
             touched = sorted({*standing, *(account for account, _ in transfer.lines)})
-            found = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
-            if any(found.get(account, 0) != nano for account, nano in standing.items()):
+            balances = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
+            if any(balances.get(account, 0) != nano for account, nano in standing.items()):
                 return False
             return await post_transfer_within(connection, transfer)
 
@@ -220,8 +220,8 @@ class LedgerStore(Store):
     async def balances(self, accounts: Sequence[str]) -> dict[str, Nano]:
         """Zero for an account without postings."""
         rows = await self._pool.rows("balances_of", list(accounts))
-        found = {str(row["account"]): Nano(row["nano"]) for row in rows}
-        return {account: found.get(account, Nano(0)) for account in accounts}
+        balances = {str(row["account"]): Nano(row["nano"]) for row in rows}
+        return {account: balances.get(account, Nano(0)) for account in accounts}
 
     async def spent_by_key(self, key_id: KeyId, *, since_unix_s: float) -> Nano:
         return Nano(await self._pool.value("spent_by_key", key_id, since_unix_s))

@@ -11,7 +11,7 @@ from sparewatt.core.limits import RESPONSES_STORED_BYTES_PER_KEY_MAX, RESPONSES_
 from sparewatt.store.connection_pool import Store
 
 STORED_S = 24 * 3600.0
-"""How long a stored response is kept. A promise: nothing makes it longer."""
+"""A promise to users: no setting makes it longer."""
 ANCESTORS_MAX = 1_000
 """Stored responses that one continues, one after another; the context of a model is full long before."""
 ABANDONED_S = 60.0

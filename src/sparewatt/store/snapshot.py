@@ -85,13 +85,13 @@ async def restore_snapshot(
     dsn: str, schema: SnapshotSchema, source_of: Callable[[str], Path], before_commit: Callable[[], None]
 ) -> None:
     """Fill an empty database from a snapshot. Raises StartupError, having changed nothing."""
-    wanted = _known_migrations(schema.migrations)
+    migrations = _known_migrations(schema.migrations)
     connection = await _connect(dsn)
     try:
         if not await connection.fetchval(sql("snapshot_is_empty")):
             raise StartupError("The database is not empty. Restore into a new one: nothing is ever written over.")
         async with connection.transaction():
-            await migrate(connection, wanted)
+            await migrate(connection, migrations)
             await _prepare(connection, schema)
             for table in schema.tables:
                 await _copy_in(connection, table, source_of(table.name))
@@ -134,15 +134,15 @@ def in_dependency_order(tables: Sequence[SnapshotTable], needs: Sequence[tuple[s
     return ordered
 
 
-def _known_migrations(found: Mapping[int, str]) -> list[Migration]:
+def _known_migrations(applied: Mapping[int, str]) -> list[Migration]:
     """The snapshot's migrations; newer ones are applied at the first start after the restore."""
     shipped = {migration.version: migration for migration in shipped_migrations()}
-    for version, sha256 in found.items():
+    for version, sha256 in applied.items():
         if version not in shipped:
             raise StartupError(f"The backup is of a newer release (schema {version}). Update sparewatt first.")
         if shipped[version].sha256 != sha256:
             raise StartupError(f"The backup's schema {version} is not the one of this release.")
-    return [shipped[version] for version in sorted(found)]
+    return [shipped[version] for version in sorted(applied)]
 
 
 def _bound(text: str) -> str:

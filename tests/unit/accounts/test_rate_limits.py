@@ -208,7 +208,8 @@ def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
     assert meter.allows(3000)
     meter.charge(3000)
     assert not meter.allows(1)
-    assert meter.wait_s(1000) == pytest.approx(20.0)
+    wait_s, limit = meter.wait(1000)
+    assert (wait_s, limit) == (20.0, "tokens")
     meter.adjust(-1000)  # it used fewer than was thought
     assert meter.allows(1000)
     assert headers_of(meter)["x-ratelimit-limit-requests"] == "60"
