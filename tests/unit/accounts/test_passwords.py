@@ -56,7 +56,7 @@ async def test_a_hash_by_weaker_parameters_is_outdated() -> None:
     assert not Passwords(CHEAP).is_outdated(hashed)
 
 
-async def test_too_many_at_once_are_sent_away() -> None:
+async def test_too_many_at_once_are_refused() -> None:
     passwords = Passwords(CHEAP)
     asked = [passwords.hash("correct horse") for _ in range(HASHES_WAITING_MAX + 10)]
     done = await asyncio.gather(*asked, return_exceptions=True)
@@ -70,7 +70,7 @@ def test_a_password_of_any_letters_is_taken(password: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * (PASSWORD_CHARS_MAX + 1), " Ann@Example.org "])
-def test_a_short_an_endless_or_an_obvious_one_is_not(password: str) -> None:
+def test_a_short_a_too_long_or_an_obvious_password_is_refused(password: str) -> None:
     with pytest.raises(InvalidField) as caught:
         check_password(password, email="ann@example.org")
     assert caught.value.param == "password"

@@ -25,7 +25,7 @@ def test_an_address_may_sign_up_a_few_times_and_again_later() -> None:
     limiter.admit(address="192.0.2.1", email="x@example.org")
 
 
-def test_an_email_is_counted_whatever_address_asks() -> None:
+def test_an_email_is_counted_over_all_addresses() -> None:
     limiter = some_limiters().login
     for n in range(10):
         limiter.admit(address=f"192.0.2.{n}", email="ann@example.org")

@@ -68,7 +68,7 @@ def test_a_request_passes_just_when_a_minute_s_worth_allows(steps: list[Ask], re
 
 
 @given(asks)
-def test_who_waits_as_told_passes(steps: list[Ask]) -> None:
+def test_a_request_after_the_reported_wait_passes(steps: list[Ask]) -> None:
     limits = some_limits(requests=3, tokens=900)
     now_s = 0.0
     for step in steps:
@@ -190,7 +190,7 @@ def test_buckets_count_by_name_and_are_bounded() -> None:
 
 @pytest.mark.parametrize(("limit", "processes"), [(60, 2), (10, 2), (10, 4), (1, 2), (3, 8)])
 def test_processes_together_let_through_what_one_alone_would(limit: int, processes: int) -> None:
-    """And each at least one: whoever always lands at the same process is not shut out."""
+    """And each at least one, so that a client which always reaches the same process is not shut out."""
     shares = [RateMeter(limit, 10**6, 0.0, processes) for _ in range(processes)]
     passed = 0
     for meter in shares:
@@ -203,7 +203,7 @@ def test_processes_together_let_through_what_one_alone_would(limit: int, process
         assert meter.allows(1)
 
 
-def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
+def test_a_process_charges_tokens_times_the_number_of_processes() -> None:
     meter = RateMeter(60, 6000, 0.0, 2)
     assert meter.allows(3000)
     meter.charge(3000)

@@ -44,7 +44,7 @@ async def test_a_session_is_stored_only_as_a_hash() -> None:
     assert all(token.encode() not in hashed and token not in hashed.hex() for hashed in store.rows)
 
 
-async def test_postgres_is_asked_again_after_a_short_while() -> None:
+async def test_a_session_is_looked_up_again_after_a_short_while() -> None:
     sessions, store, clock = some_sessions()
     token = await sessions.begin(ANN)
     await sessions.find(token)
@@ -64,7 +64,7 @@ async def test_an_ended_session_is_ended_here_at_once() -> None:
         await sessions.find(token)
 
 
-async def test_what_changed_about_an_account_is_looked_up_anew() -> None:
+async def test_sessions_of_a_changed_account_are_looked_up_again() -> None:
     sessions, store, _ = some_sessions()
     token = await sessions.begin(ANN)
     await sessions.find(token)
@@ -84,13 +84,13 @@ async def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
-def test_looking_needs_no_token(method: str) -> None:
+def test_a_safe_method_needs_no_csrf_token(method: str) -> None:
     check_csrf(token="t", method=method, csrf=None)
 
 
 @pytest.mark.parametrize("csrf", [None, "", "t", csrf_token("other"), csrf_token("t")[:-1], "\xff"])
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE", "PUT", "ODD"])
-def test_changing_needs_the_session_s_own(method: str, csrf: str | None) -> None:
+def test_an_unsafe_method_needs_the_sessions_csrf_token(method: str, csrf: str | None) -> None:
     check_csrf(token="t", method=method, csrf=csrf_token("t"))
     with pytest.raises(CsrfRefused):
         check_csrf(token="t", method=method, csrf=csrf)

@@ -1,4 +1,4 @@
-"""Books in memory, for machines that try many things. They pass the same suite as those in Postgres."""
+"""A ledger store in memory, for unit and state-machine tests. It passes the same suite as the one in Postgres."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class MemoryBooks(LedgerStore):
         await self._yield()
         self.slices = {which: nano for which, nano in self.slices.items() if which[1] != instance}
 
-    # looking
+    # reads
 
     async def balances(self, accounts: Sequence[str]) -> dict[str, Nano]:
         await self._yield()

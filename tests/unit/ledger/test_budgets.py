@@ -87,9 +87,7 @@ async def test_what_other_gateways_posted_counts_after_a_while(
     assert not await may_spend(budgets, budget(COST))
 
 
-async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(
-    budgets: KeyBudgets, clock: ManualClock
-) -> None:
+async def test_what_is_not_posted_yet_survives_a_reload(budgets: KeyBudgets, clock: ManualClock) -> None:
     assert await may_spend(budgets, budget(100))
     clock.advance(RELOAD_S + 1)
     budgets.release(KEY, 0, spent=100)
@@ -133,7 +131,7 @@ async def test_what_other_processes_hold_and_just_spent_counts(books: MemoryBook
     assert await budgets.remaining(KEY, budget(100)) == 70
 
 
-async def test_what_is_pending_here_is_told_of_keys_with_a_budget(budgets: KeyBudgets) -> None:
+async def test_pending_spending_is_reported_for_keys_with_a_budget(budgets: KeyBudgets) -> None:
     budgets.hold(KeyId("key_without"), 5)
     await budgets.remaining(KEY, budget(100))
     assert budgets.pending() == {}

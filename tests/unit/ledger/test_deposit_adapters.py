@@ -35,7 +35,7 @@ def test_a_deposit_of_one_account_is_never_that_of_another() -> None:
     assert len(names) == 2
 
 
-def test_a_claim_is_for_what_was_not_fetched_and_named_by_the_whole() -> None:
+def test_a_claim_is_for_what_was_not_claimed_and_named_by_the_total() -> None:
     first = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
     again = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
     later = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))

@@ -108,7 +108,7 @@ def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
     assert read(tmp_path) == RECORDS
 
 
-def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (0, 1, 8, 9, 50):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         journal = Journal(tmp_path)
@@ -310,7 +310,7 @@ def test_a_crash_in_the_middle_of_rewriting_leaves_the_old_file(tmp_path: Path) 
     assert read(tmp_path) == RECORDS[:1]
 
 
-def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_is_due_when_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 500)
     journal = Journal(tmp_path)
     journal.append(opened())
@@ -326,14 +326,14 @@ def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.Monk
 # what is left over
 
 
-def test_what_was_open_is_cut_short_at_its_last_known_count() -> None:
+def test_an_open_job_is_settled_at_its_last_progress() -> None:
     by_id = {job.job.id: job for job in unsettled_jobs(RECORDS, now_unix_s=NOW_S + 9)}
     assert by_id[MatchId("match_1")] == RECORDS[3]
     cut = by_id[MatchId("match_2")]
     assert (cut.state, cut.closed_unix_s, cut.deliveries) == (JobState.FAILED, NOW_S + 9, (delivery(3, 4),))
 
 
-def test_the_last_count_counts() -> None:
+def test_the_last_progress_counts() -> None:
     counts = [DeliveryProgress({MatchId("match_1"): (delivery(3, n),)}) for n in (1, 5, 9)]
     (cut,) = unsettled_jobs([opened(), *counts], now_unix_s=NOW_S)
     assert cut.deliveries == (delivery(3, 9),)
@@ -343,7 +343,7 @@ def test_a_closing_whose_opening_was_lost_still_counts() -> None:
     assert unsettled_jobs(RECORDS[3:], now_unix_s=NOW_S) == RECORDS[3:]
 
 
-def test_progress_of_an_unknown_job_is_nothing() -> None:
+def test_progress_of_an_unknown_job_is_ignored() -> None:
     assert unsettled_jobs([RECORDS[2]], now_unix_s=NOW_S) == []
 
 

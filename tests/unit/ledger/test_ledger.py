@@ -1,4 +1,4 @@
-"""The ledger of one gateway: what is held, journalled, posted once, and given back."""
+"""The ledger of one gateway process: holds, journal, posting once, and the return of slices."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_a_purse_whose_return_was_not_confirmed_is_empty_and_returned_agai
     assert await ledger.hold(PAYER, Nano(1)) is None
 
 
-async def test_a_hold_that_comes_while_its_purse_is_put_away_is_counted(
+async def test_a_hold_that_comes_while_its_purse_is_returned_is_counted(
     ledger: Ledger, books: MemoryBooks, clock: ManualClock
 ) -> None:
     (await start(ledger))[1].release()
@@ -350,7 +350,7 @@ async def test_a_long_journal_keeps_what_is_open_and_what_is_not_posted(
     assert (cut.job, cut.deliveries) == (job, (delivery(1, 2),))
 
 
-async def test_progress_of_a_job_that_is_over_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
+async def test_progress_of_a_closed_job_is_not_journalled(ledger: Ledger, tmp_path: Path) -> None:
     job, hold = await start(ledger)
     end(ledger, job, hold)
     before = list(read_journal(tmp_path))
@@ -375,7 +375,7 @@ async def test_what_a_dead_process_left_is_settled_once_and_its_slices_are_free(
     assert {row.id: row.state for row in books.jobs.values()} == {"match_1": "done", "match_2": "failed"}
 
 
-async def test_going_down_posts_everything_and_keeps_the_journal_of_what_still_runs(
+async def test_closing_down_posts_everything_and_keeps_the_journal_of_what_still_runs(
     ledger: Ledger, books: MemoryBooks, tmp_path: Path
 ) -> None:
     job, hold = await start(ledger)
@@ -388,7 +388,7 @@ async def test_going_down_posts_everything_and_keeps_the_journal_of_what_still_r
     assert books.slices == {}
 
 
-async def test_what_is_free_at_one_process_can_be_called_in_by_another(
+async def test_what_is_free_at_one_process_can_be_reclaimed_by_another(
     ledger: Ledger, books: MemoryBooks, tmp_path: Path, clock: ManualClock
 ) -> None:
     other = Ledger(books, Journal(tmp_path), instance="b", clock=clock)

@@ -26,7 +26,7 @@ CLAIM = AbiEntry(
 PROOF = PayoutLeafProof(2, PayoutLeafRow(ACCOUNT, AccountId("acc_1"), 300, 7), index=4, path=(b"\x05" * 32,))
 
 
-def test_a_claim_carries_the_line_and_its_proof() -> None:
+def test_a_claim_carries_the_leaf_and_its_proof() -> None:
     call = claim_call(Contract("settlement", ADDRESS, (CLAIM,)), PROOF)
     assert call.to == ADDRESS
     types = ["uint256", "uint256", "(address,uint256,uint256)", "uint256", "bytes32[]"]

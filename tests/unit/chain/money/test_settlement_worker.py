@@ -18,5 +18,5 @@ def test_a_larger_one_is_several_parts_which_add_up_and_have_names_of_their_own(
     assert [part.reference for part in parts] == ["event", "event/1", "event/2"]
 
 
-def test_no_deposit_is_no_part() -> None:
+def test_a_deposit_of_nothing_has_no_parts() -> None:
     assert split_deposit("event", 0) == []
