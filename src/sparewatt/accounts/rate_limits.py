@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparewatt.core.limits import RETRY_AFTER_S_MAX
@@ -17,16 +18,14 @@ METERS_MAX = 100_000
 """Keys or addresses that are counted at the same time (about 300 bytes each); the longest idle are dropped first."""
 
 
+@dataclass(slots=True)
 class TokenBucket:
     """Holds at most `capacity`, refills `per_s` a second."""
 
-    __slots__ = ("at_s", "capacity", "level", "per_s")
-
-    def __init__(self, capacity: float, per_s: float, now_s: float) -> None:
-        self.capacity = capacity
-        self.per_s = per_s
-        self.level = capacity
-        self.at_s = now_s
+    capacity: float
+    per_s: float
+    at_s: float
+    level: float
 
     def take(self, now_s: float, count: int = 1) -> float:
         """Take `count` if there is at least one, and return 0; or else take nothing and return the seconds to wait."""
@@ -39,6 +38,7 @@ class TokenBucket:
         return 0.0
 
 
+@dataclass(slots=True, kw_only=True)
 class TokenBuckets:
     """A bucket per name, all with the same limits; the longest idle are dropped first.
 
@@ -46,12 +46,11 @@ class TokenBuckets:
     alone would.
     """
 
-    def __init__(self, *, burst: float, per_s: float, share: int = 1, count_max: int = METERS_MAX) -> None:
-        self._share = share
-        self._burst = burst
-        self._per_s = per_s
-        self._count_max = count_max
-        self._by_name: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+    burst: float
+    per_s: float
+    share: int = 1
+    count_max: int = METERS_MAX
+    _by_name: OrderedDict[Hashable, TokenBucket] = field(default_factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -60,11 +59,11 @@ class TokenBuckets:
         """Take one and return 0; or else take nothing and return the seconds to wait."""
         bucket = self._by_name.get(name)
         if bucket is None:
-            bucket = self._by_name[name] = TokenBucket(self._burst, self._per_s, now_s)
-            if len(self._by_name) > self._count_max:
+            bucket = self._by_name[name] = TokenBucket(self.burst, self.per_s, at_s=now_s, level=self.burst)
+            if len(self._by_name) > self.count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
-        return bucket.take(now_s, self._share)
+        return bucket.take(now_s, self.share)
 
 
 class RateMeter:
@@ -161,25 +160,18 @@ class RateCharge(NamedTuple):
             self.address.adjust(used - self.tokens)
 
 
+@dataclass(slots=True, kw_only=True)
 class RateLimiter:
     """The meters of all keys and addresses. A request is charged to both of its meters or to neither."""
 
-    def __init__(
-        self,
-        *,
-        requests_per_min: int,
-        tokens_per_min: int,
-        address_requests_per_min: int,
-        address_tokens_per_min: int,
-        share: int = 1,
-        count_max: int = METERS_MAX,
-    ) -> None:
-        self._share = share
-        self._key_limits = requests_per_min, tokens_per_min
-        self._address_limits = address_requests_per_min, address_tokens_per_min
-        self._count_max = count_max
-        self._keys: OrderedDict[str, RateMeter] = OrderedDict()
-        self._addresses: OrderedDict[str, RateMeter] = OrderedDict()
+    requests_per_min: int
+    tokens_per_min: int
+    address_requests_per_min: int
+    address_tokens_per_min: int
+    share: int = 1
+    count_max: int = METERS_MAX
+    _keys: OrderedDict[str, RateMeter] = field(default_factory=OrderedDict, init=False)
+    _addresses: OrderedDict[str, RateMeter] = field(default_factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._addresses)
@@ -188,11 +180,11 @@ class RateLimiter:
         self, key_id: str, *, now_s: float, requests_per_min: int | None = None, tokens_per_min: int | None = None
     ) -> RateMeter:
         """With the key's own limits, where it has some."""
-        requests, tokens = self._key_limits
-        return self._meter(self._keys, key_id, requests_per_min or requests, tokens_per_min or tokens, now_s)
+        requests, tokens = requests_per_min or self.requests_per_min, tokens_per_min or self.tokens_per_min
+        return self._meter(self._keys, key_id, requests, tokens, now_s)
 
     def address_meter(self, address: str, *, now_s: float) -> RateMeter:
-        requests, tokens = self._address_limits
+        requests, tokens = self.address_requests_per_min, self.address_tokens_per_min
         return self._meter(self._addresses, address, requests, tokens, now_s)
 
     def admit(self, key: RateMeter, address: RateMeter, *, tokens: int, now_s: float) -> RateDenial | None:
@@ -213,8 +205,8 @@ class RateLimiter:
     ) -> RateMeter:
         meter = meters.get(name)
         if meter is None:
-            meter = meters[name] = RateMeter(requests_per_min, tokens_per_min, now_s, self._share)
-            if len(meters) > self._count_max:
+            meter = meters[name] = RateMeter(requests_per_min, tokens_per_min, now_s, self.share)
+            if len(meters) > self.count_max:
                 meters.popitem(last=False)
             return meter
         meters.move_to_end(name)

@@ -69,28 +69,21 @@ def budget_exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExcee
     )
 
 
+@dataclass(slots=True)
 class KeyBudgets:
-    def __init__(
-        self,
-        books: LedgerStore,
-        *,
-        clock: Clock,
-        pending_at_peers: Callable[[KeyId], int] = lambda _: 0,
-        reload_s: float = RELOAD_S,
-    ) -> None:
-        """`pending_at_peers`: what is `pending` at the other processes of this gateway."""
-        self._pending_at_peers = pending_at_peers
-        self._reload_s = reload_s
-        self._books = books
-        self._clock = clock
-        self._spending: dict[KeyId, BudgetSpending] = {}
-        self._held: dict[KeyId, int] = {}
+    books: LedgerStore
+    clock: Clock
+    pending_at_peers: Callable[[KeyId], int] = lambda _: 0
+    """What is `pending` at the other processes of this gateway."""
+    reload_s: float = RELOAD_S
+    _spending: dict[KeyId, BudgetSpending] = field(default_factory=dict, init=False)
+    _held: dict[KeyId, int] = field(default_factory=dict, init=False)
 
     async def remaining(self, key: KeyId, budget: KeyBudget | None) -> Nano | None:
         """What a key may still spend in this period, after the holds of running requests. None: no budget."""
         if budget is None:
             return None
-        spent = (await self._current_spending(key, budget)).spent + self._pending_at_peers(key)
+        spent = (await self._current_spending(key, budget)).spent + self.pending_at_peers(key)
         return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
 
     def pending(self) -> dict[KeyId, int]:
@@ -112,14 +105,14 @@ class KeyBudgets:
             self._held.pop(key, None)
         spending = self._spending.get(key)
         if spending is not None and spent:
-            spending.record(spent, now_s=self._clock.now_s())
+            spending.record(spent, now_s=self.clock.now_s())
 
     async def _current_spending(self, key: KeyId, budget: KeyBudget) -> BudgetSpending:
-        since = period_start(budget.period, self._clock.unix_s())
+        since = period_start(budget.period, self.clock.unix_s())
         known = self._spending.get(key)
         if known is None or known.since_unix_s != since:
             return await self._load(key, since)
-        if self._clock.now_s() - known.loaded_at_s > self._reload_s:
+        if self.clock.now_s() - known.loaded_at_s > self.reload_s:
             try:
                 return await self._load(key, since)
             except StoreUnavailable:  # inference continues without Postgres, on the figures known here
@@ -127,8 +120,8 @@ class KeyBudgets:
         return known
 
     async def _load(self, key: KeyId, since_unix_s: float) -> BudgetSpending:
-        now_s = self._clock.now_s()
-        posted = await self._books.spent_by_key(key, since_unix_s=since_unix_s)
+        now_s = self.clock.now_s()
+        posted = await self.books.spent_by_key(key, since_unix_s=since_unix_s)
         before = self._spending.get(key)
         recent = [entry for entry in before.unposted if now_s - entry[0] < POSTED_WITHIN_S] if before else []
         loaded = self._spending[key] = BudgetSpending(since_unix_s, posted, now_s, recent)

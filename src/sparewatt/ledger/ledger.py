@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -55,35 +56,29 @@ class SettledJob(msgspec.Struct, frozen=True, gc=False):
     billed: Bill
 
 
+@dataclass(slots=True, eq=False)
 class Ledger:
-    def __init__(
-        self,
-        books: LedgerStore,
-        journal: Journal,
-        *,
-        instance: str,
-        clock: Clock,
-        reclaim: Callable[[AccountId], Awaitable[bool]] | None = None,
-    ) -> None:
-        """`reclaim`: makes the other processes of this gateway return what is free of an account; whether any did."""
-        self._reclaim = reclaim
-        self._books = books
-        self._journal = journal
-        self._instance = instance
-        self._clock = clock
-        self._purses: dict[AccountId, Purse] = {}
-        self._refill_locks = tuple(asyncio.Lock() for _ in range(REFILL_LOCKS))
-        self._running_low: dict[AccountId, Purse] = {}
-        self._has_low = asyncio.Event()
-        self._open: dict[MatchId, OpenedJob] = {}
-        self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
-        self._closed: deque[SettledJob] = deque()
-        self._posting: list[SettledJob] = []
-        self._flushing = asyncio.Lock()
-        self._broken: str | None = None
-        self.spent = ZERO_AMOUNT
-        self.earned = ZERO_AMOUNT
-        """Of what this process posted: what payers paid, and what owners got of it."""
+    books: LedgerStore
+    journal: Journal
+    instance: str
+    clock: Clock
+    reclaim: Callable[[AccountId], Awaitable[bool]] | None = None
+    """Makes the other processes of this gateway return what is free of an account. Returns whether any did."""
+    spent: Amount = field(default=ZERO_AMOUNT, init=False)
+    earned: Amount = field(default=ZERO_AMOUNT, init=False)
+    """Of what this process posted: what payers paid, and what owners got of it."""
+    _purses: dict[AccountId, Purse] = field(default_factory=dict, init=False)
+    _refill_locks: tuple[asyncio.Lock, ...] = field(
+        default_factory=lambda: tuple(asyncio.Lock() for _ in range(REFILL_LOCKS)), init=False
+    )
+    _running_low: dict[AccountId, Purse] = field(default_factory=dict, init=False)
+    _has_low: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _open: dict[MatchId, OpenedJob] = field(default_factory=dict, init=False)
+    _delivered: dict[MatchId, tuple[Delivery, ...]] = field(default_factory=dict, init=False)
+    _closed: deque[SettledJob] = field(default_factory=deque, init=False)
+    _posting: list[SettledJob] = field(default_factory=list, init=False)
+    _flushing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _broken: str | None = field(default=None, init=False)
 
     @property
     def unposted(self) -> int:
@@ -98,7 +93,7 @@ class Ledger:
     def try_hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside without waiting. None if this process has not reserved that much."""
         purse = self._purses.get(account) or self._purse(account)
-        hold = purse.hold(nano, now_s=self._clock.now_s())
+        hold = purse.hold(nano, now_s=self.clock.now_s())
         if purse.refill_nano and purse.low_water_nano:
             self._running_low[account] = purse
             self._has_low.set()
@@ -107,7 +102,7 @@ class Ledger:
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
         """Set money aside, waiting for Postgres if needed. None if the account does not have that much."""
         hold = self.try_hold(account, nano) or await self._hold_after_refill(account, nano)
-        if hold is None and self._reclaim is not None and await self._reclaim(account):
+        if hold is None and self.reclaim is not None and await self.reclaim(account):
             hold = await self._hold_after_refill(account, nano)
         return hold
 
@@ -135,7 +130,7 @@ class Ledger:
     async def _refill(self, purse: Purse, wanted_nano: int) -> None:
         """Reserve what is wanted, and up to a whole slice: promo credits first, paid ones once these are used up."""
         account = purse.account
-        purse.begin_refill(now_s=self._clock.now_s())
+        purse.begin_refill(now_s=self.clock.now_s())
         preferred_nano = max(wanted_nano, purse.slice_nano)
         free = purse.free.total
         if free < preferred_nano:
@@ -149,7 +144,7 @@ class Ledger:
                 chart.credits_of(account), purse.reserved.paid, wanted_nano - free, preferred=preferred_nano - free
             )
             purse.add_slice(Amount(paid=paid))
-        purse.end_refill(is_full=purse.free.total >= wanted_nano, now_s=self._clock.now_s())
+        purse.end_refill(is_full=purse.free.total >= wanted_nano, now_s=self.clock.now_s())
 
     async def refill_low_purses(self) -> None:
         """Wait until a purse is below its low-water mark, and refill it before a request has to wait for that."""
@@ -175,9 +170,7 @@ class Ledger:
         return self._refill_locks[hash(account) % REFILL_LOCKS]
 
     async def _take_slice(self, name: str, have: int, wanted: int, *, preferred: int = 0) -> Nano:
-        return await self._books.take_slice(
-            name, instance=self._instance, have=have, wanted=wanted, preferred=preferred
-        )
+        return await self.books.take_slice(name, instance=self.instance, have=have, wanted=wanted, preferred=preferred)
 
     def _purse(self, account: AccountId) -> Purse:
         purse = self._purses.get(account)
@@ -196,7 +189,7 @@ class Ledger:
         if len(self._closed) + len(self._posting) >= UNPOSTED_JOBS_MAX:
             raise StoreUnavailable("The books are behind. Try again.", retry_after_s=RETRY_AFTER_S)
         try:
-            self._journal.append(job)
+            self.journal.append(job)
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
             raise StoreUnavailable(
@@ -217,7 +210,7 @@ class Ledger:
         del self._open[job_id]
         self._delivered.pop(job_id, None)
         self._closed.append(SettledJob(closed, billed))
-        self._journal.append_soon(closed)  # after a crash before this write, its last progress is settled instead
+        self.journal.append_soon(closed)  # after a crash before this write, its last progress is settled instead
         return billed
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
@@ -227,7 +220,7 @@ class Ledger:
             return
         self._delivered |= progress
         try:
-            self._journal.append(DeliveryProgress(progress))
+            self.journal.append(DeliveryProgress(progress))
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
 
@@ -241,11 +234,11 @@ class Ledger:
                     self._posting.append(self._closed.popleft())
                 await self._post()
             # Posted records are useless, and harmful when old: a job of a dropped month would look like a new one.
-            if self._journal.needs_compaction or not self._open:
+            if self.journal.needs_compaction or not self._open:
                 self._compact_journal()
 
     async def _post(self) -> None:
-        await self._books.post_jobs([self._row(settled) for settled in self._posting], instance=self._instance)
+        await self.books.post_jobs([self._row(settled) for settled in self._posting], instance=self.instance)
         posted, self._posting = self._posting, []
         self._note_posted(posted)
 
@@ -276,10 +269,10 @@ class Ledger:
 
     def _compact_journal(self) -> None:
         """If the journal cannot be rewritten it stays as it was: longer, and still right."""
-        if self._journal.is_empty:
+        if self.journal.is_empty:
             return
         try:
-            self._journal.compact(self._live_records())
+            self.journal.compact(self._live_records())
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
 
@@ -290,7 +283,7 @@ class Ledger:
 
     async def rebalance_purses(self) -> None:
         """Refill purses that run low, return those that are idle."""
-        now_s = self._clock.now_s()
+        now_s = self.clock.now_s()
         for purse in list(self._purses.values()):
             if purse.refill_nano:
                 await self.reserve(purse.account, purse.refill_nano)
@@ -303,7 +296,7 @@ class Ledger:
                 return
             purse.give_back()  # even if the reply is lost: others may have the money by then
             names = [chart.promo_of(purse.account), chart.credits_of(purse.account)]
-            await self._books.return_slices(names, instance=self._instance)
+            await self.books.return_slices(names, instance=self.instance)
             if purse.is_idle and purse.reserved == ZERO_AMOUNT:
                 self._purses.pop(purse.account, None)
 
@@ -312,8 +305,8 @@ class Ledger:
         settled = 0
         for at in range(0, len(left), JOBS_PER_POST):
             rows = [job_row(closed) for closed in left[at : at + JOBS_PER_POST]]
-            settled += await self._books.post_jobs(rows, instance=self._instance)
-        await self._books.drop_slices(self._instance)
+            settled += await self.books.post_jobs(rows, instance=self.instance)
+        await self.books.drop_slices(self.instance)
         self._compact_journal()
         return settled
 
@@ -325,6 +318,6 @@ class Ledger:
         await self.flush()
         if self._open:
             return False
-        await self._books.drop_slices(self._instance)
+        await self.books.drop_slices(self.instance)
         self._compact_journal()
         return True

@@ -168,7 +168,7 @@ def test_memory_is_bounded_and_the_longest_idle_go_first() -> None:
 
 
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
-    bucket = TokenBucket(10, 1, 100.0)
+    bucket = TokenBucket(10, 1, at_s=100.0, level=10)
     meter = RateMeter(60, 60, 100.0)
     for _ in range(10):
         bucket.take(100.0)
