@@ -1,20 +1,24 @@
-"""The indexer: copies our contracts' events from the chain into Postgres, in bounded batches, each whole or not at all.
+"""The indexer: copies our contracts' events from the chain into Postgres, and delivers those that are final.
 
-The index stores the hash of its last block. If the chain no longer has that block (a reorg, or a local chain that lost
-its last second), everything above the newest common block is dropped and read again. The follower may be stopped,
-killed or started twice at any time.
+`ChainFollower` writes bounded batches, each whole or not at all. The index stores the hash of its last block. If the
+chain no longer has that block (a reorg, or a local chain that lost its last second), everything above the newest common
+block is dropped and read again. The follower may be stopped, killed or started twice at any time.
+
+`EventDelivery` delivers in the chain's order and at least once: a crash between handling an event and storing the
+reader's position delivers it again. A handler therefore acts under `business_id(event)`, its idempotency key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog
+from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog, hex_of
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.log import Logger
+from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import BlockRef, ChainIndexRow, ChainStore
 
 _log = Logger("sparewatt.chain")
@@ -22,6 +26,7 @@ BLOCKS_PER_BATCH = 500
 """Blocks whose logs are fetched by one request; public nodes refuse ranges of some thousands."""
 EVENTS_PER_BATCH = 20_000
 """About 20 MB. A range with more is halved."""
+EVENTS_PER_DELIVERY = 100
 REORG_BLOCKS_MAX = 64
 """Blocks behind the head whose hashes are stored one by one; no chain in use reorganises deeper by itself."""
 
@@ -178,3 +183,37 @@ def refuse_other_chain(index: ChainIndexRow, identity: ChainIdentity) -> None:
             f"This database follows another chain (id {index.chain_id}). Give the right CHAIN_URL, or start over on "
             "this one with 'sparewatt chain sync --rebuild --another-chain'."
         )
+
+
+def business_id(event: ChainEvent) -> str:
+    """The same for the same event, also after a reorg put it into another block."""
+    return f"{event.contract}.{event.event}:{hex_of(event.tx_hash)}:{event.ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventDelivery:
+    """One reader with its own position in the index."""
+
+    store: ChainStore
+    reader: str
+    names: Sequence[str]
+    """Of the events, written `contract.event`."""
+    depth: int
+    handle: Callable[[ChainEvent], Awaitable[None]]
+
+    async def step(self) -> bool:
+        """Deliver what became final. True if there may be more."""
+        index = await self.store.index()
+        if index is None:
+            return False
+        position = await self.store.reader_position(self.reader, start_block=index.start_block)
+        final_block = index.block_number - self.depth + 1
+        events = await self.store.events_after(
+            position, up_to_block=final_block, names=self.names, limit=EVENTS_PER_DELIVERY
+        )
+        for event in events:
+            await self.handle(event)
+            to = (event.block_number, event.log_index)
+            await self.store.move_reader(self.reader, seen=position, to=to)
+            position = to
+        return len(events) == EVENTS_PER_DELIVERY

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.event_delivery import EventDelivery, business_id
-from sparewatt.chain.follower import BLOCKS_PER_BATCH, ChainFollower
+from sparewatt.chain.follower import BLOCKS_PER_BATCH, ChainFollower, EventDelivery, business_id
 from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.localnet.anvil import Anvil

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.event_delivery import EventDelivery, business_id
+from sparewatt.chain.follower import EventDelivery, business_id
 from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.request_processor import ChainRequestProcessor, DepositCallBuilder
 from sparewatt.chain.money.root_poster import RootPoster
