@@ -45,10 +45,10 @@ class ChaoticBooks(LedgerStore):
         rows: list[ReceiptRow] = list(receipts)
         await self._over_the_line(lambda: super(ChaoticBooks, self).save_receipts(rows))
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
         take = super().take_slice
         return await self._over_the_line(
-            lambda: take(account, instance=instance, have=have, wanted=wanted, liked=liked)
+            lambda: take(account, instance=instance, have=have, wanted=wanted, preferred=preferred)
         )
 
     async def return_slices(self, accounts: Any, *, instance: str) -> None:

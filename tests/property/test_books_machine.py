@@ -14,12 +14,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, MatchId
-from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.ledger import chart, rules
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
-from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.ledger import PURSE_IDLE_S, Ledger
 from sparewatt.ledger.model import ZERO_AMOUNT, Amount, ClosedJob, Delivery, JobState, OpenedJob
 from sparewatt.store.ledger import Transfer
 from sparewatt.testing.clocks import ManualClock

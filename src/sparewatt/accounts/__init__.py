@@ -1,1 +1,1 @@
-"""Who may do what: people, sessions, API keys, budgets, rate limits, join tokens, and chain keys held for accounts."""
+"""Accounts: people, sessions, API keys, rate limits, join tokens, and the custody of accounts' chain keys."""

@@ -1,7 +1,7 @@
-"""API keys: made here, shown once, known afterwards only by their hash.
+"""API keys: a secret is shown once, when its key is made; only its hash is stored.
 
-`KeyRing` is what the request path asks: a dictionary in memory, kept up to date from Postgres in the background. What a
-key's policy means is decided elsewhere; here it is text that was looked at once.
+Requests are authenticated by the `KeyRing`, a dictionary in memory that is synced from Postgres in the background. A
+key's policy is text here; `check_policy` validates it once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import NoReturn
 
 from sparewatt.accounts.principal import SCOPES
 from sparewatt.core.errors import InvalidField, KeyNotFound, NotAuthenticated
@@ -23,25 +24,21 @@ KEY_PREFIX = "sk-sw-"
 PREFIX_CHARS = 12
 RATE_MAX = 2**31 - 1
 _WHERE = "Make one with 'sparewatt keys create', and send it as 'Authorization: Bearer sk-sw-…'."
-
 _KEY_ID = re.compile(r"key_[0-9a-z]{1,40}")
-
-CheckPolicy = Callable[[str], None]
-"""Looks at a policy as JSON text; raises InvalidField for one that means nothing."""
 
 
 def new_secret(*, rng: Rng) -> str:
-    """256 bits of chance behind a prefix that secret scanners can find."""
+    """256 random bits, after a prefix that secret scanners recognise."""
     return KEY_PREFIX + rng.randbytes(32).hex()
 
 
 def hash_secret(secret: str) -> bytes:
-    """Of anything that can stand in a header, also of bytes that are no UTF-8."""
+    """Takes anything that a header can hold, also bytes that are not UTF-8."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 def bearer_secret(authorization: str) -> str:
-    """The key in an Authorization header. Raises NotAuthenticated if it is there in another way."""
+    """The key in an Authorization header. Raises NotAuthenticated for another scheme."""
     scheme, _, secret = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise NotAuthenticated(f"The Authorization header must begin with 'Bearer '. {_WHERE}")
@@ -49,7 +46,7 @@ def bearer_secret(authorization: str) -> str:
 
 
 class KeyRing:
-    """All keys of the network by hash. A revoked key stays, so that its holder learns what happened."""
+    """All keys of the network by hash. A revoked key stays, so that its client gets the reason."""
 
     def __init__(self) -> None:
         self._by_hash: dict[bytes, KeyRow] = {}
@@ -58,7 +55,7 @@ class KeyRing:
         self.version = 0
 
     def put(self, rows: Iterable[KeyRow]) -> None:
-        """Take over rows; one that is older than what is known here (a slow answer, say) changes nothing."""
+        """Ignores a row that is older than the known one, as after a slow query."""
         for row in rows:
             known = self._by_hash.get(row.hash)
             if known is None or row.version >= known.version:
@@ -67,7 +64,7 @@ class KeyRing:
             self.version = max(self.version, row.version)
 
     def authenticate(self, authorization: str | None, *, unix_s: float) -> KeyRow:
-        """The key behind an Authorization header. Raises NotAuthenticated with what to do."""
+        """Raises NotAuthenticated with what to do."""
         if not authorization:
             raise NotAuthenticated(f"This needs an API key. {_WHERE}")
         row = self._by_hash.get(hash_secret(bearer_secret(authorization)))
@@ -78,14 +75,14 @@ class KeyRing:
         return row
 
     def revalidate(self, row: KeyRow) -> bool:
-        """Whether a key that was let in before is let in again, as it was then. Only for keys that never expire."""
+        """Whether a key that was authenticated before is unchanged. False for keys that expire."""
         if self._by_hash.get(row.hash) is not row or row.expires_at is not None:
             return False
         self._used.add(row.id)
         return True
 
     def account_of(self, key_id: KeyId) -> AccountId | None:
-        """Whose job it was, by what the job remembers: a key, or the account itself."""
+        """Of a job's `key_id`, which is a key, or the account itself if a browser submitted it."""
         return self._account_of.get(key_id) or (AccountId(key_id) if key_id.startswith("acc_") else None)
 
     def pop_used(self) -> list[KeyId]:
@@ -103,38 +100,27 @@ def _refuse_ended(row: KeyRow, *, unix_s: float) -> None:
         raise NotAuthenticated(f"The account of the API key {row.prefix}… is closed. Ask the network's operator.")
 
 
-def accept_any_policy(_: str) -> None:
-    """Where nobody knows the vocabulary yet."""
-
-
+@dataclass(frozen=True, slots=True)
 class KeyService:
-    """Making, listing, limiting and revoking keys."""
+    """Makes, lists, limits and revokes keys."""
 
-    def __init__(
-        self,
-        database: Database,
-        ring: KeyRing,
-        *,
-        rng: Rng,
-        check_policy: CheckPolicy = accept_any_policy,
-        announce: Callable[[], Awaitable[object]] | None = None,
-    ) -> None:
-        """`announce`: has the other processes of this gateway sync at once; other gateways do so once a second."""
-        self._announce = announce or _no_siblings
-        self._database = database
-        self._ring = ring
-        self._rng = rng
-        self._check_policy = check_policy
+    database: Database
+    ring: KeyRing
+    rng: Rng
+    validate_policy: Callable[[str], object] | None = None
+    """Takes a policy as JSON text; raises InvalidField."""
+    announce: Callable[[], Awaitable[object]] | None = None
+    """Makes the other processes of this gateway sync at once. Other gateways sync every second."""
 
     async def create(
         self, account_id: AccountId, *, terms: KeyTerms, scopes: Sequence[str], secret: str | None = None
     ) -> tuple[KeyRow, str]:
-        """A new key and its secret, which nobody can show again."""
+        """A new key and its secret, which cannot be shown again."""
         check_scopes(scopes)
         self._check(terms, scopes=scopes)
-        secret = secret or new_secret(rng=self._rng)
-        row = await self._database.insert_key(
-            key_id=KeyId(new_id("key", rng=self._rng)),
+        secret = secret or new_secret(rng=self.rng)
+        row = await self.database.insert_key(
+            key_id=KeyId(new_id("key", rng=self.rng)),
             account_id=account_id,
             hashed=hash_secret(secret),
             prefix=secret[:PREFIX_CHARS],
@@ -143,13 +129,11 @@ class KeyService:
         )
         if row is None:
             raise InvalidField(f"An account has at most {KEYS_PER_ACCOUNT_MAX:,} keys. Revoke some first.")
-        self._ring.put([row])
-        await self._announce()
-        return row, secret
+        return await self._publish(row), secret
 
     async def list(self, account_id: AccountId | None) -> list[KeyRow]:
-        """Of one account, or with None of all."""
-        return await self._database.list_keys(account_id)
+        """Of one account, or of all with None."""
+        return await self.database.list_keys(account_id)
 
     async def change_terms(
         self, key_id: str, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
@@ -158,42 +142,40 @@ class KeyService:
 
         def checked(row: KeyRow) -> KeyTerms:
             if row.revoked_at is not None:
-                raise InvalidField(f"The key {row.id} was revoked; its limits mean nothing any more.")
+                raise InvalidField(f"The key {row.id} was revoked. Make another one.")
             terms = change(row)
             self._check(terms, scopes=row.scopes)
             return terms
 
-        known = read_key_id(key_id)
-        row = await self._database.change_key(known, account_id=account_id, change=checked) if known else None
-        return await self._publish(key_id, row)
+        row = await self.database.change_key(_checked_id(key_id), account_id=account_id, change=checked)
+        return await self._publish(row or _refuse_unknown(key_id))
 
     async def revoke(self, key_id: str, *, account_id: AccountId | None) -> KeyRow:
         """Revoke a key; a second time changes nothing. Raises KeyNotFound also for a key of another account."""
-        known = read_key_id(key_id)
-        row = await self._database.revoke_key(known, account_id=account_id) if known else None
-        return await self._publish(key_id, row)
+        row = await self.database.revoke_key(_checked_id(key_id), account_id=account_id)
+        return await self._publish(row or _refuse_unknown(key_id))
 
     async def sync(self) -> None:
-        """Take over what other processes changed in keys, or in the accounts they belong to."""
-        self._ring.put(await self._database.keys_changed_since(self._ring.version))
+        """Load what other processes changed in keys or their accounts."""
+        self.ring.put(await self.database.keys_changed_since(self.ring.version))
 
     async def on_account_changed(self) -> None:
-        """What keys may do depends on their account: what was changed there counts from now on."""
+        """What a key may do depends on its account, so its keys are loaded again."""
         await self.sync()
-        await self._announce()
+        await self._announce_change()
 
     async def note_used(self) -> None:
-        """Write down which keys were used lately."""
-        used = self._ring.pop_used()
-        if used:
-            await self._database.note_keys_used(used)
+        """Store the time of use of the keys that were used since the last call."""
+        if used := self.ring.pop_used():
+            await self.database.note_keys_used(used)
 
     def check_policy(self, policy: str | None) -> None:
         if policy is None:
             return
         if len(policy.encode()) > POLICY_BYTES_MAX:
             raise InvalidField(f"A policy has at most {POLICY_BYTES_MAX // 1024} KiB.", param="policy")
-        self._check_policy(policy)
+        if self.validate_policy is not None:
+            self.validate_policy(policy)
 
     def _check(self, terms: KeyTerms, *, scopes: Collection[str]) -> None:
         check_name(terms.name)
@@ -206,16 +188,14 @@ class KeyService:
                 "Leave out the scope or the limit."
             )
 
-    async def _publish(self, key_id: str, row: KeyRow | None) -> KeyRow:
-        if row is None:
-            raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
-        self._ring.put([row])
-        await self._announce()
+    async def _publish(self, row: KeyRow) -> KeyRow:
+        self.ring.put([row])
+        await self._announce_change()
         return row
 
-
-async def _no_siblings() -> None:
-    """There is one process."""
+    async def _announce_change(self) -> None:
+        if self.announce is not None:
+            await self.announce()
 
 
 def terms_of(row: KeyRow) -> KeyTerms:
@@ -223,9 +203,13 @@ def terms_of(row: KeyRow) -> KeyTerms:
     return KeyTerms(**{field.name: getattr(row, field.name) for field in fields(KeyTerms)})
 
 
-def read_key_id(text: str) -> KeyId | None:
-    """None for what no key is called, and Postgres need not see."""
-    return KeyId(text) if _KEY_ID.fullmatch(text) else None
+def _checked_id(text: str) -> KeyId:
+    """Raises KeyNotFound for what cannot be an id, so that Postgres does not see it."""
+    return KeyId(text) if _KEY_ID.fullmatch(text) else _refuse_unknown(text)
+
+
+def _refuse_unknown(key_id: str) -> NoReturn:
+    raise KeyNotFound(f"There is no key {key_id[:60]!r}. 'sparewatt keys list' shows them.")
 
 
 def check_name(name: str) -> None:

@@ -1,6 +1,6 @@
-"""Mail to people, one kind: the token with which a password is set anew. Sent in the background, one at a time.
+"""Mails with password reset tokens, sent by SMTP in the background, one at a time.
 
-Whether an address is known must not show in how long an answer takes, so nobody waits for the mail server.
+A request does not wait for the mail server, so its duration does not show whether an address is known.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import MAILS_WAITING_MAX
 from sparewatt.core.log import Logger
 
 SEND_S = 20.0
+MAILS_WAITING_MAX = 100
+"""More are dropped, as when the mail server is away; users then ask again."""
 _PORTS = {"smtp": 587, "smtps": 465}
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _log = Logger("sparewatt.mail")
@@ -24,7 +25,7 @@ _log = Logger("sparewatt.mail")
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """`smtp://` is encrypted by STARTTLS, except to this machine; `smtps://` from the first byte."""
+    """`smtp://` uses STARTTLS, except to this machine; `smtps://` uses TLS from the first byte."""
 
     scheme: str
     host: str
@@ -52,14 +53,12 @@ def read_mail_server(url: str | None, sender: str | None) -> MailServer | None:
 
 
 class Mailer:
-    """Takes mails at any time, sends them one by one."""
-
     def __init__(self, server: MailServer) -> None:
         self._server = server
         self._waiting: asyncio.Queue[EmailMessage] = asyncio.Queue(MAILS_WAITING_MAX)
 
     def enqueue(self, message: EmailMessage) -> None:
-        """Later, or never if too many wait: people ask again."""
+        """Send it later; drop it if too many wait."""
         message["From"] = self._server.sender
         try:
             self._waiting.put_nowait(message)
@@ -67,13 +66,13 @@ class Mailer:
             _log.warning("mail_dropped", waiting=self._waiting.qsize())
 
     async def send_next(self) -> None:
-        """Wait for a mail and send it."""
+        """Wait for a mail, and send it."""
         message = await self._waiting.get()
         try:
             await asyncio.to_thread(send, self._server, message)
             _log.info("mail_sent")
         except (OSError, smtplib.SMTPException) as error:
-            _log.warning("mail_failed", why=type(error).__name__)
+            _log.warning("mail_failed", error=type(error).__name__)
 
 
 def send(server: MailServer, message: EmailMessage) -> None:

@@ -1,4 +1,4 @@
-"""Passwords: what one must be like, and argon2id hashes of them, made beside the event loop a few at a time."""
+"""Passwords: their rules, and argon2id hashes of them, computed in a bounded number of threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from sparewatt.core.errors import InvalidField, RateLimited
-from sparewatt.core.limits import (
-    PASSWORD_CHARS_MAX,
-    PASSWORD_CHARS_MIN,
-    PASSWORD_HASHES_AT_ONCE,
-    PASSWORD_HASHES_WAITING_MAX,
-)
 
 _T = TypeVar("_T")
+PASSWORD_CHARS_MIN = 10
+"""Long enough against guessing at the pace that logins allow, short enough to be typed."""
+PASSWORD_CHARS_MAX = 256
+HASH_THREADS = 2
+"""Each hash takes 64 MiB and a core for some 50 ms, and the rest of the gateway needs cores too."""
+HASHES_WAITING_MAX = 64
+"""The last one waits about two seconds. More is an attack."""
 
 
 def check_password(password: str, *, email: str = "") -> None:
-    """Raises InvalidField. Length is what counts; a rule about symbols only makes people write them down."""
+    """Raises InvalidField. Only length counts: rules about symbols make people write passwords down."""
     if not PASSWORD_CHARS_MIN <= len(password) <= PASSWORD_CHARS_MAX:
         raise InvalidField(f"A password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters.", param="password")
     if email and password.strip().lower() == email:
@@ -30,11 +31,9 @@ def check_password(password: str, *, email: str = "") -> None:
 
 
 class Passwords:
-    """Hashes and compares. Bounded: each hash takes a core and 64 MiB for a while."""
-
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._places = asyncio.Semaphore(PASSWORD_HASHES_AT_ONCE)
+        self._threads = asyncio.Semaphore(HASH_THREADS)
         self._waiting = 0
         self._dummy: str | None = None
 
@@ -42,7 +41,7 @@ class Passwords:
         return await self._run_in_thread(lambda: self._hasher.hash(_normalize(password)))
 
     async def verify(self, password: str, password_hash: str | None) -> bool:
-        """Whether it is the password. With None (nobody has this address) it takes the same time and says no."""
+        """False with None, as for an unknown e-mail, after as long a time: response times show nothing."""
         if password_hash is None:
             self._dummy = self._dummy or await self.hash("nobody has this password")
             await self._verify_hash(password, self._dummy)
@@ -63,16 +62,16 @@ class Passwords:
         return await self._run_in_thread(verify)
 
     async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
-        if self._waiting >= PASSWORD_HASHES_WAITING_MAX:
+        if self._waiting >= HASHES_WAITING_MAX:
             raise RateLimited("Too many people are logging in right now. Try again in a moment.", retry_after_s=2)
         self._waiting += 1
         try:
-            async with self._places:
+            async with self._threads:
                 return await asyncio.to_thread(work)
         finally:
             self._waiting -= 1
 
 
 def _normalize(password: str) -> str:
-    """The same letters, however the keyboard composed them."""
+    """The same letters have the same hash, however the keyboard composed them."""
     return unicodedata.normalize("NFKC", password)

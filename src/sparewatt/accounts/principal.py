@@ -1,12 +1,11 @@
-"""Who is asking: an account, by one of its keys or by a browser's session. And the one rule of what it may do.
+"""The authenticated principal of a request, an account by its API key or browser session, and its authorization.
 
-A key may do what its scopes say, and only with things of its own account. Running the network takes the role of an
-operator and the scope `admin`, both.
+A key may do what its scopes say, with things of its own account. Operating the network needs both the role `operator`
+and the scope `admin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -21,7 +20,7 @@ SCOPES: tuple[str, ...] = get_args(Scope)
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Exactly one of `key` and `session` is there."""
+    """Exactly one of `key` and `session` is set."""
 
     account_id: AccountId
     role: Role
@@ -31,7 +30,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def key_id(self) -> KeyId:
-        """By which a job remembers who asked; what a browser asks goes by its account."""
+        """What a job is stored under: the key, or the account's id if a browser submitted it."""
         return self.key.id if self.key is not None else KeyId(self.account_id)
 
     @property
@@ -40,7 +39,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def account_filter(self) -> AccountId | None:
-        """Whose things it may see and change: its own, or (None) everybody's."""
+        """The account whose things it may see and change; None for an operator, who may all."""
         return None if self.is_operator else self.account_id
 
 
@@ -49,26 +48,18 @@ def principal_from_key(key: KeyRow) -> Principal:
 
 
 def principal_from_session(session: SessionRow) -> Principal:
-    """Somebody who logged in may do all that the account may."""
+    """A session has every scope."""
     return Principal(session.account_id, session.role, SCOPES, session=session)
 
 
-def require_scope(who: Principal, scope: Scope) -> None:
-    if scope not in who.scopes:
-        raise NotAllowed(
-            f"{_describe(who)} may not do this: it needs the scope {scope!r}, it has {_list_scopes(who.scopes)}."
-        )
+def require_scope(principal: Principal, scope: Scope) -> None:
+    if scope not in principal.scopes:
+        subject = f"The key {principal.key.prefix}…" if principal.key is not None else "This session"
+        scopes = ", ".join(map(repr, principal.scopes)) or "none"
+        raise NotAllowed(f"{subject} may not do this: it needs the scope {scope!r}, it has {scopes}.")
 
 
-def require_operator(who: Principal) -> None:
-    require_scope(who, "admin")
-    if who.role != "operator":
+def require_operator(principal: Principal) -> None:
+    require_scope(principal, "admin")
+    if principal.role != "operator":
         raise OperatorsOnly("Only operators of this network may do this.")
-
-
-def _describe(who: Principal) -> str:
-    return f"The key {who.key.prefix}…" if who.key is not None else "This session"
-
-
-def _list_scopes(scopes: Sequence[str]) -> str:
-    return ", ".join(repr(scope) for scope in scopes) or "none"

@@ -1,11 +1,13 @@
-"""The doors that anybody may knock at, signing up, logging in and asking for a reset, and how often they may.
+"""Rate limits of routes without authentication: sign-up, login, password reset, and what is published.
 
-Counted per address and, where one is named, per e-mail. Memory only: a restart forgives.
+They count per client network and, where one is given, per e-mail; in memory, so a restart resets them.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
+from functools import partial
 
 from sparewatt.accounts.rate_limits import TokenBuckets
 from sparewatt.core.clock import Clock
@@ -14,27 +16,25 @@ from sparewatt.core.limits import RETRY_AFTER_S_MAX
 
 _HOUR_S = 3600.0
 _MIN_S = 60.0
-_IPV6_SITE_BITS = 64
+_IPV6_PREFIX_BITS = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublicRateLimiter:
-    """One of them."""
-
-    def __init__(self, doing: str, *, by_address: TokenBuckets, by_email: TokenBuckets, clock: Clock) -> None:
-        self._doing = doing
-        self._by_address = by_address
-        self._by_email = by_email
-        self._clock = clock
+    action: str
+    by_network: TokenBuckets
+    by_email: TokenBuckets | None = None
+    clock: Clock
 
     def admit(self, *, address: str, email: str = "") -> None:
-        """Raises RateLimited with when to come back."""
-        now_s = self._clock.now_s()
-        wait_s = self._by_address.take(client_network(address), now_s=now_s)
-        if wait_s == 0.0 and email:
-            wait_s = self._by_email.take(email, now_s=now_s)
+        """Raises RateLimited."""
+        now_s = self.clock.now_s()
+        wait_s = self.by_network.take(client_network(address), now_s=now_s)
+        if wait_s == 0.0 and email and self.by_email is not None:
+            wait_s = self.by_email.take(email, now_s=now_s)
         if wait_s:
             raise RateLimited(
-                f"Too many tries at {self._doing}. Try again in {_format_wait(wait_s)}.",
+                f"Too many tries at {self.action}. Try again in {_format_wait(wait_s)}.",
                 retry_after_s=min(wait_s, RETRY_AFTER_S_MAX),
             )
 
@@ -42,36 +42,33 @@ class PublicRateLimiter:
 class PublicRateLimiters:
     def __init__(self, *, signups_per_address_hour: int, clock: Clock, share: int = 1) -> None:
         """`share`: of how many processes this is one."""
-        signups = TokenBuckets(share=share, burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S)
+        buckets = partial(TokenBuckets, share=share)
         self.signup = PublicRateLimiter(
-            "signing up",
-            by_address=signups,
-            by_email=TokenBuckets(share=share, burst=10, per_s=10 / _HOUR_S),
+            action="signing up",
+            by_network=buckets(burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S),
+            by_email=buckets(burst=10, per_s=10 / _HOUR_S),
             clock=clock,
         )
         self.login = PublicRateLimiter(
-            "logging in",
-            by_address=TokenBuckets(share=share, burst=30, per_s=30 / _MIN_S),
-            by_email=TokenBuckets(share=share, burst=10, per_s=1 / _MIN_S),
+            action="logging in",
+            by_network=buckets(burst=30, per_s=30 / _MIN_S),
+            by_email=buckets(burst=10, per_s=1 / _MIN_S),
             clock=clock,
         )
         self.reset = PublicRateLimiter(
-            "resetting a password",
-            by_address=TokenBuckets(share=share, burst=20, per_s=20 / _HOUR_S),
-            by_email=TokenBuckets(share=share, burst=3, per_s=3 / _HOUR_S),
+            action="resetting a password",
+            by_network=buckets(burst=20, per_s=20 / _HOUR_S),
+            by_email=buckets(burst=3, per_s=3 / _HOUR_S),
             clock=clock,
         )
-        # Whoever checks the longest payout batch reads a little over a thousand pages of it.
+        # The longest payout batch has a little over a thousand pages.
         self.published = PublicRateLimiter(
-            "reading what is published",
-            by_address=TokenBuckets(share=share, burst=1_200, per_s=10),
-            by_email=TokenBuckets(share=share, burst=1, per_s=1),
-            clock=clock,
+            action="reading what is published", by_network=buckets(burst=1_200, per_s=10), clock=clock
         )
 
 
 def client_network(address: str) -> str:
-    """Whom to count an address for: itself, or in IPv6 its site, since whoever has one address there has many."""
+    """What an address is counted as: itself, or in IPv6 its /64, since one client has all of these addresses."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -80,7 +77,7 @@ def client_network(address: str) -> str:
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, _IPV6_SITE_BITS), strict=False))
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX_BITS), strict=False))
 
 
 def _format_wait(wait_s: float) -> str:

@@ -1,33 +1,34 @@
-"""How fast a key, or an address, may ask: token buckets in memory, one for requests and one for tokens.
+"""Rate limits of API keys and client addresses: token buckets in memory, one for requests and one for tokens.
 
-A bucket holds a minute's worth and refills all the time, so a burst is fine and a flood is not. Time comes in by
-argument. Nothing here knows HTTP, beyond what the names of its numbers are called in headers.
+A bucket holds a minute's worth and refills continuously, so it allows a burst and stops a flood. Time comes in by
+argument. Of HTTP it knows only the rate limit headers.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparewatt.core.limits import RATE_METERS_MAX, RETRY_AFTER_S_MAX
+from sparewatt.core.limits import RETRY_AFTER_S_MAX
 
 _MIN_S = 60.0
+METERS_MAX = 100_000
+"""Keys or addresses that are counted at the same time (about 300 bytes each); the longest idle are dropped first."""
 
 
+@dataclass(slots=True)
 class TokenBucket:
     """Holds at most `capacity`, refills `per_s` a second."""
 
-    __slots__ = ("at_s", "capacity", "level", "per_s")
-
-    def __init__(self, capacity: float, per_s: float, now_s: float) -> None:
-        self.capacity = capacity
-        self.per_s = per_s
-        self.level = capacity
-        self.at_s = now_s
+    capacity: float
+    per_s: float
+    at_s: float
+    level: float
 
     def take(self, now_s: float, count: int = 1) -> float:
-        """Take so many as soon as there is one. 0 means yes, else the seconds to wait, and nothing was taken."""
+        """Take `count` if there is at least one, and return 0; or else take nothing and return the seconds to wait."""
         if now_s > self.at_s:
             self.level = min(self.capacity, self.level + (now_s - self.at_s) * self.per_s)
             self.at_s = now_s
@@ -37,41 +38,41 @@ class TokenBucket:
         return 0.0
 
 
+@dataclass(slots=True, kw_only=True)
 class TokenBuckets:
-    """A bucket per name, all alike, the longest idle forgotten first. For doors that few people should use often.
+    """A bucket per name, all with the same limits; the longest idle are dropped first.
 
-    `share`: of how many processes this is one. Each takes that much more at a time, so that all together let through
-    what one alone would.
+    `share`: of how many processes this is one. Each takes so many at a time, so that all together admit as much as one
+    alone would.
     """
 
-    def __init__(self, *, burst: float, per_s: float, share: int = 1, count_max: int = RATE_METERS_MAX) -> None:
-        self._share = share
-        self._burst = burst
-        self._per_s = per_s
-        self._count_max = count_max
-        self._by_name: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+    burst: float
+    per_s: float
+    share: int = 1
+    count_max: int = METERS_MAX
+    _by_name: OrderedDict[Hashable, TokenBucket] = field(default_factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def take(self, name: Hashable, *, now_s: float) -> float:
-        """Take one. 0 means yes, else the seconds to wait, and nothing was taken."""
+        """Take one and return 0; or else take nothing and return the seconds to wait."""
         bucket = self._by_name.get(name)
         if bucket is None:
-            bucket = self._by_name[name] = TokenBucket(self._burst, self._per_s, now_s)
-            if len(self._by_name) > self._count_max:
+            bucket = self._by_name[name] = TokenBucket(self.burst, self.per_s, at_s=now_s, level=self.burst)
+            if len(self._by_name) > self.count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
-        return bucket.take(now_s, self._share)
+        return bucket.take(now_s, self.share)
 
 
 class RateMeter:
-    """What one key, or one address, has left of its two limits. May be overdrawn: what was used was used.
+    """What one key or address has left of its two limits. It may be overdrawn: usage is known only afterwards.
 
-    `share`: of how many processes this is one. Everything is charged that many times: each process lets through its
-    share of the limit, which is at least one request, and tells the whole limit and what would be left of it.
+    `share`: of how many processes this is one. Everything is charged that many times, so each process admits its share
+    of the limit, at least one request, while the headers show the whole limit.
 
-    On the path of every request, hence numbers in slots and comparisons in place of `min`.
+    Every request uses it, hence plain numbers in slots and comparisons instead of `min`.
     """
 
     __slots__ = ("at_s", "requests_left", "requests_per_min", "share", "tokens_left", "tokens_per_min")
@@ -85,7 +86,7 @@ class RateMeter:
         self.at_s = now_s
 
     def set_limits(self, requests_per_min: int, tokens_per_min: int) -> None:
-        """What was used stays used."""
+        """Usage so far still counts."""
         self.requests_left += requests_per_min - self.requests_per_min
         self.tokens_left += tokens_per_min - self.tokens_per_min
         self.requests_per_min = requests_per_min
@@ -102,31 +103,28 @@ class RateMeter:
         self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
 
     def allows(self, tokens: int) -> bool:
-        """More tokens than the limit are let through when nothing is used, and paid off afterwards."""
+        """A request with more tokens than the limit passes if nothing is used yet, and overdraws the meter."""
         left = self.tokens_left
         return self.requests_left >= 1 and (left >= tokens * self.share or left >= self.tokens_per_min)
 
-    def wait_s(self, tokens: int) -> float:
-        """Seconds until a request of so many tokens may pass."""
-        return max(self.requests_wait_s(1), self.tokens_wait_s(tokens * self.share))
-
-    def requests_wait_s(self, wanted: float) -> float:
-        return max(0.0, wanted - self.requests_left) / self.requests_per_min * _MIN_S
-
-    def tokens_wait_s(self, wanted: float) -> float:
-        return max(0.0, min(wanted, self.tokens_per_min) - self.tokens_left) / self.tokens_per_min * _MIN_S
+    def wait(self, tokens: int) -> tuple[float, str]:
+        """Seconds until a request of so many tokens is allowed, and which limit it waits for."""
+        requests_s = max(0.0, 1 - self.requests_left) / self.requests_per_min * _MIN_S
+        missing = min(tokens * self.share, self.tokens_per_min) - self.tokens_left
+        tokens_s = max(0.0, missing) / self.tokens_per_min * _MIN_S
+        return (requests_s, "requests") if requests_s >= tokens_s else (tokens_s, "tokens")
 
     def charge(self, tokens: int) -> None:
         self.requests_left -= self.share
         self.tokens_left -= tokens * self.share
 
     def adjust(self, tokens: int) -> None:
-        """The request used so many more than was charged at first; fewer if negative."""
+        """The request used so many tokens more than were charged at first; fewer if negative."""
         left = self.tokens_left - tokens * self.share
         self.tokens_left = left if left < self.tokens_per_min else self.tokens_per_min  # noqa: FURB136 (as above)
 
     def header_lines(self, now_s: float) -> str:
-        """As OpenAI's clients read them; `reset` is when everything is there again. Each line ends as in HTTP."""
+        """HTTP header lines, as OpenAI's clients read them; `reset` is the time until the whole limit is free again."""
         self.refill(now_s)
         requests, tokens = self.requests_left, self.tokens_left
         requests_max, tokens_max = self.requests_per_min, self.tokens_per_min
@@ -141,7 +139,7 @@ class RateMeter:
 
 
 class RateDenial(NamedTuple):
-    """Who is too fast, and when to come back."""
+    """Which limit was hit: `who` is "key" or "address", `what` is "requests" or "tokens"."""
 
     who: str
     what: str
@@ -149,38 +147,31 @@ class RateDenial(NamedTuple):
 
 
 class RateCharge(NamedTuple):
-    """What a request was charged at first, by a guess, and to whom."""
+    """What a request was charged before its usage was known."""
 
     key: RateMeter
     address: RateMeter
     tokens: int
 
     def settle(self, used: int) -> None:
-        """It is over, and so many were used."""
+        """Correct the charge to the tokens that were used."""
         if used != self.tokens:
             self.key.adjust(used - self.tokens)
             self.address.adjust(used - self.tokens)
 
 
+@dataclass(slots=True, kw_only=True)
 class RateLimiter:
-    """Every key's and every address's meter. A request passes both or is charged to neither."""
+    """The meters of all keys and addresses. A request is charged to both of its meters or to neither."""
 
-    def __init__(
-        self,
-        *,
-        requests_per_min: int,
-        tokens_per_min: int,
-        address_requests_per_min: int,
-        address_tokens_per_min: int,
-        share: int = 1,
-        count_max: int = RATE_METERS_MAX,
-    ) -> None:
-        self._share = share
-        self._key_limits = requests_per_min, tokens_per_min
-        self._address_limits = address_requests_per_min, address_tokens_per_min
-        self._count_max = count_max
-        self._keys: OrderedDict[str, RateMeter] = OrderedDict()
-        self._addresses: OrderedDict[str, RateMeter] = OrderedDict()
+    requests_per_min: int
+    tokens_per_min: int
+    address_requests_per_min: int
+    address_tokens_per_min: int
+    share: int = 1
+    count_max: int = METERS_MAX
+    _keys: OrderedDict[str, RateMeter] = field(default_factory=OrderedDict, init=False)
+    _addresses: OrderedDict[str, RateMeter] = field(default_factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._addresses)
@@ -188,42 +179,37 @@ class RateLimiter:
     def key_meter(
         self, key_id: str, *, now_s: float, requests_per_min: int | None = None, tokens_per_min: int | None = None
     ) -> RateMeter:
-        """The key's meter, with its own limits where it has some."""
-        requests, tokens = self._key_limits
-        return self._meter(self._keys, key_id, requests_per_min or requests, tokens_per_min or tokens, now_s)
+        """With the key's own limits, where it has some."""
+        requests, tokens = requests_per_min or self.requests_per_min, tokens_per_min or self.tokens_per_min
+        return self._meter(self._keys, key_id, requests, tokens, now_s)
 
     def address_meter(self, address: str, *, now_s: float) -> RateMeter:
-        requests, tokens = self._address_limits
+        requests, tokens = self.address_requests_per_min, self.address_tokens_per_min
         return self._meter(self._addresses, address, requests, tokens, now_s)
 
     def admit(self, key: RateMeter, address: RateMeter, *, tokens: int, now_s: float) -> RateDenial | None:
-        """Charge one request of `tokens` to both meters, or say who has to wait."""
+        """Charge one request of `tokens` to both meters. Returns a denial if one does not allow it."""
         key.refill(now_s)
         address.refill(now_s)
         if key.allows(tokens) and address.allows(tokens):
             key.charge(tokens)
             address.charge(tokens)
             return None
-        if key.wait_s(tokens) >= address.wait_s(tokens):
-            return _denial("key", key, tokens)
-        return _denial("address", address, tokens)
+        (key_s, key_limit), (address_s, address_limit) = key.wait(tokens), address.wait(tokens)
+        if key_s >= address_s:
+            return RateDenial("key", key_limit, min(key_s, RETRY_AFTER_S_MAX))
+        return RateDenial("address", address_limit, min(address_s, RETRY_AFTER_S_MAX))
 
     def _meter(
         self, meters: OrderedDict[str, RateMeter], name: str, requests_per_min: int, tokens_per_min: int, now_s: float
     ) -> RateMeter:
         meter = meters.get(name)
         if meter is None:
-            meter = meters[name] = RateMeter(requests_per_min, tokens_per_min, now_s, self._share)
-            if len(meters) > self._count_max:
+            meter = meters[name] = RateMeter(requests_per_min, tokens_per_min, now_s, self.share)
+            if len(meters) > self.count_max:
                 meters.popitem(last=False)
             return meter
         meters.move_to_end(name)
         if meter.requests_per_min != requests_per_min or meter.tokens_per_min != tokens_per_min:
             meter.set_limits(requests_per_min, tokens_per_min)
         return meter
-
-
-def _denial(who: str, meter: RateMeter, tokens: int) -> RateDenial:
-    requests_wait_s, tokens_wait_s = meter.requests_wait_s(1), meter.tokens_wait_s(tokens * meter.share)
-    what = "requests" if requests_wait_s >= tokens_wait_s else "tokens"
-    return RateDenial(who, what, min(max(requests_wait_s, tokens_wait_s), RETRY_AFTER_S_MAX))

@@ -1,6 +1,6 @@
-"""Bytes that only the holder of a secret can read: AES-256-GCM under a key derived from it.
+"""Authenticated encryption: AES-256-GCM under a key that HKDF derives from a secret.
 
-What is sealed is bound to a name (whose it is, what it is): moved elsewhere, it does not open.
+Sealed bytes are bound to a name (their owner, their row): under another name they do not open.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from Crypto.Protocol.KDF import HKDF
 
 from sparewatt.core.rng import Rng
 
-_FORMAT = b"\x01"  # how it is sealed, should that ever change
+_FORMAT = b"\x01"  # a version, in case the format changes
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 
 
 class Sealer:
-    """`purpose` keeps what is sealed for one thing from opening as another."""
+    """What is sealed for one `purpose` does not open for another."""
 
     def __init__(self, secret: bytes, *, purpose: bytes, rng: Rng) -> None:
         self._key = derive_key(secret, purpose)
@@ -30,10 +30,10 @@ class Sealer:
         return _FORMAT + nonce + text + tag
 
     def open(self, sealed: bytes, *, bound_to: str) -> bytes:
-        """Raises ValueError if it was sealed for something else, under another secret, or changed since."""
+        """Raises ValueError if it was sealed for another name, purpose or secret, or was changed."""
         form, nonce = sealed[:1], sealed[1 : 1 + _NONCE_BYTES]
         if form != _FORMAT:
-            raise ValueError("sealed in a form that this version does not know")
+            raise ValueError("sealed in a format that this version does not know")
         cipher = self._cipher(nonce, bound_to)
         return cipher.decrypt_and_verify(sealed[1 + _NONCE_BYTES : -_TAG_BYTES], sealed[-_TAG_BYTES:])
 
@@ -44,8 +44,8 @@ class Sealer:
 
 
 def derive_key(secret: bytes, purpose: bytes) -> bytes:
-    """A key of 32 bytes. Who knows a hash of the secret, or a key for something else, learns nothing of it."""
+    """A key of 32 bytes. A hash of the secret, or the key of another purpose, reveals nothing of it."""
     derived = HKDF(secret, 32, b"", SHA256, context=purpose)
     if not isinstance(derived, bytes):
-        raise TypeError("one key was asked for")
+        raise TypeError("HKDF returned several keys")
     return derived

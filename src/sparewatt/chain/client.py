@@ -1,43 +1,33 @@
-"""Questions to a chain's node, and signed transactions for it, over plain JSON-RPC.
+"""A JSON-RPC client for one chain's node, on web3. A request ends within CHAIN_CALL_S, with a reply or a ChainError.
 
-Knows nothing of our contracts and keeps nothing. Every call ends within CHAIN_CALL_S, with an answer or a ChainError.
+It knows nothing of our contracts and stores nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
+
+from eth_typing import BlockNumber, ChecksumAddress, HexStr
+from web3 import AsyncHTTPProvider, AsyncWeb3
+from web3.exceptions import BlockNotFound, TransactionNotFound
+from web3.types import FilterParams, RPCEndpoint, TxParams
 
 from sparewatt.chain.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
 from sparewatt.chain.reverts import translate_chain_errors
-from sparewatt.chain.web3_shim import (
-    AsyncHTTPProvider,
-    AsyncWeb3,
-    BlockNotFound,
-    BlockNumber,
-    ChecksumAddress,
-    FilterParams,
-    HexStr,
-    RPCEndpoint,
-    TransactionNotFound,
-    TxParams,
-)
 from sparewatt.core.errors import ChainRefused, ChainUnavailable
 from sparewatt.core.limits import CHAIN_CALL_S
 
 _T = TypeVar("_T")
 
 GAS_HEADROOM_NUM, GAS_HEADROOM_DEN = 3, 2
-"""Half again: a call's cost depends on the time of the block it lands in; the estimate is made at the last one's."""
-
+"""Half again: the cost of a call depends on the time of its block, and the estimate is made for the last block."""
 BASE_FEE_ROOM = 2
-"""The base fee may double (six full blocks) before a transaction has to be sent anew with more."""
+"""The base fee may double (six full blocks) before a transaction has to be replaced by one that pays more."""
 
 
 class ChainClient:
-    """One node of one chain."""
-
     def __init__(self, url: str, *, api_key: str | None = None) -> None:
         """With `api_key`, `url` is a gateway's proxy."""
         headers = {"Content-Type": "application/json"}
@@ -69,37 +59,32 @@ class ChainClient:
 
     async def headers(self, first: int, last: int) -> list[BlockHeader]:
         """Those of `first` to `last` that the chain has."""
-        found = await asyncio.gather(*(self.header(number) for number in range(first, last + 1)))
-        return [header for header in found if header is not None]
+        headers = await asyncio.gather(*(self.header(number) for number in range(first, last + 1)))
+        return [header for header in headers if header is not None]
 
     async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
-        wanted: FilterParams = {
+        log_filter: FilterParams = {
             "fromBlock": BlockNumber(first),
             "toBlock": BlockNumber(last),
             "address": [_checksum(address) for address in addresses],
         }
-        found = await self._await_reply(self._web3.eth.get_logs(wanted))
-        return [_raw_log(log) for log in found]
+        return [_raw_log(log) for log in await self._await_reply(self._web3.eth.get_logs(log_filter))]
 
     async def next_nonce(self, address: str) -> int:
         """How many transactions of this address are in blocks."""
         return int(await self._await_reply(self._web3.eth.get_transaction_count(_checksum(address), "latest")))
-
-    async def balance_wei(self, address: str) -> int:
-        return int(await self._await_reply(self._web3.eth.get_balance(_checksum(address))))
 
     async def code(self, address: str) -> bytes:
         return bytes(await self._await_reply(self._web3.eth.get_code(_checksum(address))))
 
     async def receipt(self, tx_hash: bytes) -> TransactionReceipt | None:
         try:
-            found = await self._await_reply(self._web3.eth.get_transaction_receipt(HexStr(hex_of(tx_hash))))
+            return _receipt(await self._await_reply(self._web3.eth.get_transaction_receipt(HexStr(hex_of(tx_hash)))))
         except TransactionNotFound:
             return None
-        return _receipt(found)
 
     async def has_transaction(self, tx_hash: bytes) -> bool:
-        """In a block or waiting for one."""
+        """Whether it is in a block or in the node's pool."""
         try:
             await self._await_reply(self._web3.eth.get_transaction(HexStr(hex_of(tx_hash))))
         except TransactionNotFound:
@@ -107,7 +92,7 @@ class ChainClient:
         return True
 
     async def call(self, call: ContractCall, *, sender: str | None = None, at_block: int | None = None) -> bytes:
-        """What a contract answers, changing nothing. Raises ChainReverted."""
+        """The result of a call that changes nothing (`eth_call`). Raises ChainReverted."""
         block = None if at_block is None else BlockNumber(at_block)
         return bytes(await self._await_reply(self._web3.eth.call(_params(call, sender), block)))
 
@@ -119,7 +104,7 @@ class ChainClient:
         return estimate * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
 
     async def fees(self) -> GasFees:
-        """What to offer now. Where there is no base fee, the node's own price is all there is."""
+        """The fees to offer now. A chain without base fees has only its node's gas price."""
         base_fee_wei = (await self.head()).base_fee_wei
         if base_fee_wei is None:
             price_wei = int(await self._await_reply(self._web3.eth.gas_price))
@@ -130,8 +115,10 @@ class ChainClient:
     # writes
 
     async def send(self, raw: bytes) -> bool:
-        """Hand over a signed transaction. False when the node will not have it; whether it has it already is another
-        question (`knows`, `receipt`), which must not be answered by reading error messages.
+        """Submit a signed transaction. False if the node refuses it.
+
+        A node also refuses what it has already. `has_transaction` and `receipt` tell which it is; the words of an
+        error message must not decide it.
         """
         try:
             await self._await_reply(self._web3.eth.send_raw_transaction(raw))
@@ -140,16 +127,16 @@ class ChainClient:
         return True
 
     async def request(self, method: str, *params: object) -> Any:
-        """A method that only some nodes have. Raises ChainRefused when this one has not."""
+        """A method that only some nodes have. Raises ChainRefused if this one does not."""
         reply = await self._await_reply(self._provider.make_request(RPCEndpoint(method), list(params)))
         if "error" in reply:
             raise ChainRefused(f"The chain's node does not do {method}.")
         return reply.get("result")
 
-    async def _await_reply(self, question: Awaitable[_T]) -> _T:
+    async def _await_reply(self, request: Awaitable[_T]) -> _T:
         with translate_chain_errors():
             async with asyncio.timeout(CHAIN_CALL_S):
-                return await question
+                return await request
 
 
 def _checksum(address: str) -> ChecksumAddress:
@@ -188,13 +175,10 @@ def _raw_log(log: Mapping[str, Any]) -> RawLog:
 
 
 def _receipt(receipt: Mapping[str, Any]) -> TransactionReceipt:
-    contract = receipt.get("contractAddress")
     return TransactionReceipt(
         tx_hash=bytes(receipt["transactionHash"]),
         block_number=int(receipt["blockNumber"]),
         block_hash=bytes(receipt["blockHash"]),
         succeeded=int(receipt["status"]) == 1,
         gas_used=int(receipt["gasUsed"]),
-        contract=str(contract).lower() if contract else None,
-        logs=tuple(_raw_log(cast("Mapping[str, Any]", log)) for log in receipt["logs"]),
     )

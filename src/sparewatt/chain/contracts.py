@@ -1,4 +1,4 @@
-"""Our contracts: what the compiler made of them, where they are, and the record of that in a data directory."""
+"""Our contracts: the compiler's artifacts, their addresses on a chain, and the record of a deployment on disk."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from sparewatt.core.errors import ContractsMissing, StartupError
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 
 RECORD_FILE = "contracts.json"
-PLAN_FILE = "plan.json"
 
 
 class DeploymentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One transaction of the deployment: make a contract, or introduce two to each other.
+    """One transaction of the deployment: it creates a contract, or calls one.
 
-    An argument `$name` stands for the address of that contract, of `$deployer` or of `$operator`. Times are in seconds,
-    amounts in the token's smallest unit, fees in hundredths of a percent.
+    An argument `$name` is replaced by the address of that contract, of `$deployer` or of `$operator`. Times are in
+    seconds, amounts in the token's smallest unit, fees in hundredths of a percent.
     """
 
     create: str = ""
@@ -32,7 +31,7 @@ class DeploymentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeployedContract(msgspec.Struct, frozen=True):
-    """A contract on the chain. `code_hash` tells whether what stands there is still it, `made_of` which release's."""
+    """`code_hash` is that of the code on the chain, `made_of` that of the artifact: they tell what has changed."""
 
     address: str
     code_hash: str
@@ -40,12 +39,16 @@ class DeployedContract(msgspec.Struct, frozen=True):
 
 
 class DeploymentRecord(msgspec.Struct, frozen=True):
-    """What was deployed where. Kept as JSON beside the chain's data."""
+    """What was deployed where, as JSON in the data directory."""
 
     chain_id: int
     genesis_hash: str
     start_block: int
     contracts: dict[str, DeployedContract]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return {name: deployed.address for name, deployed in self.contracts.items()}
 
 
 class Contracts:
@@ -75,13 +78,13 @@ class Contracts:
         return {name: contract.address for name, contract in sorted(self._by_name.items())}
 
     def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
-        """The events behind the logs of whole blocks, in the chain's order; what no ABI knows is left out."""
-        seen: Counter[bytes] = Counter()
+        """The events in the logs of whole blocks, in the chain's order. Logs that no ABI describes are left out."""
+        counts: Counter[bytes] = Counter()
         events = []
         for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
             contract = self._by_address.get(log.address)
-            event = contract.decode_log(log, ordinal=seen[log.tx_hash]) if contract else None
-            seen[log.tx_hash] += 1
+            event = contract.decode_log(log, ordinal=counts[log.tx_hash]) if contract else None
+            counts[log.tx_hash] += 1
             if event is not None:
                 events.append(event)
         return events
@@ -94,9 +97,13 @@ def shipped_artifacts() -> dict[str, Artifact]:
     return {file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact) for file in files}
 
 
+def shipped_contracts(record: DeploymentRecord) -> Contracts:
+    return Contracts(shipped_artifacts(), record.addresses)
+
+
 def shipped_plan() -> list[DeploymentStep]:
     """The steps of the deployment in order, with times and stakes for trying things out; none without contracts."""
-    text = resources.files(__package__).joinpath(PLAN_FILE).read_bytes()
+    text = resources.files(__package__).joinpath("plan.json").read_bytes()
     return msgspec.json.decode(text, type=list[DeploymentStep]) if shipped_artifacts() else []
 
 
@@ -108,7 +115,7 @@ def read_plan(path: Path) -> list[DeploymentStep]:
         raise StartupError(f"{path} is no plan of a deployment: {error}.") from None
 
 
-def read_record(folder: Path) -> DeploymentRecord | None:
+def find_record(folder: Path) -> DeploymentRecord | None:
     path = folder / RECORD_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=DeploymentRecord)
@@ -116,3 +123,12 @@ def read_record(folder: Path) -> DeploymentRecord | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise StartupError(f"Cannot read {path}: {error}. Move it away and run 'sparewatt chain deploy'.") from None
+
+
+def get_record(folder: Path) -> DeploymentRecord:
+    record = find_record(folder)
+    if record is None:
+        raise ContractsMissing(
+            f"There is no record of contracts in {folder}. 'sparewatt chain deploy' makes one; --data says where it is."
+        )
+    return record

@@ -1,146 +1,144 @@
-"""Puts our contracts on a chain, once. A second run finds them and looks whether they are still what was put there.
+"""Deploys our contracts, once. A later run verifies that the code at their addresses is still the code it deployed.
 
-The deployer's key does nothing else, so its nonce counts the steps done: a run that was killed goes on where it
-stopped, and a local chain that lost its last second is brought back to the same addresses.
+The deployer's key signs nothing else, so its nonce counts the steps that are done: an interrupted run continues where
+it stopped, and a local chain that lost its last second gets the same contracts at the same addresses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import rlp
 
 from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.confirmation import send_and_wait
 from sparewatt.chain.contracts import (
     RECORD_FILE,
     Contracts,
     DeployedContract,
     DeploymentRecord,
     DeploymentStep,
-    read_record,
+    find_record,
+    shipped_artifacts,
+    shipped_plan,
 )
-from sparewatt.chain.model import ContractCall, bytes_of, hex_of
-from sparewatt.chain.signer import TransactionSigner
-from sparewatt.chain.web3_shim import rlp_encode
-from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainReverted, ContractsMissing, StartupError
+from sparewatt.chain.model import ContractCall, TransactionReceipt, bytes_of, hex_of
+from sparewatt.chain.signer import DEPLOYER_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
+from sparewatt.core.clock import Clock, sleep_until
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.core.log import Logger
+from sparewatt.core.rng import Rng
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.protocol.signing import SigningKey, keccak256
 
 _log = Logger("sparewatt.chain")
+POLL_S, POLL_S_MAX = 0.02, 1.0
+WAIT_S = 120.0
+"""Ten blocks of a slow chain."""
 
 
+@dataclass(frozen=True, slots=True)
 class Deployment:
-    """One plan, one deployer, one folder for the record."""
-
-    def __init__(
-        self,
-        client: ChainClient,
-        folder: Path,
-        *,
-        plan: Sequence[DeploymentStep],
-        artifacts: Mapping[str, Artifact],
-        deployer: SigningKey,
-        operator: str,
-        clock: Clock,
-    ) -> None:
-        self._client = client
-        self._folder = folder
-        self._plan = plan
-        self._artifacts = artifacts
-        self._keys = TransactionSigner([deployer])
-        self._deployer = deployer.address.lower()
-        self._operator = operator.lower()
-        self._clock = clock
+    client: ChainClient
+    folder: Path
+    """Where the record is written."""
+    plan: Sequence[DeploymentStep]
+    artifacts: Mapping[str, Artifact]
+    deployer: SigningKey
+    operator: str
+    clock: Clock
 
     async def ensure(self) -> DeploymentRecord:
-        """Deploy what is missing, verify what is there, and write it down. Raises ContractsMissing."""
-        known = read_record(self._folder)
-        identity = await self._client.identity()
+        """Run the steps that are missing, verify all contracts, and write the record. Raises ContractsMissing."""
+        known = find_record(self.folder)
+        identity = await self.client.identity()
         if known is not None and known.genesis_hash != hex_of(identity.genesis_hash):
             known = None  # of another chain
+        steps_done = await self.client.next_nonce(self.deployer.address)
         if known is None:
-            await self._refuse_used_key(identity.chain_id)
+            await self._refuse_used_key(steps_done, chain_id=identity.chain_id)
         addresses = self._addresses()
-        done = await self._client.next_nonce(self._deployer)
-        start_block = known.start_block if known else (await self._client.head()).number + 1 if not done else 0
-        for number in range(done, len(self._plan)):
+        start_block = known.start_block if known else (await self.client.head()).number + 1 if not steps_done else 0
+        for number in range(steps_done, len(self.plan)):
             await self._run_step(number, addresses, chain_id=identity.chain_id)
-        placed = {name: await self._verify_contract(name, address, known) for name, address in addresses.items()}
-        record = DeploymentRecord(identity.chain_id, hex_of(identity.genesis_hash), start_block, placed)
-        self._write(record)
+        deployed = {name: await self._verify_contract(name, address, known) for name, address in addresses.items()}
+        record = DeploymentRecord(identity.chain_id, hex_of(identity.genesis_hash), start_block, deployed)
+        make_private_dir(self.folder)
+        write_private(self.folder / RECORD_FILE, msgspec.json.format(msgspec.json.encode(record)))
         return record
 
-    def contracts(self, record: DeploymentRecord) -> Contracts:
-        return Contracts(self._artifacts, {name: placed.address for name, placed in record.contracts.items()})
-
-    async def _refuse_used_key(self, chain_id: int) -> None:
-        """Nonces count steps only if the key never did anything else."""
-        done = await self._client.next_nonce(self._deployer)
-        creates = [number for number, step in enumerate(self._plan[:done]) if step.create]
-        for number in creates:
-            if not await self._client.code(contract_address(self._deployer, number)):
+    async def _refuse_used_key(self, steps_done: int, *, chain_id: int) -> None:
+        """The nonce counts steps only if the key never signed anything else."""
+        for number, step in enumerate(self.plan[:steps_done]):
+            if step.create and not await self.client.code(contract_address(self.deployer.address, number)):
                 raise ContractsMissing(
-                    f"The deployer {self._deployer} has sent other transactions on chain {chain_id}. "
+                    f"The deployer {self.deployer.address} has sent other transactions on chain {chain_id}. "
                     "Deploy with a key of its own."
                 )
 
     def _addresses(self) -> dict[str, str]:
-        """Known before the first transaction: they follow from the deployer's address and the step's number."""
-        creates = {step.create: number for number, step in enumerate(self._plan) if step.create}
-        return {name: contract_address(self._deployer, number) for name, number in creates.items()}
+        """Known before the first transaction: they follow from the deployer's address and the number of the step."""
+        steps = enumerate(self.plan)
+        return {step.create: contract_address(self.deployer.address, number) for number, step in steps if step.create}
 
     async def _run_step(self, number: int, addresses: Mapping[str, str], *, chain_id: int) -> None:
-        step = self._plan[number]
+        step = self.plan[number]
         call = self._call(step, addresses)
-        gas_limit = await self._client.gas_limit(call, sender=self._deployer)
-        fees = await self._client.fees()
-        signed = self._keys.sign(
-            call, sender=self._deployer, nonce=number, chain_id=chain_id, gas_limit=gas_limit, fees=fees
+        receipt = await send_directly(
+            self.client, call, self.deployer, nonce=number, chain_id=chain_id, clock=self.clock
         )
-        receipt = await send_and_wait(self._client, signed, clock=self._clock)
         if not receipt.succeeded:
             raise ChainReverted(f"step {number + 1} of the deployment ({step.create or step.call}) failed")
         _log.info("deployment_step_done", step=number, what=step.create or step.call, gas=receipt.gas_used)
 
     def _call(self, step: DeploymentStep, addresses: Mapping[str, str]) -> ContractCall:
-        names = {**addresses, "deployer": self._deployer, "operator": self._operator}
-        args = [_resolved(arg, names) for arg in step.args]
+        names = {**addresses, "deployer": self.deployer.address, "operator": self.operator}
+        args = [_resolve(arg, names) for arg in step.args]
         if step.create:
-            return ContractCall("", self._artifacts[step.create].deploy_data(args))
+            return ContractCall("", self.artifacts[step.create].deploy_data(args))
         contract, _, function = step.call.partition(".")
-        return Contracts(self._artifacts, addresses)[contract].encode_call(function, *args)
+        return Contracts(self.artifacts, addresses)[contract].encode_call(function, *args)
 
     async def _verify_contract(self, name: str, address: str, known: DeploymentRecord | None) -> DeployedContract:
-        code = await self._client.code(address)
-        made_of = keccak256(bytes_of(self._artifacts[name].bytecode))
-        placed = DeployedContract(address, hex_of(keccak256(code)), hex_of(made_of))
-        before = known.contracts.get(name, placed) if known else placed
-        if before.made_of != placed.made_of:
+        code = await self.client.code(address)
+        made_of = keccak256(bytes_of(self.artifacts[name].bytecode))
+        deployed = DeployedContract(address, hex_of(keccak256(code)), hex_of(made_of))
+        before = known.contracts.get(name, deployed) if known else deployed
+        if before.made_of != deployed.made_of:
             raise ContractsMissing(
                 f"The contract {name!r} at {address} is of another release. Deploy with a new key in a new folder; a "
-                f"local chain can be started over by moving {self._folder} away."
+                f"local chain can be started over by moving {self.folder} away."
             )
-        if not code or before != placed:
+        if not code or before != deployed:
             raise ContractsMissing(
                 f"At {address} there is not the contract {name!r} that was deployed. Is CHAIN_URL the right chain?"
             )
-        return placed
-
-    def _write(self, record: DeploymentRecord) -> None:
-        make_private_dir(self._folder)
-        write_private(self._folder / RECORD_FILE, msgspec.json.format(msgspec.json.encode(record)))
+        return deployed
 
 
-def _resolved(arg: object, names: Mapping[str, str]) -> object:
-    """`$name` is an address, also within a list."""
+def shipped_deployment(
+    client: ChainClient, folder: Path, *, clock: Clock, rng: Rng, plan: Sequence[DeploymentStep] | None = None
+) -> Deployment:
+    """This release's contracts, by its own plan or an operator's, with the keys in `folder`."""
+    return Deployment(
+        client,
+        folder,
+        plan=shipped_plan() if plan is None else plan,
+        artifacts=shipped_artifacts(),
+        deployer=load_or_make_key(folder / DEPLOYER_KEY, rng=rng),
+        operator=load_or_make_key(folder / OPERATOR_KEY, rng=rng).address,
+        clock=clock,
+    )
+
+
+def _resolve(arg: object, names: Mapping[str, str]) -> object:
+    """Replace `$name` by its address, also within a list."""
     match arg:
         case list():
-            return [_resolved(each, names) for each in arg]
+            return [_resolve(each, names) for each in arg]
         case str() if arg.startswith("$"):
             if arg[1:] not in names:
                 raise StartupError(f"The plan names {arg}, which is none of {', '.join(sorted(names))}.")
@@ -150,5 +148,35 @@ def _resolved(arg: object, names: Mapping[str, str]) -> object:
 
 
 def contract_address(deployer: str, nonce: int) -> str:
-    """Where a contract comes to stand (Ethereum's CREATE rule)."""
-    return hex_of(keccak256(rlp_encode([bytes_of(deployer), nonce]))[12:])
+    """The address of the contract that this transaction creates (Ethereum's CREATE rule)."""
+    return hex_of(keccak256(rlp.encode([bytes_of(deployer), nonce]))[12:])
+
+
+async def send_directly(
+    client: ChainClient, call: ContractCall, key: SigningKey, *, nonce: int, chain_id: int, clock: Clock
+) -> TransactionReceipt:
+    """Send one transaction without the outbox, which would survive a crash, and wait for its receipt.
+
+    Raises ChainReverted if the call would revert, ChainRefused if the node does not take the transaction.
+    """
+    gas_limit, fees = await client.gas_limit(call, sender=key.address), await client.fees()
+    signed = TransactionSigner([key]).sign(
+        call, sender=key.address, nonce=nonce, chain_id=chain_id, gas_limit=gas_limit, fees=fees
+    )
+    if not await client.send(signed.raw) and not await client.has_transaction(signed.tx_hash):
+        raise ChainRefused("The chain's node does not take the transaction. Does its sender have gas?")
+    return await wait_for_receipt(client, signed.tx_hash, clock=clock)
+
+
+async def wait_for_receipt(
+    client: ChainClient, tx_hash: bytes, *, clock: Clock, timeout_s: float = WAIT_S
+) -> TransactionReceipt:
+    """Polls with exponential back-off. Raises ChainUnavailable when the time is over."""
+    deadline_s, pause_s = clock.now_s() + timeout_s, POLL_S
+    while clock.now_s() < deadline_s:
+        receipt = await client.receipt(tx_hash)
+        if receipt is not None:
+            return receipt
+        await sleep_until(clock, clock.now_s() + pause_s)
+        pause_s = min(POLL_S_MAX, 1.5 * pause_s)
+    raise ChainUnavailable(f"The transaction was not mined within {timeout_s:.0f} s.")

@@ -1,179 +1,176 @@
-"""Keeps the index in Postgres up with the chain: bounded batches, each taken over whole or not at all.
+"""The indexer: copies our contracts' events from the chain into Postgres, and delivers those that are final.
 
-The last block it indexed is remembered with its hash. When the chain no longer has that block (a reorganisation, or a
-local chain that lost its last second), everything above the newest common block is forgotten and read again. It may be
-stopped, killed or started twice at any time.
+`ChainFollower` writes bounded batches, each whole or not at all. The index stores the hash of its last block. If the
+chain no longer has that block (a reorg, or a local chain that lost its last second), everything above the newest common
+block is dropped and read again. The follower may be stopped, killed or started twice at any time.
+
+`EventDelivery` delivers in the chain's order and at least once: a crash between handling an event and storing the
+reader's position delivers it again. A handler therefore acts under `business_id(event)`, its idempotency key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog
+from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog, hex_of
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
-from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_EVENTS_AT_ONCE, CHAIN_WINDOW_BLOCKS
 from sparewatt.core.log import Logger
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import BlockRef, ChainIndexRow, ChainStore
 
 _log = Logger("sparewatt.chain")
+BLOCKS_PER_BATCH = 500
+"""Blocks whose logs are fetched by one request; public nodes refuse ranges of some thousands."""
+EVENTS_PER_BATCH = 20_000
+"""About 20 MB. A range with more is halved."""
+EVENTS_PER_DELIVERY = 100
+REORG_BLOCKS_MAX = 64
+"""Blocks behind the head whose hashes are stored one by one; no chain in use reorganises deeper by itself."""
 
 
+@dataclass(slots=True)
 class ChainFollower:
-    """Reads one chain into one database."""
-
-    def __init__(self, client: ChainClient, store: ChainStore, contracts: Contracts, *, start_block: int = 0) -> None:
-        """`start_block` is where the first contract was made: there is nothing of ours before it."""
-        self._client = client
-        self._store = store
-        self._contracts = contracts
-        self._start_block = start_block
-        self._blocks_at_once = CHAIN_BLOCKS_AT_ONCE
-        self.reorg_count = 0
+    client: ChainClient
+    store: ChainStore
+    contracts: Contracts
+    start_block: int = 0
+    """The block of the first contract: there is nothing of ours before it."""
+    reorg_count: int = field(default=0, init=False)
+    _batch_blocks: int = field(default=BLOCKS_PER_BATCH, init=False)
 
     async def begin(self, *, rebuild: bool = False, another_chain: bool = False) -> None:
-        """Go on where the index stands, or start it: the first time, for other contracts, or because it was asked.
+        """Continue the index, or start it: the first time, for other contracts, or on demand.
 
-        Raises WrongChain when the database follows another chain, unless this one is to take its place.
+        Raises WrongChain if the database follows another chain, unless this chain shall replace it.
         """
-        identity, index = await self._client.identity(), await self._store.index()
+        identity, index = await self.client.identity(), await self.store.index()
         if index is not None and not (rebuild and another_chain):
             refuse_other_chain(index, identity)
         elif index is not None and not is_same_chain(index, identity):
-            await self._store.leave_chain()
+            await self.store.leave_chain()
         if index is not None and is_same_chain(index, identity):
-            await self._step_back(index, await self._client.head())
-        same = index is not None and dict(index.contracts) == self._contracts.addresses
+            await self._roll_back_if_reorganised(index, await self.client.head())
+        same = index is not None and dict(index.contracts) == self.contracts.addresses
         if rebuild or not same:
-            await self._start_anew(identity)
+            await self._start_index(identity)
 
     async def step(self) -> bool:
-        """One batch, or one step back. True when there is more to do."""
+        """Index one batch, or roll back once. True if there is more to do."""
         index = await self._read_index()
-        head = await self._client.head()
-        if await self._step_back(index, head):
+        head = await self.client.head()
+        if await self._roll_back_if_reorganised(index, head):
             return True
         if head.number <= index.block_number:
             return False
-        return await self._read_batch(index, head)
+        return await self._index_batch(index, head)
 
     async def catch_up(self) -> int:
-        """Steps until the head is reached; returns its number."""
+        """Step until the head is reached; returns its number."""
         while await self.step():
             pass
         return (await self._read_index()).block_number
 
     async def _read_index(self) -> ChainIndexRow:
-        index = await self._store.index()
+        index = await self.store.index()
         if index is None:
             raise RuntimeError("begin() comes first")
         return index
 
-    async def _start_anew(self, identity: ChainIdentity) -> None:
-        first = max(self._start_block - 1, 0)
-        header = await self._client.header(first)
+    async def _start_index(self, identity: ChainIdentity) -> None:
+        first = max(self.start_block - 1, 0)
+        header = await self.client.header(first)
         if header is None:
             raise ChainUnavailable(f"The chain's node does not have block {first} yet.")
-        await self._store.begin_index(
+        await self.store.begin_index(
             chain_id=identity.chain_id,
             genesis_hash=identity.genesis_hash,
-            contracts=self._contracts.addresses,
+            contracts=self.contracts.addresses,
             start=(first, header.hash),
         )
         _log.info("chain_index_started", block=first)
 
-    async def _still_has(self, number: int, hashed: bytes) -> bool:
-        header = await self._client.header(number)
-        return header is not None and header.hash == hashed
+    async def _has_block(self, number: int, block_hash: bytes) -> bool:
+        header = await self.client.header(number)
+        return header is not None and header.hash == block_hash
 
     # forwards
 
-    async def _read_batch(self, index: ChainIndexRow, head: BlockHeader) -> bool:
+    async def _index_batch(self, index: ChainIndexRow, head: BlockHeader) -> bool:
         first = index.block_number + 1
-        last = min(head.number, index.block_number + self._blocks_at_once)
-        headers = await self._headers(first, last, head=head)
-        if not _follow(index, headers):
-            return True  # the chain moved under our eyes: look again
+        last = min(head.number, index.block_number + self._batch_blocks)
+        # Headers of every block that a reorg could still remove, and at least of the last block of the batch.
+        headers = await self.client.headers(max(first, min(last, head.number - REORG_BLOCKS_MAX)), last)
+        if not _are_linked(index, headers):
+            return True  # a reorg between two requests: start over
         logs = await self._logs(first, last)
-        if logs is None or not await self._unchanged(headers, logs):
+        if logs is None or not await self._are_of_blocks(logs, headers):
             return True
-        await self._commit_batch(index, headers, self._contracts.decode_logs(logs), head=head)
+        blocks: list[BlockRef] = [(header.number, header.hash) for header in headers]
+        events = self.contracts.decode_logs(logs)
+        await self.store.advance_index(index.version, to=blocks[-1], head=head.number, blocks=blocks, events=events)
         return last < head.number
 
-    async def _commit_batch(
-        self, index: ChainIndexRow, headers: Sequence[BlockHeader], events: Sequence[ChainEvent], *, head: BlockHeader
-    ) -> None:
-        blocks: list[BlockRef] = [(header.number, header.hash) for header in headers]
-        await self._store.advance_index(index.version, to=blocks[-1], head=head.number, blocks=blocks, events=events)
-
-    async def _headers(self, first: int, last: int, *, head: BlockHeader) -> list[BlockHeader]:
-        """Of every block that could still vanish, and at least of the last one of the batch."""
-        return await self._client.headers(max(first, min(last, head.number - CHAIN_WINDOW_BLOCKS)), last)
-
     async def _logs(self, first: int, last: int) -> list[RawLog] | None:
-        """All logs of our contracts; None when that was too much, and the next try asks for less."""
-        addresses = list(self._contracts.addresses.values())
+        """All logs of our contracts; None if the range was too large, and the next batch is smaller."""
+        addresses = list(self.contracts.addresses.values())
         if not addresses:
             return []
         try:
-            logs = await self._client.logs(first, last, addresses)
+            logs = await self.client.logs(first, last, addresses)
         except ChainRefused:
             if last == first:
                 raise
             logs = None
-        if logs is None or (len(logs) > CHAIN_EVENTS_AT_ONCE and last > first):
-            self._blocks_at_once = max(1, (last - first + 1) // 2)
+        if logs is None or (len(logs) > EVENTS_PER_BATCH and last > first):
+            self._batch_blocks = max(1, (last - first + 1) // 2)
             return None
-        self._blocks_at_once = min(CHAIN_BLOCKS_AT_ONCE, 2 * self._blocks_at_once)
+        self._batch_blocks = min(BLOCKS_PER_BATCH, 2 * self._batch_blocks)
         return logs
 
-    async def _unchanged(self, headers: Sequence[BlockHeader], logs: Sequence[RawLog]) -> bool:
-        """The logs are those of the blocks that were seen before they were asked for."""
+    async def _are_of_blocks(self, logs: Sequence[RawLog], headers: Sequence[BlockHeader]) -> bool:
+        """False if a reorg between the two requests changed the blocks that these headers describe."""
         hashes = {header.number: header.hash for header in headers}
         if any(hashes.get(log.block_number, log.block_hash) != log.block_hash for log in logs):
             return False
-        return await self._still_has(headers[-1].number, headers[-1].hash)
+        return await self._has_block(headers[-1].number, headers[-1].hash)
 
     # backwards
 
-    async def _step_back(self, index: ChainIndexRow, head: BlockHeader) -> bool:
-        """To the newest common block, if the chain no longer has the last one. True when it had not."""
-        if await self._still_has(index.block_number, index.block_hash):
+    async def _roll_back_if_reorganised(self, index: ChainIndexRow, head: BlockHeader) -> bool:
+        """To the newest common block. False if the chain still has the last block of the index."""
+        if await self._has_block(index.block_number, index.block_hash):
             return False
-        await self._roll_back(index, head)
-        return True
-
-    async def _roll_back(self, index: ChainIndexRow, head: BlockHeader) -> None:
         to = await self._common_block(index)
         if to is None:
-            identity = await self._client.identity()
+            identity = await self.client.identity()
             refuse_other_chain(index, identity)
-            await self._store.reopen_all()
-            await self._start_anew(identity)
-            return
-        if await self._store.roll_back_index(index.version, to=to, head=head.number):
+            await self.store.reopen_all()
+            await self._start_index(identity)
+        elif await self.store.roll_back_index(index.version, to=to, head=head.number):
             self.reorg_count += 1
-            _log.warning("chain_went_another_way", from_block=index.block_number, to_block=to[0])
+            _log.warning("chain_reorganised", from_block=index.block_number, to_block=to[0])
+        return True
 
     async def _common_block(self, index: ChainIndexRow) -> BlockRef | None:
-        """The newest block that both have, among those that are remembered."""
-        for number, hashed in await self._store.recent_blocks():
-            if number < index.block_number and await self._still_has(number, hashed):
-                return number, hashed
+        """The newest stored block that the chain has as well."""
+        for number, block_hash in await self.store.recent_blocks():
+            if number < index.block_number and await self._has_block(number, block_hash):
+                return number, block_hash
         return None
 
 
-def _follow(index: ChainIndexRow, headers: Sequence[BlockHeader]) -> bool:
-    """Each block is its predecessor's child, as far as both are known."""
+def _are_linked(index: ChainIndexRow, headers: Sequence[BlockHeader]) -> bool:
+    """Whether each block's parent is the block before it, where both are known, beginning at the index."""
     if not headers or headers[-1].number <= index.block_number:
         return False
-    known = [(index.block_number, index.block_hash), *((header.number, header.hash) for header in headers)]
-    parents = [header.parent_hash for header in headers]
-    links = zip(pairwise(known), parents, strict=True)
-    return all(number + 1 != next_number or hashed == parent for ((number, hashed), (next_number, _)), parent in links)
+    parents = [(index.block_number, index.block_hash), *((header.number, header.hash) for header in headers[:-1])]
+    return all(
+        number + 1 != header.number or block_hash == header.parent_hash
+        for (number, block_hash), header in zip(parents, headers, strict=True)
+    )
 
 
 def is_same_chain(index: ChainIndexRow, identity: ChainIdentity) -> bool:
@@ -186,3 +183,37 @@ def refuse_other_chain(index: ChainIndexRow, identity: ChainIdentity) -> None:
             f"This database follows another chain (id {index.chain_id}). Give the right CHAIN_URL, or start over on "
             "this one with 'sparewatt chain sync --rebuild --another-chain'."
         )
+
+
+def business_id(event: ChainEvent) -> str:
+    """The same for the same event, also after a reorg put it into another block."""
+    return f"{event.contract}.{event.event}:{hex_of(event.tx_hash)}:{event.ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventDelivery:
+    """One reader with its own position in the index."""
+
+    store: ChainStore
+    reader: str
+    names: Sequence[str]
+    """Of the events, written `contract.event`."""
+    depth: int
+    handle: Callable[[ChainEvent], Awaitable[None]]
+
+    async def step(self) -> bool:
+        """Deliver what became final. True if there may be more."""
+        index = await self.store.index()
+        if index is None:
+            return False
+        position = await self.store.reader_position(self.reader, start_block=index.start_block)
+        final_block = index.block_number - self.depth + 1
+        events = await self.store.events_after(
+            position, up_to_block=final_block, names=self.names, limit=EVENTS_PER_DELIVERY
+        )
+        for event in events:
+            await self.handle(event)
+            to = (event.block_number, event.log_index)
+            await self.store.move_reader(self.reader, seen=position, to=to)
+            position = to
+        return len(events) == EVENTS_PER_DELIVERY

@@ -1,13 +1,13 @@
-"""What the chain is made of, as plain values: bytes are bytes, addresses are lower-case text, amounts are integers."""
+"""Plain values of a chain: bytes are bytes, addresses are lower-case text, amounts are integers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ChainIdentity:
-    """Which chain this is. Two local chains share an id; no two share a first block."""
+    """Two local chains may share an id; no two share a genesis block."""
 
     chain_id: int
     genesis_hash: bytes
@@ -20,21 +20,22 @@ class BlockHeader:
     parent_hash: bytes
     unix_s: int
     base_fee_wei: int | None
-    """None on a chain without one."""
+    """None on a chain without base fees (before EIP-1559)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContractCall:
-    """What to say to which contract. `gas_limit` is set where an estimate cannot be trusted."""
+    """The encoded input of one contract call; nothing is sent yet."""
 
     to: str
     data: bytes
     gas_limit: int | None = None
+    """Set where an estimate cannot be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class GasFees:
-    """In wei per gas: what is paid at most, and the part of it for whoever makes the block."""
+    """In wei per gas: the most that is paid, and the part of it for the block's producer."""
 
     max_wei: int
     tip_wei: int
@@ -53,15 +54,11 @@ class RawLog:
 
 @dataclass(frozen=True, slots=True)
 class TransactionReceipt:
-    """What came of a transaction, in the block that holds it now."""
-
     tx_hash: bytes
     block_number: int
     block_hash: bytes
     succeeded: bool
     gas_used: int
-    contract: str | None = None
-    logs: tuple[RawLog, ...] = field(default=())
 
 
 def hex_of(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Settings of the chain's process, and where a chain may be."""
+"""Settings of the chain's process, and the check of the chain's URL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import CHAIN_DEPTH_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +18,27 @@ class ChainSettings:
     chain_url: str
     database_url: str
     data: Path
-    """Holds the keys and the record of what is deployed."""
-    depth: Annotated[int, Meta(ge=1, le=CHAIN_DEPTH_MAX)] = 6
-    """Blocks, its own included, after which a transaction counts as final."""
+    """Holds the keys and the record of the deployment."""
+    depth: Annotated[int, Meta(ge=1, le=1_000)] = 6
+    """Blocks, its own included, after which a transaction is final. A thousand are hours on any chain."""
     poll_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
     deploy: bool = False
-    """Put the contracts there if they are not."""
+    """Deploy the contracts if they are missing."""
     mine: bool = False
-    """Have a local chain make a block every second while something waits for one."""
+    """Have a local chain mine a block every second while a transaction or event waits for one."""
     test_money: bool = False
-    """The chain's token is for trying out: its faucet gives what deposits and payouts lack."""
+    """The chain's token is for trying out: its faucet covers what deposits and payouts lack."""
     secret: str | None = field(default=None, repr=False)
-    """The network's: what accounts' chain keys are sealed under, 64 hex digits."""
+    """The network's secret in 64 hex digits; the accounts' chain keys are sealed under it."""
     secret_file: Path | None = None
-    """Where a gateway on this machine keeps it."""
+    """Where a gateway on this machine keeps the secret."""
     ready_file: Path | None = None
     """Written once the chain is followed; for supervisors."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 def check_chain_url(url: str) -> str:
-    """Refuse an address over which somebody could lie to us about the chain. Raises StartupError."""
+    """Refuse a URL over which a man in the middle could lie about the chain. Raises StartupError."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise StartupError("CHAIN_URL must be the address of a JSON-RPC endpoint, like https://rpc.example.")

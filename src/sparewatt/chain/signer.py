@@ -1,4 +1,4 @@
-"""Keys that sign transactions, by address. They leave this process only as signatures."""
+"""Signs transactions (EIP-1559) with the keys of this process. Keys leave it only as signatures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import rlp
+from eth_account import Account
+
 from sparewatt.chain.model import ContractCall, GasFees, bytes_of
-from sparewatt.chain.web3_shim import Account
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.machine.data_dir import write_private
@@ -18,10 +20,8 @@ DEPLOYER_KEY, OPERATOR_KEY = "deployer.key", "operator.key"
 
 
 class TransactionSigner:
-    """Those that one process may sign with."""
-
     def __init__(self, keys: Iterable[SigningKey]) -> None:
-        self._by_address = {key.address.lower(): key for key in keys}
+        self._by_address: dict[str, SigningKey] = {key.address: key for key in keys}
 
     @property
     def addresses(self) -> list[str]:
@@ -30,7 +30,7 @@ class TransactionSigner:
     def sign(
         self, call: ContractCall, *, sender: str, nonce: int, chain_id: int, gas_limit: int, fees: GasFees
     ) -> SignedTransaction:
-        """The one transaction of `sender` with this nonce. An empty `call.to` makes a contract of its data."""
+        """An empty `call.to` creates a contract out of the data."""
         transaction = {
             "type": 2,
             "chainId": chain_id,
@@ -46,17 +46,17 @@ class TransactionSigner:
         return SignedTransaction(bytes(signed.hash), bytes(signed.raw_transaction), fees.max_wei, fees.tip_wei)
 
 
+def signed_gas_limit(raw: bytes) -> int:
+    """The gas limit in a signed transaction of type 2: the fifth field of its RLP list."""
+    return int.from_bytes(rlp.decode(raw[1:])[4], "big")
+
+
 def load_or_make_key(path: Path, *, rng: Rng) -> SigningKey:
     """The key in a private file; the first time, a new one. Raises StartupError."""
     if not path.exists():
         write_private(path, SigningKey.generate(rng=rng).secret_hex().encode())
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise StartupError(f"A key can be read by others. Run: chmod 600 {path}")
-    return read_key(path)
-
-
-def read_key(path: Path) -> SigningKey:
-    """Raises StartupError with what to do."""
     try:
         return SigningKey.read(path)
     except OSError as error:

@@ -11,9 +11,6 @@ REQUEST_BODY_BYTES_MAX = 20 * MIB
 LONG_BODY_BYTES_MIN = 16 * KIB
 """From here on it is cheaper to have a decoder skip a body's texts than to search them for a few words."""
 
-CONTROL_BODY_BYTES_MAX = 64 * KIB
-"""Keys, tokens and match queries are small."""
-
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is buffered until it is complete, so that a failover stays invisible to the client."""
 
@@ -35,9 +32,6 @@ MATCHES_LOOKED_BACK_MAX = 2_000
 MATCHES_TO_STORE_MAX = 1_000
 """Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
 
-MATCHES_STORED_AT_ONCE = 100
-"""Explanations written in one go, which takes about 20 ms to put into words."""
-
 MATCHES_STORED_DAYS = 7
 """Long enough to look into a complaint."""
 
@@ -46,21 +40,6 @@ CANDIDATES_KEPT = 8
 
 PREFIX_HOLDERS_MAX = 8
 """Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
-
-IDEMPOTENT_S = 300.0
-"""How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
-
-IDEMPOTENT_ANSWERS_MAX = 2_000
-"""Requests with such a key that a gateway remembers in all; the oldest go first."""
-
-IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
-"""Of those, under one API key."""
-
-IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
-"""One kept answer. A longer one is not kept."""
-
-IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
-"""All kept answers together."""
 
 RETRY_AFTER_S_MAX = 120.0
 """Longer than this, OpenAI's clients do not wait at all."""
@@ -89,22 +68,11 @@ SSE_EVENT_BYTES_MAX = 1 * MIB
 LINK_MESSAGE_BYTES_MAX = MIB
 """One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
-LINK_BATCH_BYTES = 16 * KIB
-"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond, also
-of tokens that each name twenty others.
-"""
-
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not delay the tokens of other jobs."""
 
 LINK_CONTROL_BYTES_MAX = LINK_FRAME_BYTES_MAX
 """One control message; the longest is the report of a node with as many models as it may have (about 160 kB)."""
-
-LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
-"""What may wait to be sent on one link before it counts as stuck and is closed."""
-
-LINK_SEND_S = 60.0
-"""A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
 LINK_STREAM_WINDOW_BYTES = 64 * KIB
 """What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
@@ -117,24 +85,6 @@ LINK_JOBS_MAX = 256
 
 GATEWAY_PROCESSES_MAX = 64
 """Processes of one gateway. A node keeps a link to each, and each polls every other twice a second."""
-
-SIBLING_ASK_S = 1.0
-"""How long a process waits for an answer of another one of its gateway, on loopback: it has a millisecond's work."""
-
-SIBLING_BODY_BYTES_MAX = 16 * MIB
-"""What one process tells another at once: a list of a hundred thousand nodes is five."""
-
-LINK_HANDSHAKE_S = 10.0
-"""From opening the socket to a verified signature."""
-
-LINK_EARLY_BYTES_MAX = 2 * MIB
-"""What a socket keeps of messages that nobody has asked for yet: the handshake's are far shorter."""
-
-LINK_READ_BUFFER_BYTES = 4 * KIB
-"""What a link reads into at first; it doubles when that is not enough. Ten thousand idle links are 40 MB."""
-
-LINK_CREDIT_PARTS = 4
-"""Credit is given back when so much of a window has been taken: a quarter, not a frame for every token."""
 
 LINK_UNAUTHENTICATED_MAX = 200
 """Sockets at once that have not yet shown who they are."""
@@ -160,63 +110,11 @@ LOAD_REPORT_INTERVAL_S = 0.25
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
 
-CLIENT_BODY_S = 120.0
-"""The whole body must be here by then: 20 MiB at 1.4 Mbit/s. Who is slower holds memory for nothing."""
-
-CLIENT_HEAD_S = 20.0
-"""A request's head is a few hundred bytes; who takes longer holds a connection for nothing."""
-
-CLIENT_IDLE_S = 75.0
-"""Between two requests: a little more than what clients and proxies keep a connection for."""
-
-HEAD_BYTES_MAX = 32 * KIB
-"""A request's head: a policy of 8 KiB, cookies of as much, and room."""
-
-HEAD_FIELDS_MAX = 100
-"""Header fields of one request; clients and proxies together send thirty."""
-
-TARGET_BYTES_MAX = 8 * KIB
-"""What stands between a request's method and its version."""
-
-PIPELINED_MAX = 16
-"""Requests that wait on a connection for the one ahead of them; who sends more is not read for a while."""
-
-PIPELINED_BYTES_MAX = 256 * KIB
-"""What their bodies may take; a body that waits is in memory for longer than one that is read in its turn."""
-
-LINGER_S = 1.0
-"""How long a client that was refused may go on sending, so that it hears why."""
-
-KNOWN_HEADS_MAX = 1024
-"""Heads that are kept to be known again, for all connections. Beyond that they are forgotten, and learned anew."""
-
-LINGER_BYTES_MAX = 8 * MIB
-"""What of that is read and forgotten."""
-
 READ_PER_TICK_BYTES = 64 * KIB
 """Bytes that are read from one connection per tick of the event loop, for fairness: a socket can hold megabytes."""
 
-CONNECTIONS_CLOSED_PER_TICK = 16
-"""Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
-"""
-
-STRAY_BYTES_MAX = 1 * KIB
-"""Empty lines between two requests; old clients sent one."""
-
-BODIES_BYTES_MAX = 512 * MIB
-"""Bodies that are being read at a time, by all clients together: two dozen of the largest, any number of the usual."""
-
-CONNECTIONS_MAX = 20_000
-"""Clients' connections at one process; an idle one takes about 3 kB here and as much in the kernel."""
-
-CONNECTIONS_PER_ADDRESS_MAX = 2_000
-"""Of those, from one address that is not on this machine or our own proxy's: a large office behind one router."""
-
 CLIENT_WRITE_S = 15.0
 """A client that reads nothing for this long counts as gone, even if its socket is open."""
-
-CLIENT_UNSENT_BYTES_MAX = 64 * KIB
-"""What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
 
 NODE_AHEAD_PER_SLOT = 1
 """Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
@@ -233,18 +131,6 @@ WAITING_BYTES_MAX = 256 * MIB
 WAITING_S_MAX = 60.0
 """Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
 
-JOBS_TO_POST_MAX = 100_000
-"""Settled jobs that wait for Postgres (about 1 kB each); when it is away for longer, new jobs are refused."""
-
-JOBS_POSTED_AT_ONCE = 500
-"""Jobs in one transaction: a few milliseconds of Postgres."""
-
-PURSES_MAX = 100_000
-"""Accounts that spend at one gateway at a time (about 500 bytes each)."""
-
-PURSE_IDLE_S = 60.0
-"""After this long without a job, what a gateway has reserved of an account's balance goes back."""
-
 RECEIPTS_WAITING_MAX = 50_000
 """Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
 
@@ -254,56 +140,11 @@ RECEIPT_WAIT_S = 30.0
 KEYS_PER_ACCOUNT_MAX = 1_000
 """A key for every app and machine of a company fits; more is a loop that forgot to revoke."""
 
-SESSIONS_PER_ACCOUNT_MAX = 50
-"""Browsers logged in at once; the oldest goes first."""
-
-ACCOUNTS_LISTED_MAX = 1_000
-"""Accounts on one page of the operator's list."""
-
-PASSWORD_CHARS_MIN = 10
-"""Long enough that guessing at the pace that logins allow is hopeless, short enough to be typed."""
-
-PASSWORD_CHARS_MAX = 256
-"""Any passphrase; hashing time does not grow with it, but a body should not either."""
-
-EMAIL_CHARS_MAX = 254
-"""The longest address that SMTP can carry (RFC 5321)."""
-
 POLICY_BYTES_MAX = 8 * KIB
 """A policy with every field of the vocabulary and long lists of nodes."""
 
-PASSWORD_HASHES_AT_ONCE = 2
-"""Each takes 64 MiB and a core for some 50 ms; the rest of the gateway wants cores as well."""
-
-PASSWORD_HASHES_WAITING_MAX = 64
-"""Those who wait for a hash: the last of them waits about two seconds. More is an attack."""
-
 SESSION_LIFE_S = 14 * 24 * 3600.0
 """A fortnight: a browser that is used weekly stays logged in, a forgotten one does not for long."""
-
-PASSWORD_RESET_LIFE_S = 3600.0
-"""A mail is read within the hour, or asked for again."""
-
-INVITE_LIFE_S = 7 * 24 * 3600.0
-"""A week to answer an invitation."""
-
-SESSIONS_REMEMBERED_MAX = 10_000
-"""Sessions that a gateway remembers between two looks into Postgres (about 500 bytes each)."""
-
-SESSION_REMEMBERED_S = 2.0
-"""For how long it believes them: a logout elsewhere, or a closed account, is noticed within this."""
-
-RATE_METERS_MAX = 100_000
-"""Keys or addresses whose use is counted at the same time (about 300 bytes each); the longest idle go first."""
-
-REQUESTS_PER_MIN_DEFAULT = 6_000
-"""A key's requests per minute where nothing else is said: 100 a second, which keeps a runaway loop bearable."""
-
-TOKENS_PER_MIN_DEFAULT = 10_000_000
-"""A key's tokens per minute, likewise: several big machines' worth."""
-
-MAILS_WAITING_MAX = 100
-"""Mails that wait to be sent; when the mail server is away for longer, people ask again."""
 
 POLICY_FILE_CHARS_MAX = 16 * KIB
 """A policy file with all fields and 256 names of nodes; YAML of this size is read in under half a second."""
@@ -329,110 +170,8 @@ RECEIPTS_PER_NODE_MAX = 10_000
 TRANSFER_NANO_MAX = 10**15
 """One grant, deposit or funding: a million dollars. A larger one is a typo, and sums must fit a bigint."""
 
-STATEMENT_LINES_MAX = 1_000
-"""Lines of a statement per page, some 300 kB; further ones follow by cursor."""
-
-STATEMENT_DAYS_MAX = 400
-"""The longest time that one statement covers: a year, and a month to compare with."""
-
-STATEMENT_DAYS = 30
-"""What a statement covers if nothing else is asked for."""
-
-OWNERS_REDEEMED_AT_ONCE = 1_000
-"""Owners who share the treasury's budget in one round, those with the most promo income first."""
-
-PAYOUT_LEAVES_MAX = 1 << 20
-"""Accounts in one payout root: what the settlement contract takes."""
-
-REFERENCE_CHARS_MAX = 100
-"""Names that clients give to grants and deposits, so that asking twice does it once."""
-
 CHAIN_CALL_S = 10.0
 """One call to a chain's RPC node; a healthy one answers within a second."""
-
-CHAIN_BLOCKS_AT_ONCE = 500
-"""Blocks whose events are fetched in one go; public nodes refuse ranges of some thousands."""
-
-CHAIN_EVENTS_AT_ONCE = 20_000
-"""Events that one go may bring, about 20 MB; a range with more is halved."""
-
-CHAIN_BLOCKS_KEPT = 256
-"""Hashes of the last blocks, to find where a chain went another way; one that goes back further is read anew."""
-
-CHAIN_WINDOW_BLOCKS = 64
-"""Blocks behind the head whose hashes are noted one by one; no chain in use goes back further by itself."""
-
-CHAIN_DEPTH_MAX = 1_000
-"""Blocks one may want on top of a transaction; more is hours on any chain."""
-
-OUTBOX_SIGNED_AT_ONCE = 16
-"""Transactions that get a nonce in one round; each is a few questions to the chain."""
-
-OUTBOX_OPEN_MAX = 64
-"""Transactions of one key under way at once: nodes keep about as many of a sender in their pool."""
-
-OUTBOX_TRIES_MAX = 5
-"""How often a transaction that the contract would refuse is tried before that counts as its answer."""
-
-OUTBOX_CALL_BYTES_MAX = 128 * KIB
-"""What nodes take as one transaction."""
-
-OUTBOX_VERSIONS_MAX = 20
-"""Times that a transaction's fee is raised: by an eighth each, that is more than tenfold."""
-
-DELIVERED_AT_ONCE = 100
-"""Final events handed over in one go."""
-
-CHAIN_RPC_BODY_BYTES_MAX = 512 * KIB
-"""What the gateway passes on to the chain: one raw transaction is at most 256 kB of hex digits."""
-
-CHAIN_RPC_BATCH_MAX = 50
-"""Calls in one body; clients batch reads by the dozen."""
-
-CHAIN_RPC_REPLY_BYTES_MAX = 16 * MIB
-"""What the chain may answer through the gateway; a thousand events are about 1 MB."""
-
-CHAIN_RPC_PER_S = 20.0
-"""Calls a second that one key may make through the gateway, for as long as it likes: a follower needs two."""
-
-CHAIN_RPC_BURST = 200
-"""Calls that one key may make at once after a pause: a node that catches up."""
-
-CHAIN_STATE_BYTES_MAX = 512 * MIB
-"""A local chain's whole state: about 150,000 transactions. It is for trying things out."""
-
-CHAIN_REQUESTS_OPEN_MAX = 20
-"""Deposits and claims of one account that wait for the chain; each takes seconds, and more is a loop."""
-
-CHAIN_REQUESTS_AT_ONCE = 16
-"""Deposits and claims that become transactions in one round; each is a few questions to the chain."""
-
-CHAIN_REQUEST_WAIT_S = 20.0
-"""How long an HTTP request waits for a deposit or claim to be final: seconds on a local chain. It goes on after."""
-
-CLAIM_ADDRESSES_MAX = 20
-"""Addresses of one account whose earnings are claimed in one go; nearly all have one."""
-
-DEPOSIT_PARTS_MAX = 1_000
-"""Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
-
-OWN_WHEEL_BYTES_MAX = 16 * MIB
-"""What a gateway keeps in memory to hand out as its own package; it is under one."""
-
-BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
-"""The list of what a backup holds; a directory with ten thousand files needs one."""
-
-BACKUP_FILES_MAX = 10_000
-"""Files of a data directory that a backup takes; a network on one machine has dozens."""
-
-BACKUP_TRIES_MAX = 100
-"""A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
-
-RESPONSE_CHAIN_MAX = 1_000
-"""Stored responses that one goes on from, one after another; its context is full long before."""
-
-RESPONSES_STORED_S = 24 * 3600.0
-"""How long a stored response is kept. A promise: nothing makes it longer."""
 
 RESPONSES_STORED_PER_KEY_MAX = 10_000
 """Stored responses of one key: one every nine seconds, all day."""
@@ -449,44 +188,8 @@ RESPONSES_RUNNING_MAX = 10_000
 RESPONSE_LOG_BYTES_MAX = 4 * MIB
 """Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
 
-RESPONSE_CANCEL_S = 5.0
-"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""
-
-FEED_FRAMES_KEPT = 60
-"""Half a minute of the live feed: a browser that lost its connection goes on where it was."""
-
-FEED_VIEWERS_MAX = 1_000
-"""Who may watch one gateway at once; each holds a socket and nothing else."""
-
-FEED_VIEWERS_PER_ADDRESS_MAX = 50
-"""Of those, from one address: an office, or a wall of screens."""
-
-FEED_MATCHES_KEPT = 50
-"""Matches that a new viewer sees."""
-
-FEED_MATCHES_PER_FRAME = 40
-"""Matches that one frame tells of; beyond that a person sees only that there are more."""
-
-FEED_WRITE_S = 20.0
-"""A viewer that takes nothing for this long is gone."""
-
-HISTORY_NAMES_MAX = 1_000
-"""Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
-
-HISTORY_POINTS_MAX = 3_000
-"""Points of one line: a day by minutes, or two months by hours."""
-
-HISTORY_CACHED_MAX = 64
-"""Lines kept ready for a few seconds, since many look at the same."""
-
-WEB_ASSET_BYTES_MAX = 8 * MIB
-"""One file of the dashboard; they are held in memory."""
-
 METRICS_MODELS_MAX = 100
 """Models with metrics of their own, about 50 time series each; the rest is counted together."""
-
-METRICS_NODES_MAX = 1_000
-"""Nodes that are told one by one, where the operator wants that: about 25 series each."""
 
 PULSE_NODES_MAX = 40
 """Nodes in an operator's pulse: as many as a tall terminal has lines."""

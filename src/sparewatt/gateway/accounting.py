@@ -84,14 +84,14 @@ async def open_accounting(
         await _settle(orphan, books, clock=clock)
     instance = new_id("gw", rng=rng)
     directory = await asyncio.to_thread(_own_directory, root, instance)
-    journal = Journal(directory.path, later=asyncio.get_running_loop().call_soon)
-    ledger = Ledger(books, journal, instance=instance, clock=clock, call_in=peers.call_in if peers else None)
+    journal = Journal(directory.path, call_soon=asyncio.get_running_loop().call_soon)
+    ledger = Ledger(books, journal, instance=instance, clock=clock, reclaim=peers.call_in if peers else None)
     key = await asyncio.to_thread(_signing_key, root.parent, rng)
     receipts = ReceiptIntake(books, key, clock=clock, send=send)
     if peers is None:
         budgets = KeyBudgets(books, clock=clock)
     else:
-        budgets = KeyBudgets(books, clock=clock, pending_elsewhere=peers.pending, reload_s=peers.reload_s)
+        budgets = KeyBudgets(books, clock=clock, pending_at_peers=peers.pending, reload_s=peers.reload_s)
     return Accounting(directory, journal, ledger, Metering(ledger, receipts, budgets, clock=clock))
 
 

@@ -6,9 +6,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.core.money import NANO_PER_USD, Nano, parse_usd
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
 from sparewatt.ledger.credits import CreditRules, CreditService
-from sparewatt.ledger.deposit_adapters import adapters_for
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, adapters_for
 from sparewatt.ledger.money_service import MoneyService
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.store.database import Database

@@ -293,7 +293,7 @@ def build(
             database,
             keys,
             rng=rng,
-            check_policy=check_policy,
+            validate_policy=check_policy,
             announce=announce_keys if slot.others else None,
         ),
         people=people,

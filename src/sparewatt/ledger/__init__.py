@@ -1,1 +1,1 @@
-"""The books: what is held, what was spent, who earned it. Append-only, double entry, integer nano-USD."""
+"""Money, in double-entry accounting and integer nano-USD: holds, the write-ahead log, postings, credits and payouts."""

@@ -1,4 +1,4 @@
-"""What a key may spend per day, week or month, and what it has. In memory, loaded from the books when first asked."""
+"""Spending limits of API keys per day, week or month. Spending is loaded from Postgres once, then counted in memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sparewatt.store.database import BudgetPeriod
 from sparewatt.store.ledger import LedgerStore
 
 RELOAD_S = 5.0
-"""Other gateways spend from the same budget: how old our knowledge of that may be."""
+"""How old the loaded figure may be, since other gateways spend from the same budget."""
 POSTED_WITHIN_S = 2.0
-"""What was settled longer ago is in the books."""
+"""What was settled longer ago is posted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class BudgetSpending:
     posted: Nano
     loaded_at_s: float
     unposted: list[tuple[float, int]] = field(default_factory=list)
-    """Settled here, and when: what the books may not have yet. Counted twice for a moment rather than not at all."""
+    """When and how much was settled here and may not be posted yet. Better counted twice briefly than not at all."""
 
     @property
     def spent(self) -> int:
         return self.posted + sum(nano for _, nano in self.unposted)
 
     def record(self, nano: int, *, now_s: float) -> None:
-        """One line a second is enough."""
+        """In one entry per second, so that the list stays short."""
         if self.unposted and now_s - self.unposted[-1][0] < 1:
             at_s, before = self.unposted.pop()
             self.unposted.append((at_s, before + nano))
@@ -69,42 +69,35 @@ def budget_exceeded(budget: KeyBudget, left: int, needed: int) -> KeyBudgetExcee
     )
 
 
+@dataclass(slots=True)
 class KeyBudgets:
-    def __init__(
-        self,
-        books: LedgerStore,
-        *,
-        clock: Clock,
-        pending_elsewhere: Callable[[KeyId], int] = lambda _: 0,
-        reload_s: float = RELOAD_S,
-    ) -> None:
-        """`pending_elsewhere`: what the other processes of this gateway say is `pending` there."""
-        self._pending_elsewhere = pending_elsewhere
-        self._reload_s = reload_s
-        self._books = books
-        self._clock = clock
-        self._spending: dict[KeyId, BudgetSpending] = {}
-        self._held: dict[KeyId, int] = {}
+    books: LedgerStore
+    clock: Clock
+    pending_at_peers: Callable[[KeyId], int] = lambda _: 0
+    """What is `pending` at the other processes of this gateway."""
+    reload_s: float = RELOAD_S
+    _spending: dict[KeyId, BudgetSpending] = field(default_factory=dict, init=False)
+    _held: dict[KeyId, int] = field(default_factory=dict, init=False)
 
     async def remaining(self, key: KeyId, budget: KeyBudget | None) -> Nano | None:
-        """What a key may still spend in this period, running requests counted at what they hold. None: no budget."""
+        """What a key may still spend in this period, after the holds of running requests. None: no budget."""
         if budget is None:
             return None
-        spent = (await self._current_spending(key, budget)).spent + self._pending_elsewhere(key)
+        spent = (await self._current_spending(key, budget)).spent + self.pending_at_peers(key)
         return Nano(max(0, budget.nano - spent - self._held.get(key, 0)))
 
     def pending(self) -> dict[KeyId, int]:
-        """Of keys with a budget: what they hold here, and what they spent that the books may not have yet."""
-        noted = {key: sum(nano for _, nano in spending.unposted) for key, spending in self._spending.items()}
-        found = {key: nano + self._held.get(key, 0) for key, nano in noted.items()}
-        return {key: nano for key, nano in found.items() if nano}
+        """Of keys with a budget: what they hold here, and what they spent that may not be posted yet."""
+        unposted = {key: sum(nano for _, nano in spending.unposted) for key, spending in self._spending.items()}
+        pending = {key: nano + self._held.get(key, 0) for key, nano in unposted.items()}
+        return {key: nano for key, nano in pending.items() if nano}
 
     def hold(self, key: KeyId, nano: int) -> None:
-        """A request may cost that much."""
+        """A request that may cost so much begins."""
         self._held[key] = self._held.get(key, 0) + nano
 
     def release(self, key: KeyId, held: int, *, spent: int) -> None:
-        """It is over, and this is what it did cost."""
+        """The request has ended."""
         still = self._held.get(key, 0) - held
         if still > 0:
             self._held[key] = still
@@ -112,24 +105,24 @@ class KeyBudgets:
             self._held.pop(key, None)
         spending = self._spending.get(key)
         if spending is not None and spent:
-            spending.record(spent, now_s=self._clock.now_s())
+            spending.record(spent, now_s=self.clock.now_s())
 
     async def _current_spending(self, key: KeyId, budget: KeyBudget) -> BudgetSpending:
-        since = period_start(budget.period, self._clock.unix_s())
+        since = period_start(budget.period, self.clock.unix_s())
         known = self._spending.get(key)
         if known is None or known.since_unix_s != since:
             return await self._load(key, since)
-        if self._clock.now_s() - known.loaded_at_s > self._reload_s:
+        if self.clock.now_s() - known.loaded_at_s > self.reload_s:
             try:
                 return await self._load(key, since)
-            except StoreUnavailable:  # answers go on without Postgres, and what is spent here is known
+            except StoreUnavailable:  # inference continues without Postgres, on the figures known here
                 return known
         return known
 
     async def _load(self, key: KeyId, since_unix_s: float) -> BudgetSpending:
-        now_s = self._clock.now_s()
-        posted = await self._books.spent_by_key(key, since_unix_s=since_unix_s)
+        now_s = self.clock.now_s()
+        posted = await self.books.spent_by_key(key, since_unix_s=since_unix_s)
         before = self._spending.get(key)
-        young = [note for note in before.unposted if now_s - note[0] < POSTED_WITHIN_S] if before else []
-        fresh = self._spending[key] = BudgetSpending(since_unix_s, posted, now_s, young)
-        return fresh
+        recent = [entry for entry in before.unposted if now_s - entry[0] < POSTED_WITHIN_S] if before else []
+        loaded = self._spending[key] = BudgetSpending(since_unix_s, posted, now_s, recent)
+        return loaded

@@ -1,7 +1,7 @@
-"""The chart of accounts: every name that a posting may bear, in one place.
+"""The chart of accounts: every name that a posting may bear.
 
-What the network owes somebody is positive; where money comes from (the outside, the network's own generosity) goes
-negative by as much. So the sum over everything is always zero.
+What the network owes is positive. The accounts that money comes from (deposits, grants) are negative by as much, so the
+sum over all accounts is zero.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from sparewatt.core.ids import AccountId, MatchId
 DEPOSITS = "network:deposits"
 """What came in from outside; negative."""
 GRANTS = "network:grants"
-"""Free credits in circulation, and what they turned into; negative."""
+"""Promo credits in circulation, and the promo income they became; negative."""
 TREASURY = "network:treasury"
-"""What the operator put aside to turn promo income into real income."""
+"""What the operator put aside to turn promo income into payable income."""
 FEES = "network:fees"
 FEES_PROMO = "network:fees_promo"
 PAYOUTS = "network:payouts"
-"""What was paid out to owners and is waiting on chain, or claimed there."""
+"""What is in payout batches, claimed or not."""
 
 
 def credits_of(account: AccountId) -> str:
@@ -37,5 +37,5 @@ def promo_earned_by(account: AccountId) -> str:
 
 
 def clearing_of(job_id: MatchId) -> str:
-    """A job's own account: what its payer pays goes in, what its nodes earn goes out. Zero once it is settled."""
+    """A job's own account: the payer's money goes in, the owners' earnings and the fee go out. Zero once settled."""
     return f"job:{job_id}"

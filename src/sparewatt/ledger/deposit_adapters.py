@@ -1,48 +1,137 @@
-"""Rails by which money comes in: one adapter each, all behind one question.
+"""Deposit adapters: each confirms money that came in by one rail (test money, the chain).
 
-An adapter says what has really arrived for an account, and by which name that arrival is known. What is posted is what
-the adapter says, never what the asker claims.
+What is posted is what the adapter confirms, never what a client claims. The chain's adapter also claims earnings. It
+only inserts a chain request and waits until it is finished; the chain's process does the work, whether anyone waits or
+not, and posts deposits from their final events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparewatt.core.errors import InvalidField
+from sparewatt.core.clock import Clock, sleep_until
+from sparewatt.core.errors import ChainUnavailable, InvalidField, RateLimited, UnprocessableContent
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
+from sparewatt.ledger.payouts import NANO_PER_MICRO
+from sparewatt.store.chain_requests import ChainRequestKind, ChainRequestRow, ChainRequestState, NewChainRequest
+from sparewatt.store.database import Database
+from sparewatt.store.payouts import ClaimablePayoutRow
 
 TEST_ADAPTER = "test"
 CHAIN_ADAPTER = "chain"
+CLAIM_ADDRESSES_MAX = 20
+"""Addresses of one account that are claimed at once; nearly all accounts have one."""
+WAIT_S = 20.0
+"""How long an HTTP request waits until a chain request is final: seconds on a local chain. It continues after that."""
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedDeposit:
-    """Money that came in. `reference` names it once and for all: the same one is never posted twice."""
-
     reference: str
+    """An idempotency key: the same reference is never posted twice."""
     nano: Nano
     posted: bool | None = None
-    """By a rail that posts what arrives by itself, as the chain's does: whether it is news. None: post it."""
+    """None: post it. For a rail that posts deposits itself, as the chain's does: whether this call caused it."""
 
 
 class DepositAdapter(Protocol):
     async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> ConfirmedDeposit:
-        """What arrived under this reference. Raises InvalidField if nothing did."""
+        """What came in under this reference. Raises InvalidField if nothing did."""
         ...
 
 
 class TestMoneyAdapter:
-    """Money out of nothing, for networks that people try out."""
+    """Gives money away, on networks for trying out."""
 
-    __test__ = False  # the name is for people, not for pytest
+    __test__ = False  # not a test class, whatever pytest makes of its name
 
     async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> ConfirmedDeposit:
-        if nano is None:
-            raise InvalidField("Say how much: 'usd' or 'nano'.", param="usd")
-        return ConfirmedDeposit(f"{account}:{reference}", nano)
+        return ConfirmedDeposit(f"{account}:{reference}", _required(nano))
+
+
+def deposit_request(account_id: AccountId, *, address: str, reference: str, nano: Nano) -> NewChainRequest:
+    """Raises InvalidField for an amount with more decimals than the token has."""
+    if nano % NANO_PER_MICRO:
+        raise InvalidField("Money on the chain has six decimals: round the amount.", param="usd")
+    request_id = f"deposit:{account_id}:{reference}"
+    return NewChainRequest(request_id, ChainRequestKind.DEPOSIT, account_id, address, nano // NANO_PER_MICRO)
+
+
+def claim_request(account_id: AccountId, row: ClaimablePayoutRow) -> NewChainRequest:
+    """Its id names the sum that the address will have claimed in all: a second claim of it is the same request."""
+    request_id, micro = f"claim:{row.address}:{row.earned_micro}", row.earned_micro - row.claimed_micro
+    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, row.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPaymentAdapter:
+    """Deposits out of an account's chain address, and claims of its earnings."""
+
+    database: Database
+    clock: Clock
+
+    async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> ConfirmedDeposit:
+        """Request a deposit, and wait until it is final."""
+        nano = _required(nano)
+        await self._require_chain()
+        address = await self._address_of(account)
+        new = deposit_request(account, address=address, reference=reference, nano=nano)
+        is_new, row = await self._submit(new)
+        if row.micro != new.micro:
+            raise InvalidField("This id was used before, for another amount.", param="id")
+        row = await self._wait_until_finished(
+            new.id, hint=f"The deposit {reference!r} goes on by itself; ask again by that id."
+        )
+        if row.state is ChainRequestState.FAILED:
+            raise UnprocessableContent(f"Nothing was deposited: {row.reason} Ask again without an id, or with another.")
+        return ConfirmedDeposit(row.id, nano, posted=is_new)
+
+    async def claim(self, account: AccountId) -> Sequence[ChainRequestRow]:
+        """Claim everything that the account has on the chain. Returns the finished requests."""
+        await self._require_chain()
+        rows = await self.database.payouts.list_claimable(account, limit=CLAIM_ADDRESSES_MAX)
+        requests = [claim_request(account, row) for row in rows]
+        for new in requests:
+            await self._submit(new)
+        hint = "The claim goes on by itself; look again later."
+        return [await self._wait_until_finished(new.id, hint=hint) for new in requests]
+
+    async def _require_chain(self) -> None:
+        if await self.database.chain.index() is None:
+            raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
+
+    async def _address_of(self, account: AccountId) -> str:
+        row = await self.database.accounts.find_account(account)
+        if row is None or row.chain_address is None:
+            raise InvalidField("This account has no address on the chain.", param="adapter")
+        return row.chain_address
+
+    async def _submit(self, new: NewChainRequest) -> tuple[bool, ChainRequestRow]:
+        """Whether it is new, and the stored request of its id. Raises RateLimited."""
+        is_new = await self.database.chain_requests.insert(new)
+        row = await self.database.chain_requests.find(new.id)
+        if row is None:
+            raise RateLimited("This account has too much under way on the chain. Wait until some of it is done.")
+        return is_new, row
+
+    async def _wait_until_finished(self, request_id: str, *, hint: str) -> ChainRequestRow:
+        deadline_s = self.clock.now_s() + WAIT_S
+        while self.clock.now_s() < deadline_s:
+            row = await self.database.chain_requests.find(request_id)
+            if row is not None and row.state in {ChainRequestState.DONE, ChainRequestState.FAILED}:
+                return row
+            await sleep_until(self.clock, self.clock.now_s() + POLL_S)
+        raise ChainUnavailable(f"The chain is slow. {hint}", retry_after_s=POLL_S)
+
+
+def _required(nano: Nano | None) -> Nano:
+    if nano is None:
+        raise InvalidField("Say how much: 'usd' or 'nano'.", param="usd")
+    return nano
 
 
 def adapters_for(*, development: bool, chain: DepositAdapter | None = None) -> dict[str, DepositAdapter]:
@@ -51,7 +140,7 @@ def adapters_for(*, development: bool, chain: DepositAdapter | None = None) -> d
 
 
 def adapter_named(name: str, adapters: Mapping[str, DepositAdapter]) -> DepositAdapter:
-    """Raises InvalidField with those that there are."""
+    """Raises InvalidField with the names of those that exist."""
     if name not in adapters:
         known = ", ".join(sorted(adapters)) or "none so far; ask its operator for credits"
         raise InvalidField(f"This network takes no deposits by {name[:40]!r}. Known: {known}.", param="adapter")

@@ -1,11 +1,13 @@
-"""Purses and holds: what an account can spend at this gateway right now, in memory.
+"""Purses and holds: what an account can spend at this gateway process right now, in memory.
 
 A gateway reserves a slice of an account's balance in Postgres and spends from that alone, so that two gateways never
 spend the same money and no request waits for the database. A hold takes from the slice at admission; settling it keeps
-what was spent until the books have it, and gives the rest back at once.
+what was spent until it is posted, and frees the rest at once.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,42 +16,39 @@ from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.ledger.model import ZERO_AMOUNT, Amount
 
 SLICE_NANO = NANO_PER_USD // 4
-"""What a gateway reserves at a time: enough for some hundred usual answers, little enough to leave for others."""
+"""What a gateway reserves at a time: enough for some hundred usual answers, and little enough to leave for others."""
 SLICE_NANO_MAX = 16 * NANO_PER_USD
 SLICE_HOLDS = 4
-"""A large hold brings a slice for a few like it."""
+"""A large hold reserves a slice for several like it."""
 SLICE_S = 2.0
 """A slice of which half is gone sooner than this is too small for its account: the next one is twice as large."""
 SLICE_S_MAX = 10.0
-"""One that lasts longer than this is too large by now: it keeps from other gateways what is not needed here."""
+"""A slice that lasts longer than this is too large by now: other gateways could use it. The next one is half of it."""
 
 
+@dataclass(slots=True, eq=False)
 class Purse:
-    """One account's money at this gateway, in plain numbers of nano-USD: it is counted for every request."""
+    """One account's slice, in plain integers of nano-USD: every request changes them."""
 
-    __slots__ = (
-        *("account", "awaited_nano", "filled_at_s", "free_paid", "free_promo", "held_paid", "held_promo"),
-        *("holds", "low_water_nano", "slice_nano", "spent_paid", "spent_promo", "refill_nano", "used_at_s"),
-    )
-
-    def __init__(self, account: AccountId, reserved: Amount = ZERO_AMOUNT) -> None:
-        self.account = account
-        self.free_promo: int = reserved.promo
-        self.free_paid: int = reserved.paid
-        self.held_promo = self.held_paid = 0
-        self.spent_promo = self.spent_paid = 0
-        """Settled, but not yet posted."""
-        self.used_at_s = 0.0
-        self.holds = 0
-        self.refill_nano = 0
-        """What the last holds would like to see reserved, if that is more than there is."""
-        self.awaited_nano = 0
-        """What requests would hold that wait until more is reserved."""
-        self.slice_nano = SLICE_NANO
-        """What is reserved at a time: an account that spends fast needs more of it."""
-        self.low_water_nano = 0
-        """With less than this free it is thirsty. 0 while it is filled, and if the account had no more to give."""
-        self.filled_at_s = -SLICE_S
+    account: AccountId
+    free_promo: int = 0
+    free_paid: int = 0
+    held_promo: int = 0
+    held_paid: int = 0
+    spent_promo: int = 0
+    spent_paid: int = 0
+    """Settled, but not yet posted."""
+    used_at_s: float = 0.0
+    holds: int = 0
+    refill_nano: int = 0
+    """What the next refill should bring; 0 if none is needed."""
+    awaited_nano: int = 0
+    """The holds of requests that wait for a refill."""
+    slice_nano: int = SLICE_NANO
+    """What is reserved at a time; it grows for an account that spends fast."""
+    low_water_nano: int = 0
+    """With less than this free it needs a refill. 0 during a refill, and if the account had no more to give."""
+    filled_at_s: float = -SLICE_S
 
     @property
     def free(self) -> Amount:
@@ -65,7 +64,7 @@ class Purse:
 
     @property
     def reserved(self) -> Amount:
-        """This gateway's slice, as Postgres knows it."""
+        """The whole slice, as Postgres has it."""
         return self.free + self.held + self.spent
 
     @property
@@ -73,7 +72,7 @@ class Purse:
         return not (self.holds or self.awaited_nano or self.spent_promo or self.spent_paid)
 
     def hold(self, nano: int, *, now_s: float) -> Hold | None:
-        """Set `nano` aside, free credits first. None if there is not that much here."""
+        """Set `nano` aside, promo credits first. None if the purse has less."""
         free_promo = self.free_promo
         total = free_promo + self.free_paid
         self.used_at_s = now_s
@@ -91,7 +90,7 @@ class Purse:
         return Hold(self, Amount(Nano(promo), Nano(paid)))
 
     def begin_refill(self, *, now_s: float) -> None:
-        """From here on nobody need ask for more. How much it is depends on how fast the last slice went."""
+        """Adapts the size of the slice to how long the last one lasted."""
         lasted_s = now_s - self.filled_at_s
         if self.low_water_nano and lasted_s < SLICE_S:
             self.slice_nano = min(2 * self.slice_nano, SLICE_NANO_MAX)
@@ -100,33 +99,33 @@ class Purse:
         self.refill_nano = self.low_water_nano = 0
 
     def add_slice(self, more: Amount) -> None:
-        """A slice has been reserved in Postgres."""
+        """Count what has been reserved in Postgres."""
         self.free_promo += more.promo
         self.free_paid += more.paid
 
     def end_refill(self, *, is_full: bool, now_s: float) -> None:
-        """`is_full`: all that was wanted. An account that had less is asked again when it has next to nothing here."""
+        """`is_full`: it got all that was wanted. If not, the account has no more, and there is no low-water mark."""
         self.refill_nano = 0
         self.filled_at_s = now_s
         self.low_water_nano = min(self.slice_nano, self.free_promo + self.free_paid) // 2 if is_full else 0
 
     def give_back(self) -> Amount:
-        """All that is free, to be returned to Postgres."""
+        """Take out all that is free, to return it to Postgres."""
         free = self.free
         self.free_promo = self.free_paid = self.low_water_nano = self.refill_nano = 0
         self.slice_nano = SLICE_NANO
         return free
 
     def mark_posted(self, amount: Amount) -> None:
-        """The books have it now: it is neither ours nor pending any more."""
+        """Postgres has it now, and has reduced the slice by it."""
         self.spent_promo -= amount.promo
         self.spent_paid -= amount.paid
 
 
 class Hold(msgspec.Struct, gc=False):
-    """Money set aside for one job. Settled once, however the job ends; a second time does nothing.
+    """Money set aside for one job. It is settled once, however the job ends; a second time does nothing.
 
-    The collector need not look: a purse knows nothing of its holds.
+    No reference cycle (hence `gc=False`): a purse does not refer to its holds.
     """
 
     purse: Purse

@@ -1,9 +1,9 @@
-"""The write-ahead file: what was held, delivered and closed, until Postgres has it.
+"""The write-ahead log (WAL): an append-only file of jobs opened, in progress and closed, until Postgres has them.
 
-One line a record, and one write, without fsync, for all that was appended in a turn of the event loop: it survives the
-death of any process, a power cut may cost the last second. Links ask for that write before they send (`flush`), so that
-no node has a job which is not in the file. A torn or damaged line costs that line alone. Records are idempotent, so a
-file that is read twice, or that overlaps with the next, changes nothing.
+Group commit: all records of one tick of the event loop are one write, without fsync. They survive the death of any
+process; a power cut may cost the last second. Links call `flush` before they send, so that no node has a job that is
+not in the file. Each record is a line with a checksum: a torn or damaged line costs that line alone. Records are
+idempotent, so replaying a file twice changes nothing.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from sparewatt.ledger.model import ClosedJob, Delivery, DeliveryProgress, JobSta
 _log = Logger("sparewatt.ledger")
 JOURNAL_FILE = "jobs.journal"
 COMPACT_AT_BYTES = 8 << 20
-"""A few thousand jobs. Rewriting what is still open takes milliseconds."""
+"""A few thousand jobs. Compaction takes milliseconds."""
 _CRC_CHARS = 8
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | DeliveryProgress)
 CallSoon = Callable[[Callable[[], None]], object]
-"""Has something called at the end of the event loop's turn: its `call_soon`."""
+"""The event loop's `call_soon`: calls back at the end of the tick."""
 
 
 class Journal:
-    """The journal of one gateway process. The directory is locked by whoever opens this."""
+    """The journal of one gateway process. The caller locks the directory."""
 
-    def __init__(self, directory: Path, *, later: CallSoon | None = None) -> None:
-        """Raises StartupError if the file cannot be opened. Without `later` nothing waits."""
+    def __init__(self, directory: Path, *, call_soon: CallSoon | None = None) -> None:
+        """Raises StartupError if the file cannot be opened. Without `call_soon` every record is written at once."""
         self._path = directory / JOURNAL_FILE
-        self._later = later
+        self._call_soon = call_soon
         self._waiting: list[JournalRecord] = []
-        """For the end of the turn. While a disk is full: what that turn opened, and what closes meanwhile."""
+        """To be written at the end of the tick. While the disk is full: also every job that closes meanwhile."""
         self._is_scheduled = False
         self._is_failing = False
-        """The last write failed: nothing is opened until one succeeds."""
+        """The last write failed: no job is opened until one succeeds."""
         try:
             self._fd = _open(self._path)
         except OSError as error:
             raise StartupError(f"Cannot open the journal {self._path}: {error.strerror}.") from None
         self._size = os.fstat(self._fd).st_size
         self._is_torn = self._size > 0
-        """The file may end in half a line, of a process that died or of a disk that was full."""
+        """The file may end in half a line, after a crash or on a full disk."""
 
     def append(self, record: JournalRecord) -> None:
-        """Raises OSError when the file takes nothing (a full disk, say): then the job must not be sent.
+        """Raises OSError if the file cannot be written (the disk is full, say): then the job must not be sent.
 
-        The turn in which a disk fills up is the exception: its jobs run, and their lines wait until there is room.
+        The tick in which the disk fills up is the exception: its jobs run, and their records wait for room.
         """
         self._waiting.append(record)
-        if self._later is not None and not self._is_failing:
-            self._schedule_write(self._later)
+        if self._call_soon is not None and not self._is_failing:
+            self._schedule_write(self._call_soon)
             return
         try:
             self._write()
@@ -68,22 +68,22 @@ class Journal:
             raise
 
     def append_soon(self, record: JournalRecord) -> None:
-        """Where it is too late to refuse: a write that fails is told in the log, and the record waits on."""
+        """For what cannot be refused: if the write fails, that is logged and the record waits."""
         self._waiting.append(record)
-        if self._later is None:
+        if self._call_soon is None:
             self._write_if_possible()
         else:
-            self._schedule_write(self._later)
+            self._schedule_write(self._call_soon)
 
     def flush(self) -> None:
-        """Before anything is sent to a node. Costs nothing if nothing waits."""
+        """Write now, before a frame is sent to a node."""
         if self._waiting and not self._is_failing:
             self._write_if_possible()
 
-    def _schedule_write(self, later: CallSoon) -> None:
+    def _schedule_write(self, call_soon: CallSoon) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            later(self._end_tick)
+            call_soon(self._end_tick)
 
     def _end_tick(self) -> None:
         self._is_scheduled = False
@@ -97,7 +97,6 @@ class Journal:
             _log.warning("journal_unwritable", error=error.strerror)
 
     def _write(self) -> None:
-        """All that waits."""
         lines = b"".join([_line(record) for record in self._waiting])
         if self._is_torn:
             lines = b"\n" + lines
@@ -119,7 +118,7 @@ class Journal:
         return self._size > COMPACT_AT_BYTES
 
     def compact(self, records: Iterable[JournalRecord]) -> None:
-        """Keep these alone. A crash in the middle leaves the old file, and so does OSError."""
+        """Rewrite the file with these records alone. After a crash, or OSError, the old file is still there."""
         fresh = self._path.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         fd = _open(fresh)
@@ -134,7 +133,7 @@ class Journal:
         self._waiting.clear()
 
     def close(self) -> None:
-        """What is appended later fails, whoever has the number of the file by then."""
+        """What is appended later fails, even if another file has this descriptor's number by then."""
         self._end_tick()
         os.close(self._fd)
         self._fd = -1
@@ -156,7 +155,7 @@ def _line(record: JournalRecord) -> bytes:
 
 
 def read_journal(directory: Path) -> Iterator[JournalRecord]:
-    """Every record that is whole."""
+    """Every undamaged record."""
     path = directory / JOURNAL_FILE
     if not path.exists():
         return
@@ -178,7 +177,7 @@ def _read(line: bytes) -> JournalRecord | None:
 
 
 def unsettled_jobs(records: Iterable[JournalRecord], *, now_unix_s: float) -> list[ClosedJob]:
-    """What a process that died still has to settle: closed jobs as they are, open ones at their last known count."""
+    """WAL replay: what a dead process had to settle. Closed jobs as they are, open ones at their last progress."""
     opened: dict[MatchId, OpenedJob] = {}
     closed: dict[MatchId, ClosedJob] = {}
     delivered: dict[MatchId, tuple[Delivery, ...]] = {}

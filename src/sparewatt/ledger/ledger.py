@@ -1,8 +1,8 @@
-"""The ledger of one gateway: opens and closes jobs in memory and journal, and brings them to Postgres afterwards.
+"""The ledger of one gateway process: opens and closes jobs in memory and journal, and posts them to Postgres later.
 
-1 a hold is taken from the account's purse → 2 the job is journalled, and may then be sent → 3 it closes: billed, its
-hold settled, journalled → 4 within a second it is posted, once. Steps 1 to 3 never wait for the database; only an
-account that is new here does, or one that runs through its slice before the next is there, which is asked for in time.
+1 A hold is taken from the account's purse. 2 The job is journalled, and may then be sent. 3 It closes: it is billed,
+its hold is settled, and that is journalled. 4 Within a second it is posted, once. Steps 1 to 3 wait for the database
+only if the account is new here, or spends its slice faster than the next can be reserved.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId, MatchId
-from sparewatt.core.limits import JOBS_POSTED_AT_ONCE, JOBS_TO_POST_MAX, PURSE_IDLE_S, PURSES_MAX
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.holds import Hold, Purse, slice_for
-from sparewatt.ledger.job_rows import job_row
 from sparewatt.ledger.journal import Journal
 from sparewatt.ledger.model import (
     ZERO_AMOUNT,
@@ -33,55 +32,53 @@ from sparewatt.ledger.model import (
     JournalRecord,
     OpenedJob,
 )
-from sparewatt.ledger.rules import bill
+from sparewatt.ledger.rules import bill, job_row
 from sparewatt.store.ledger import JobRow, LedgerStore
 
 _log = Logger("sparewatt.ledger")
 RETRY_AFTER_S = 5.0
+UNPOSTED_JOBS_MAX = 100_000
+"""Settled jobs that wait for Postgres (about 1 kB each). Beyond that, new jobs are refused."""
+JOBS_PER_POST = 500
+"""Jobs in one transaction: a few milliseconds of Postgres."""
+PURSES_MAX = 100_000
+"""Accounts that spend at one gateway process at a time (about 500 bytes each)."""
+PURSE_IDLE_S = 60.0
+"""After this long without a job, an account's slice is returned."""
 REFILL_LOCKS = 256
-"""Accounts share them, so that none has to be made or thrown away; two that wait for each other lose a millisecond."""
-
-
-async def _no_siblings(_: AccountId) -> bool:
-    return False
+"""Accounts share them by hash, so that none has to be created or dropped; a collision costs a millisecond."""
 
 
 class SettledJob(msgspec.Struct, frozen=True, gc=False):
-    """A job that waits to be posted."""
+    """A closed job that is not posted yet."""
 
     closed: ClosedJob
     billed: Bill
 
 
+@dataclass(slots=True, eq=False)
 class Ledger:
-    def __init__(
-        self,
-        books: LedgerStore,
-        journal: Journal,
-        *,
-        instance: str,
-        clock: Clock,
-        call_in: Callable[[AccountId], Awaitable[bool]] | None = None,
-    ) -> None:
-        """`call_in`: has the other processes of this gateway return credits they do not need; whether any did."""
-        self._call_in = call_in or _no_siblings
-        self._books = books
-        self._journal = journal
-        self._instance = instance
-        self._clock = clock
-        self._purses: dict[AccountId, Purse] = {}
-        self._filling = tuple(asyncio.Lock() for _ in range(REFILL_LOCKS))
-        self._running_low: dict[AccountId, Purse] = {}
-        self._has_low = asyncio.Event()
-        self._open: dict[MatchId, OpenedJob] = {}
-        self._delivered: dict[MatchId, tuple[Delivery, ...]] = {}
-        self._closed: deque[SettledJob] = deque()
-        self._posting: list[SettledJob] = []
-        self._flushing = asyncio.Lock()
-        self._broken: str | None = None
-        self.spent = ZERO_AMOUNT
-        self.earned = ZERO_AMOUNT
-        """Of what was posted from here: what payers paid, and what owners got of it."""
+    books: LedgerStore
+    journal: Journal
+    instance: str
+    clock: Clock
+    reclaim: Callable[[AccountId], Awaitable[bool]] | None = None
+    """Makes the other processes of this gateway return what is free of an account. Returns whether any did."""
+    spent: Amount = field(default=ZERO_AMOUNT, init=False)
+    earned: Amount = field(default=ZERO_AMOUNT, init=False)
+    """Of what this process posted: what payers paid, and what owners got of it."""
+    _purses: dict[AccountId, Purse] = field(default_factory=dict, init=False)
+    _refill_locks: tuple[asyncio.Lock, ...] = field(
+        default_factory=lambda: tuple(asyncio.Lock() for _ in range(REFILL_LOCKS)), init=False
+    )
+    _running_low: dict[AccountId, Purse] = field(default_factory=dict, init=False)
+    _has_low: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _open: dict[MatchId, OpenedJob] = field(default_factory=dict, init=False)
+    _delivered: dict[MatchId, tuple[Delivery, ...]] = field(default_factory=dict, init=False)
+    _closed: deque[SettledJob] = field(default_factory=deque, init=False)
+    _posting: list[SettledJob] = field(default_factory=list, init=False)
+    _flushing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _broken: str | None = field(default=None, init=False)
 
     @property
     def unposted(self) -> int:
@@ -94,61 +91,63 @@ class Ledger:
         return purse.free.total if purse else Nano(0)
 
     def try_hold(self, account: AccountId, nano: Nano) -> Hold | None:
-        """Set money aside that is reserved here already. None if there is not that much."""
+        """Set money aside without waiting. None if this process has not reserved that much."""
         purse = self._purses.get(account) or self._purse(account)
-        held = purse.hold(nano, now_s=self._clock.now_s())
+        hold = purse.hold(nano, now_s=self.clock.now_s())
         if purse.refill_nano and purse.low_water_nano:
             self._running_low[account] = purse
             self._has_low.set()
-        return held
+        return hold
 
     async def hold(self, account: AccountId, nano: Nano) -> Hold | None:
-        """Set money aside. None if the account does not have that much. Waits for Postgres only if it must."""
-        held = self.try_hold(account, nano) or await self._hold_after_refill(account, nano)
-        if held is None and await self._call_in(account):
-            held = await self._hold_after_refill(account, nano)
-        return held
+        """Set money aside, waiting for Postgres if needed. None if the account does not have that much."""
+        hold = self.try_hold(account, nano) or await self._hold_after_refill(account, nano)
+        if hold is None and self.reclaim is not None and await self.reclaim(account):
+            hold = await self._hold_after_refill(account, nano)
+        return hold
 
     async def _hold_after_refill(self, account: AccountId, nano: Nano) -> Hold | None:
-        """Whoever is first has the purse filled for all that wait; or each would wait for the database, in turn."""
+        """The first request refills the purse for all that wait, so that each round trip serves many."""
         purse = self._purse(account)
-        purse.awaited_nano += nano  # from here on it is not put away
+        purse.awaited_nano += nano  # from here on the purse is not idle, and stays
         try:
             async with self._refill_lock(account):
-                held = self.try_hold(account, nano)
-                if held is None:
+                hold = self.try_hold(account, nano)
+                if hold is None:
                     await self._refill(purse, max(slice_for(nano), purse.awaited_nano))
-                    held = self.try_hold(account, nano)
-                return held
+                    hold = self.try_hold(account, nano)
+                return hold
         finally:
             purse.awaited_nano -= nano
 
     async def reserve(self, account: AccountId, wanted_nano: int) -> Nano:
-        """Have at least `wanted_nano` free here, if the account has it. Tells what is free now."""
+        """Have at least `wanted_nano` free here, if the account has it. Returns what is free now."""
         async with self._refill_lock(account):
             purse = self._purse(account)
             await self._refill(purse, wanted_nano)
             return purse.free.total
 
     async def _refill(self, purse: Purse, wanted_nano: int) -> None:
-        """Up to what is wanted, or the slice that its account needs by now."""
-        account, now_s = purse.account, self._clock.now_s
-        purse.begin_refill(now_s=now_s())
-        liked_nano = max(wanted_nano, purse.slice_nano)
+        """Reserve what is wanted, and up to a whole slice: promo credits first, paid ones once these are used up."""
+        account = purse.account
+        purse.begin_refill(now_s=self.clock.now_s())
+        preferred_nano = max(wanted_nano, purse.slice_nano)
         free = purse.free.total
-        if free < liked_nano:
-            name, have = chart.promo_of(account), purse.reserved.promo
-            purse.add_slice(
-                Amount(promo=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free))
+        if free < preferred_nano:
+            promo = await self._take_slice(
+                chart.promo_of(account), purse.reserved.promo, wanted_nano - free, preferred=preferred_nano - free
             )
+            purse.add_slice(Amount(promo=promo))
             free = purse.free.total
-        if free < wanted_nano or (free < liked_nano and not purse.free_promo):
-            name, have = chart.credits_of(account), purse.reserved.paid
-            purse.add_slice(Amount(paid=await self._take(name, wanted_nano - free, have=have, liked=liked_nano - free)))
-        purse.end_refill(is_full=purse.free.total >= wanted_nano, now_s=now_s())
+        if free < wanted_nano or (free < preferred_nano and not purse.free_promo):
+            paid = await self._take_slice(
+                chart.credits_of(account), purse.reserved.paid, wanted_nano - free, preferred=preferred_nano - free
+            )
+            purse.add_slice(Amount(paid=paid))
+        purse.end_refill(is_full=purse.free.total >= wanted_nano, now_s=self.clock.now_s())
 
     async def refill_low_purses(self) -> None:
-        """Wait until half of somebody's slice is gone, and reserve the next before a request has to wait for it."""
+        """Wait until a purse is below its low-water mark, and refill it before a request has to wait for that."""
         await self._has_low.wait()
         self._has_low.clear()
         low, self._running_low = self._running_low, {}
@@ -157,21 +156,21 @@ class Ledger:
                 await self.reserve(account, purse.refill_nano)
 
     async def give_back(self, account: AccountId) -> bool:
-        """Return what is free of an account's money here: another process lacks it. Tells whether there was any."""
+        """Return the free part of an account's slice, which another process needs. Returns whether there was any."""
         async with self._refill_lock(account):
             purse = self._purses.get(account)
             if purse is None or not purse.give_back().total:
                 return False
-            await self._take(chart.promo_of(account), 0, have=purse.reserved.promo)
-            await self._take(chart.credits_of(account), 0, have=purse.reserved.paid)
+            await self._take_slice(chart.promo_of(account), purse.reserved.promo, 0)
+            await self._take_slice(chart.credits_of(account), purse.reserved.paid, 0)
             return True
 
     def _refill_lock(self, account: AccountId) -> asyncio.Lock:
-        """One purse is filled or emptied by one task at a time."""
-        return self._filling[hash(account) % REFILL_LOCKS]
+        """One task at a time refills or empties a purse."""
+        return self._refill_locks[hash(account) % REFILL_LOCKS]
 
-    async def _take(self, name: str, wanted: int, *, have: int, liked: int = 0) -> Nano:
-        return await self._books.take_slice(name, instance=self._instance, have=have, wanted=wanted, liked=liked)
+    async def _take_slice(self, name: str, have: int, wanted: int, *, preferred: int = 0) -> Nano:
+        return await self.books.take_slice(name, instance=self.instance, have=have, wanted=wanted, preferred=preferred)
 
     def _purse(self, account: AccountId) -> Purse:
         purse = self._purses.get(account)
@@ -184,13 +183,13 @@ class Ledger:
     # jobs
 
     def open(self, job: OpenedJob) -> None:
-        """From here on the job will be settled, whatever happens. Raises when it cannot be: then it must not start."""
+        """From here on the job will be settled, whatever crashes. If this raises, the job must not start."""
         if self._broken is not None:
             raise InternalError("The books of this gateway are stopped because something in them is wrong.")
-        if len(self._closed) + len(self._posting) >= JOBS_TO_POST_MAX:
+        if len(self._closed) + len(self._posting) >= UNPOSTED_JOBS_MAX:
             raise StoreUnavailable("The books are behind. Try again.", retry_after_s=RETRY_AFTER_S)
         try:
-            self._journal.append(job)
+            self.journal.append(job)
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
             raise StoreUnavailable(
@@ -199,9 +198,9 @@ class Ledger:
         self._open[job.id] = job
 
     def close(self, closed: ClosedJob, hold: Hold, billed: Bill | None = None) -> Bill:
-        """Settle what was delivered and free the rest. A second time changes nothing more.
+        """Settle the hold with what was delivered. A second time changes nothing.
 
-        `billed` is its bill, where that is known already.
+        `billed` is the job's bill if it is known already.
         """
         billed = billed or bill(closed.deliveries, closed.job.hold)
         job_id = closed.job.id
@@ -211,40 +210,40 @@ class Ledger:
         del self._open[job_id]
         self._delivered.pop(job_id, None)
         self._closed.append(SettledJob(closed, billed))
-        self._journal.append_soon(closed)  # it is settled in memory; a crash before that settles its last known count
+        self.journal.append_soon(closed)  # after a crash before this write, its last progress is settled instead
         return billed
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
-        """What running jobs have delivered by now, as far as that is news."""
-        news = {job_id: now for job_id, now in delivered.items() if job_id in self._open}
-        if not news:
+        """Journal what open jobs have delivered by now."""
+        progress = {job_id: now for job_id, now in delivered.items() if job_id in self._open}
+        if not progress:
             return
-        self._delivered |= news
+        self._delivered |= progress
         try:
-            self._journal.append(DeliveryProgress(news))
+            self.journal.append(DeliveryProgress(progress))
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
 
     # in the background
 
     async def flush(self) -> None:
-        """Post all that is closed. What cannot be posted now is posted the next time."""
-        async with self._flushing:  # a gateway that stops posts what is left while the chore may be at it
+        """Post all closed jobs. What cannot be posted now is posted the next time."""
+        async with self._flushing:  # `close_down` may call it while the chore runs
             while self._posting or self._closed:
-                while self._closed and len(self._posting) < JOBS_POSTED_AT_ONCE:
+                while self._closed and len(self._posting) < JOBS_PER_POST:
                     self._posting.append(self._closed.popleft())
                 await self._post()
-            # Settled lines are of no use, and very old ones do harm: books that forgot a month cannot know them.
-            if self._journal.needs_compaction or not self._open:
+            # Posted records are useless, and harmful when old: a job of a dropped month would look like a new one.
+            if self.journal.needs_compaction or not self._open:
                 self._compact_journal()
 
     async def _post(self) -> None:
-        await self._books.post_jobs([self._row(settled) for settled in self._posting], instance=self._instance)
+        await self.books.post_jobs([self._row(settled) for settled in self._posting], instance=self.instance)
         posted, self._posting = self._posting, []
         self._note_posted(posted)
 
     def _row(self, settled: SettledJob) -> JobRow:
-        """Raises UnbalancedEntry: then nothing is posted and nothing is opened any more, until a person has looked."""
+        """Raises UnbalancedEntry: then nothing is posted or opened any more, until a person has looked into it."""
         try:
             return job_row(settled.closed, settled.billed)
         except UnbalancedEntry as error:
@@ -269,22 +268,22 @@ class Ledger:
         self.earned += Amount(Nano(net_promo), Nano(net_paid))
 
     def _compact_journal(self) -> None:
-        """A journal that cannot be rewritten stays as it was: longer, and no less right."""
-        if self._journal.is_empty:
+        """If the journal cannot be rewritten it stays as it was: longer, and still right."""
+        if self.journal.is_empty:
             return
         try:
-            self._journal.compact(self._live_records())
+            self.journal.compact(self._live_records())
         except OSError as error:
             _log.warning("journal_unwritable", error=error.strerror)
 
     def _live_records(self) -> list[JournalRecord]:
         settled = (each.closed for each in (*self._posting, *self._closed))
-        kept: list[JournalRecord] = [*self._open.values(), *settled]
-        return [*kept, DeliveryProgress(dict(self._delivered))] if self._delivered else kept
+        records: list[JournalRecord] = [*self._open.values(), *settled]
+        return [*records, DeliveryProgress(dict(self._delivered))] if self._delivered else records
 
     async def rebalance_purses(self) -> None:
-        """Reserve more for who will need it, give back what nobody uses."""
-        now_s = self._clock.now_s()
+        """Refill purses that run low, return those that are idle."""
+        now_s = self.clock.now_s()
         for purse in list(self._purses.values()):
             if purse.refill_nano:
                 await self.reserve(purse.account, purse.refill_nano)
@@ -295,30 +294,30 @@ class Ledger:
         async with self._refill_lock(purse.account):
             if not purse.is_idle:
                 return
-            purse.give_back()  # for good: a reply that is lost on the way must not leave us with what others may have
+            purse.give_back()  # even if the reply is lost: others may have the money by then
             names = [chart.promo_of(purse.account), chart.credits_of(purse.account)]
-            await self._books.return_slices(names, instance=self._instance)
+            await self.books.return_slices(names, instance=self.instance)
             if purse.is_idle and purse.reserved == ZERO_AMOUNT:
                 self._purses.pop(purse.account, None)
 
     async def recover(self, left: list[ClosedJob]) -> int:
-        """Settle what a process that died with this journal had not. Tells how many jobs were new to the books."""
+        """Post what a dead process left in this journal. Returns how many jobs were new to Postgres."""
         settled = 0
-        for at in range(0, len(left), JOBS_POSTED_AT_ONCE):
-            rows = [job_row(closed) for closed in left[at : at + JOBS_POSTED_AT_ONCE]]
-            settled += await self._books.post_jobs(rows, instance=self._instance)
-        await self._books.drop_slices(self._instance)
+        for at in range(0, len(left), JOBS_PER_POST):
+            rows = [job_row(closed) for closed in left[at : at + JOBS_PER_POST]]
+            settled += await self.books.post_jobs(rows, instance=self.instance)
+        await self.books.drop_slices(self.instance)
         self._compact_journal()
         return settled
 
     async def close_down(self) -> bool:
-        """Post everything, give everything back. Raises StoreUnavailable: then the journal has it.
+        """Post everything and return all slices. Raises StoreUnavailable: then the journal has it.
 
-        False if something still runs: then the journal is needed by whoever starts next.
+        False if a job still runs: then the next process needs the journal.
         """
         await self.flush()
         if self._open:
             return False
-        await self._books.drop_slices(self._instance)
+        await self.books.drop_slices(self.instance)
         self._compact_journal()
         return True

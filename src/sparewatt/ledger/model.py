@@ -1,7 +1,7 @@
-"""What the books are made of: jobs as they open and close, and postings that sum to zero.
+"""Values of the ledger: amounts, prices, and jobs as they open, progress and close.
 
-Structs here are also the records of the journal, so they hold what is needed to settle a job after a crash, and never a
-prompt, a key or an answer. None can be part of a cycle, so the garbage collector need not look at them.
+The job structs are also the records of the journal: they hold what is needed to settle a job after a crash, and never a
+prompt, a key or an answer. None can be part of a reference cycle, so the garbage collector skips them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparewatt.core.money import Nano
 
 
 class JobState(enum.Enum):
-    """How a job ended. Every job ends in exactly one of these."""
+    """How a job ended."""
 
     DONE = "done"
     FAILED = "failed"
@@ -24,7 +24,7 @@ class JobState(enum.Enum):
 
 
 class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Money of both classes: free credits, which are spent first, and paid ones."""
+    """Promo credits, which are free and spent first, and paid credits."""
 
     promo: Nano = Nano(0)
     paid: Nano = Nano(0)
@@ -34,10 +34,10 @@ class Amount(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Nano(self.promo + self.paid)
 
     def take(self, nano: int) -> tuple[Amount, Amount]:
-        """`nano` of it, free credits first, and the rest."""
+        """Split into `nano`, promo credits first, and the rest."""
         promo = min(nano, self.promo)
         taken = Amount(Nano(promo), Nano(min(nano - promo, self.paid)))
-        return taken, Amount(Nano(self.promo - taken.promo), Nano(self.paid - taken.paid))
+        return taken, self - taken
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(Nano(self.promo + other.promo), Nano(self.paid + other.paid))
@@ -57,7 +57,7 @@ class TokenPrice(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One node's part of an answer: what it was seen to deliver, and at which price."""
+    """One node's part of an answer: the tokens that the gateway counted, and the price."""
 
     node_id: NodeId
     owner: AccountId
@@ -65,14 +65,14 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     prompt_tokens: int
     completion_tokens: int
     claimed_tokens: int
-    """What the node says it wrote; paid is what was seen."""
+    """The node's own count. It is not paid by it."""
     outcome: str
     first_token_ms: float | None = None
     duration_ms: float = 0.0
 
 
 class OpenedJob(msgspec.Struct, frozen=True, tag="opened", gc=False):
-    """A job that may be sent to a node from now on, and what is held for it."""
+    """A job that may be sent to a node from now on, with its hold."""
 
     id: MatchId
     account: AccountId
@@ -84,7 +84,7 @@ class OpenedJob(msgspec.Struct, frozen=True, tag="opened", gc=False):
 
 
 class ClosedJob(msgspec.Struct, frozen=True, tag="closed", gc=False):
-    """A job that is over, and all that is needed to settle it."""
+    """A job that has ended, with all that is needed to settle it."""
 
     job: OpenedJob
     state: JobState
@@ -92,11 +92,11 @@ class ClosedJob(msgspec.Struct, frozen=True, tag="closed", gc=False):
     deliveries: tuple[Delivery, ...] = ()
     reason: str | None = None
     finish_reason: str | None = None
-    """Why the answer ended, as its client was told."""
+    """As the client received it."""
 
 
 class DeliveryProgress(msgspec.Struct, frozen=True, tag="progress", gc=False):
-    """What running jobs have delivered so far, for the case that they never close."""
+    """What running jobs have delivered so far, in case they never close."""
 
     deliveries: dict[MatchId, tuple[Delivery, ...]]
 
@@ -104,25 +104,17 @@ class DeliveryProgress(msgspec.Struct, frozen=True, tag="progress", gc=False):
 JournalRecord: TypeAlias = OpenedJob | ClosedJob | DeliveryProgress
 
 
-Posting: TypeAlias = tuple[str, int]
-"""One line of the books: an account of the ledger, and what it gains (or loses)."""
-
-
 class RevenueSplit(msgspec.Struct, frozen=True, gc=False):
-    """What one delivery brings its owner (net), and the network (fee); together that is what its payer pays for it."""
+    """One delivery in nano-USD: its owner's net and the network's fee. Together they are what the payer pays."""
 
     net_promo: int
     net_paid: int
     fee_promo: int
     fee_paid: int
 
-    @property
-    def gross(self) -> Amount:
-        return Amount(Nano(self.net_promo + self.fee_promo), Nano(self.net_paid + self.fee_paid))
-
 
 class Bill(msgspec.Struct, frozen=True, gc=False):
-    """A job in money: what its payer pays, split by delivery."""
+    """What a job costs its payer, and the split of each delivery."""
 
     cost: Amount
     splits: tuple[RevenueSplit, ...]

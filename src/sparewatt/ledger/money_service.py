@@ -1,4 +1,4 @@
-"""Credits, payouts and deposits of one network, and the chores that a gateway runs for them at intervals."""
+"""Credits, payouts and deposit adapters of one network, with the chores that gateways run for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from sparewatt.core.log import Logger
 from sparewatt.core.money import format_usd
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
 from sparewatt.ledger.credits import CreditService
-from sparewatt.ledger.deposit_adapters import DepositAdapter
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, DepositAdapter
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.store.ledger import LedgerStore
 
@@ -22,9 +21,9 @@ class MoneyService:
     credits: CreditService
     settlement: PayoutService
     adapters: Mapping[str, DepositAdapter]
-    """The rails by which deposits come in, by name."""
+    """By name."""
     on_chain: ChainPaymentAdapter | None
-    """None where the network has no chain."""
+    """None if the network has no chain."""
     payout_s: float
     """The time between two payout batches."""
 
@@ -34,6 +33,6 @@ class MoneyService:
         batch = await self.settlement.make_batch(quiet_s=self.payout_s)
         await self.books.forget_grant_counts()
         if expired or redeemed:
-            _log.info("credits_tended", expired_usd=format_usd(expired), redeemed_usd=format_usd(redeemed))
+            _log.info("credit_chores_done", expired_usd=format_usd(expired), redeemed_usd=format_usd(redeemed))
         if batch is not None:
             _log.info("payout_batch_made", epoch=batch.epoch, leaves=batch.leaves, added_micro=batch.added_micro)

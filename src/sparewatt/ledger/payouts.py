@@ -1,8 +1,8 @@
-"""Payout batches: what every address has earned and spent in all, as one root that the settlement contract takes.
+"""Payout batches: what every address has earned and spent in all, as the Merkle root for the settlement contract.
 
-The chain has six decimals; the nano-dollars below them stay in the books and come with a later batch. A leaf is the
-contract's `PayoutEntry`, the order of leaves is that of addresses, so anybody can compute the root from the published
-leaves. Posting roots and claiming is the chain's part.
+The token has six decimals; the nano-dollars below them stay in the ledger for a later batch. A leaf is the contract's
+`PayoutEntry` and leaves are ordered by address, so anyone can compute the root from the published leaves. Posting roots
+and claiming is the work of `chain/money/`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId
@@ -26,7 +27,7 @@ NANO_PER_MICRO = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PayoutLeafProof:
-    """What an address shows to the contract to be paid."""
+    """The Merkle proof of one leaf, with which an address claims its earnings."""
 
     epoch: int
     leaf: PayoutLeafRow
@@ -35,13 +36,13 @@ class PayoutLeafProof:
 
 
 def payout_tree(leaves: Iterable[PayoutLeafRow]) -> MerkleTree:
-    """Of leaves in the order of their addresses."""
+    """`leaves` must be ordered by address."""
     return settlement_tree([PayoutEntry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves])
 
 
 @dataclass(frozen=True, slots=True)
 class FullPayoutBatch:
-    """A batch with its tree, which takes a second to make where there are many leaves."""
+    """A batch with its tree, which takes a second to compute if there are many leaves."""
 
     epoch: int
     leaves: Sequence[PayoutLeafRow]
@@ -60,18 +61,18 @@ def build_batch(epoch: int, leaves: Sequence[PayoutLeafRow]) -> FullPayoutBatch:
 
 
 def changed_leaves(last: Mapping[str, PayoutLeafRow], standings: Iterable[AccountStanding]) -> list[PayoutLeafRow]:
-    """The leaves that are new or higher. None is ever lower: an amount that would be stays as it was.
+    """The leaves that are new or higher. Amounts never fall: one that would stays as it was.
 
-    An account that changed its address keeps what the old one was promised there, and goes on under the new one.
+    What was promised to an old address of an account stays there; further earnings go to the new address.
     """
-    spent_elsewhere = _spent_by_account(last.values())
-    found = []
+    spent_before = _spent_by_account(last.values())
+    changed = []
     for standing in standings:
         before = last.get(standing.address) or PayoutLeafRow(standing.address, standing.account_id, 0, 0)
         added = standing.unpaid // NANO_PER_MICRO
-        spent_more = max(0, standing.spent // NANO_PER_MICRO - spent_elsewhere.get(standing.account_id, 0))
+        spent_more = max(0, standing.spent // NANO_PER_MICRO - spent_before.get(standing.account_id, 0))
         if added or spent_more:
-            found.append(
+            changed.append(
                 replace(
                     before,
                     account_id=standing.account_id,
@@ -80,7 +81,7 @@ def changed_leaves(last: Mapping[str, PayoutLeafRow], standings: Iterable[Accoun
                     added_micro=added,
                 )
             )
-    return found
+    return changed
 
 
 def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:
@@ -93,7 +94,7 @@ def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:
 def draft_batch(
     epoch: int, leaves: Sequence[PayoutLeafRow], standings: Iterable[AccountStanding], *, unix_s: float
 ) -> PayoutBatchDraft | None:
-    """The next batch. None if nobody earned or spent a whole micro-dollar since the last."""
+    """The next batch. None if no account earned or spent a whole micro-dollar since the last."""
     last = {leaf.address: leaf for leaf in leaves}
     changed = changed_leaves(last, standings)
     if not changed:
@@ -126,16 +127,12 @@ class PayoutService:
         self._cache_lock = asyncio.Lock()
 
     async def make_batch(self, *, quiet_s: float = 0.0) -> PayoutBatchRow | None:
-        """None if there is nothing new, or the last batch is younger than `quiet_s`."""
+        """None if nothing changed, or the last batch is younger than `quiet_s`."""
         now = self._clock.unix_s()
-
-        def draw(epoch: int, leaves: list[PayoutLeafRow], standings: list[AccountStanding]) -> PayoutBatchDraft | None:
-            return draft_batch(epoch, leaves, standings, unix_s=now)
-
-        return await self._store.make_batch(draw, now_unix_s=now, quiet_s=quiet_s)
+        return await self._store.make_batch(partial(draft_batch, unix_s=now), now_unix_s=now, quiet_s=quiet_s)
 
     async def proof(self, epoch: int, address: str) -> PayoutLeafProof | None:
-        """None if the address is not in that batch. Batches never change, so the last one asked for is kept."""
+        """None if the address is not in that batch. Batches never change, so the last one is cached."""
         async with self._cache_lock:
             if self._cached_batch is None or self._cached_batch.epoch != epoch:
                 leaves = await self._store.leaves_at(epoch)

@@ -1,22 +1,18 @@
-"""Accounts, logins, sessions and the single-use tokens around them, as Postgres keeps them.
-
-Secrets come in hashed or sealed; nothing here can tell them.
-"""
+"""Accounts, logins, sessions and single-use tokens in Postgres. Secrets come in hashed or sealed, never in clear."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
-import asyncpg
-
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import ACCOUNTS_LISTED_MAX, SESSIONS_PER_ACCOUNT_MAX
-from sparewatt.store.connection_pool import ConnectionPool
-from sparewatt.store.queries import sql
+from sparewatt.store.connection_pool import Store, sql
 
+ACCOUNTS_LISTED_MAX = 1_000
+"""Accounts on one page of the operator's list."""
+SESSIONS_PER_ACCOUNT_MAX = 50
+"""Browsers that are logged in at once; the oldest session ends first."""
 Role = Literal["user", "owner", "operator"]
 SignupVerdict = Literal["made", "email_taken", "invite_refused"]
 
@@ -35,13 +31,14 @@ class AccountRow:
 
 @dataclass(frozen=True, slots=True)
 class NewAccount:
-    """An account before it is stored, with its chain key sealed."""
+    """In the order of the columns of `insert_account`."""
 
     id: AccountId
     name: str
     role: Role = "user"
     chain_address: str | None = None
     chain_key: bytes | None = None
+    """Sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,46 +59,41 @@ class SessionRow:
 
 
 class _SignupRollback(Exception):
-    """Take back what this transaction did; never seen outside."""
+    """Rolls the transaction of a sign-up back; never leaves this module."""
 
     def __init__(self, verdict: SignupVerdict) -> None:
         super().__init__(verdict)
         self.verdict = verdict
 
 
-class AccountStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class AccountStore(Store):
     # accounts
 
     async def ensure_account(self, account: NewAccount) -> None:
         """Insert it unless there is one with this id."""
-        await self._pool.execute("insert_account", *_account_values(account))
+        await self._pool.execute("insert_account", *astuple(account))
 
     async def sign_up(
         self, account: NewAccount, *, email: str, password_hash: str, invite: bytes | None
     ) -> SignupVerdict:
-        """The account, its login, and the invitation used up where there is one: all or nothing."""
+        """Insert the account and its login, and use the invitation up if there is one: all or nothing."""
         try:
             async with self._pool.transaction() as connection:
-                await connection.execute(sql("insert_account"), *_account_values(account))
+                await connection.execute(sql("insert_account"), *astuple(account))
                 if not await connection.fetchval(sql("insert_login"), email, account.id, password_hash):
-                    raise _SignupRollback("email_taken")  # noqa: TRY301 (raising is how a transaction is taken back)
+                    raise _SignupRollback("email_taken")  # noqa: TRY301 (raising is how a transaction is rolled back)
                 if invite is not None and not await connection.fetchval(sql("use_invite"), invite, account.id):
                     raise _SignupRollback("invite_refused")  # noqa: TRY301 (likewise)
-        except _SignupRollback as undone:
-            return undone.verdict
+        except _SignupRollback as rollback:
+            return rollback.verdict
         return "made"
 
     async def find_account(self, id_or_email: str) -> AccountRow | None:
-        row = await self._pool.row("find_account", id_or_email)
-        return AccountRow(**dict(row.items())) if row else None
+        return await self._pool.row_as(AccountRow, "find_account", id_or_email)
 
     async def list_accounts(self, *, after: AccountId | None, limit: int = ACCOUNTS_LISTED_MAX) -> list[AccountRow]:
-        """In the order they were made, from the one after `after`."""
-        rows = await self._pool.rows("list_accounts", after, limit)
-        return [AccountRow(**dict(row.items())) for row in rows]
+        """In order of creation, from the one after `after`."""
+        return await self._pool.rows_as(AccountRow, "list_accounts", after, limit)
 
     async def update_account(self, account_id: AccountId, *, name: str, policy: str | None) -> None:
         await self._pool.execute("describe_account", account_id, name, policy)
@@ -110,11 +102,11 @@ class AccountStore:
         await self._pool.execute("set_role", account_id, role)
 
     async def make_owner(self, account_id: AccountId) -> bool:
-        """Turn a user into an owner; any other role stays. Tells whether that changed anything."""
+        """Turn a user into an owner; any other role stays. Returns whether that changed anything."""
         return await self._pool.value("make_owner", account_id) is not None
 
     async def close_account(self, account_id: AccountId) -> None:
-        """Its keys stop at the next look, its sessions end now. What it did stays in the books."""
+        """End its sessions now, and its keys at the next sync. Its jobs and postings stay in the ledger."""
         async with self._pool.transaction() as connection:
             await connection.execute(sql("close_account"), account_id)
             await connection.execute(sql("end_other_sessions"), account_id, b"")
@@ -128,9 +120,8 @@ class AccountStore:
         await self._pool.execute("set_chain_key", account_id, address, sealed)
 
     async def account_at_address(self, address: str) -> AccountId | None:
-        """Whose chain address this is."""
-        found = await self._pool.value("account_at", address)
-        return None if found is None else AccountId(found)
+        account_id = await self._pool.value("account_at", address)
+        return None if account_id is None else AccountId(account_id)
 
     async def find_chain_key(self, account_id: AccountId) -> bytes | None:
         sealed: bytes | None = await self._pool.value("find_chain_key", account_id)
@@ -140,27 +131,27 @@ class AccountStore:
         return await self._pool.value("network_secret") is not None
 
     async def secret_fingerprint(self, *, ours: bytes) -> bytes:
-        """That of the network's secret; ours becomes it where there was none."""
+        """The fingerprint of the network's secret. If there is none yet, ours is stored."""
         await self._pool.execute("insert_network_secret", ours)
-        known: bytes = await self._pool.value("network_secret")
-        return known
+        fingerprint: bytes = await self._pool.value("network_secret")
+        return fingerprint
 
     # logins
 
     async def find_login(self, email: str) -> LoginRow | None:
-        return _login_row(await self._pool.row("find_login", email))
+        return await self._pool.row_as(LoginRow, "find_login", email)
 
     async def find_login_of(self, account_id: AccountId) -> LoginRow | None:
-        return _login_row(await self._pool.row("find_login_of_account", account_id))
+        return await self._pool.row_as(LoginRow, "find_login_of_account", account_id)
 
     async def set_password(self, account_id: AccountId, password_hash: str, *, keep_session: bytes) -> None:
-        """The new password, and the end of every other session: whoever knew the old one is out."""
+        """Store a new password and end every other session."""
         async with self._pool.transaction() as connection:
             await connection.execute(sql("set_password"), account_id, password_hash)
             await connection.execute(sql("end_other_sessions"), account_id, keep_session)
 
     async def rehash_password(self, account_id: AccountId, password_hash: str) -> None:
-        """The same password under newer parameters."""
+        """The same password under newer parameters: no session ends."""
         await self._pool.execute("set_password", account_id, password_hash)
 
     # sessions
@@ -171,9 +162,8 @@ class AccountStore:
             await connection.execute(sql("end_oldest_sessions"), account_id, SESSIONS_PER_ACCOUNT_MAX)
 
     async def find_session(self, hashed: bytes) -> SessionRow | None:
-        """None also when it has expired or its account is closed."""
-        row = await self._pool.row("find_session", hashed)
-        return SessionRow(**dict(row.items())) if row else None
+        """None also if it has expired or its account is closed."""
+        return await self._pool.row_as(SessionRow, "find_session", hashed)
 
     async def end_session(self, hashed: bytes) -> None:
         await self._pool.execute("end_session", hashed)
@@ -185,7 +175,7 @@ class AccountStore:
         return expires_at
 
     async def use_reset(self, hashed: bytes, *, password_hash: str) -> AccountId | None:
-        """Set the password of the account behind the token and end all its sessions. None: no such token."""
+        """Set the password of the token's account and end all its sessions. None if there is no such token."""
         async with self._pool.transaction() as connection:
             account_id = await connection.fetchval(sql("use_reset"), hashed)
             if account_id is None:
@@ -202,11 +192,3 @@ class AccountStore:
         await self._pool.execute("forget_old_sessions")
         await self._pool.execute("forget_old_resets")
         await self._pool.execute("forget_old_invites")
-
-
-def _account_values(account: NewAccount) -> Sequence[object]:
-    return (account.id, account.name, account.role, account.chain_address, account.chain_key)
-
-
-def _login_row(row: asyncpg.Record | None) -> LoginRow | None:
-    return LoginRow(**dict(row.items())) if row else None

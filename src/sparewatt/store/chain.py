@@ -1,7 +1,7 @@
-"""What Postgres knows of the chain: the index of its events, and the outbox. One method per question.
+"""The chain's index and outbox in Postgres.
 
-The index only ever moves by one version at a time, so any number of followers may run; a nonce is given and its signed
-transaction stored in one step, so any number of senders may.
+Several followers and senders may run at once: the index moves by compare-and-set on its version, and a nonce is taken
+in the same transaction that stores what was signed with it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from typing import Any
 
 import asyncpg
 
-from sparewatt.core.limits import CHAIN_BLOCKS_KEPT
 from sparewatt.protocol.contracts.chain_events import ChainEvent, SignedTransaction
-from sparewatt.store.connection_pool import ConnectionPool
-from sparewatt.store.migrations import PgConnection
-from sparewatt.store.queries import sql
+from sparewatt.store.connection_pool import Store, sql
+
+BLOCKS_KEPT = 256
+"""Hashes of the last blocks, to find the common block after a reorg; after a deeper one everything is read again."""
+EventPosition = tuple[int, int]
+"""Block number and log index: the position of an event in the chain's order."""
+BlockRef = tuple[int, bytes]
+"""Number and hash of a block."""
 
 
 class OutboxState(Enum):
-    """A transaction's way. From `SIGNED` on its nonce is fixed; the last three are ends."""
+    """From `SIGNED` on the nonce is fixed. The last three are final."""
 
     DECIDED = "decided"
     SIGNED = "signed"
@@ -65,61 +69,48 @@ class ChainIndexRow:
     version: int
 
 
-EventPosition = tuple[int, int]
-"""Block number and log index: where an event stands in the chain's order."""
-
-BlockRef = tuple[int, bytes]
-
-
-class ChainStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class ChainStore(Store):
     # index
 
     async def index(self) -> ChainIndexRow | None:
-        row = await self._pool.row("read_chain_index")
-        return (
-            None if row is None else ChainIndexRow(**(dict(row.items()) | {"contracts": json.loads(row["contracts"])}))
-        )
+        return await self._pool.row_as(_index_row, "read_chain_index")
 
     async def begin_index(
         self, *, chain_id: int, genesis_hash: bytes, contracts: Mapping[str, str], start: BlockRef
     ) -> None:
-        """Forget what was indexed and start behind `start`. Readers keep their place: what they did stays done."""
-        number, hashed = start
+        """Drop the index and start it behind the block `start`. Readers keep their positions."""
+        number, block_hash = start
         async with self._pool.transaction() as connection:
             await connection.execute(sql("remove_chain_events_above"), -1)
             await connection.execute(sql("remove_chain_blocks_above"), -1)
-            values = (chain_id, genesis_hash, json.dumps(dict(contracts)), number + 1, number, hashed)
+            values = (chain_id, genesis_hash, json.dumps(dict(contracts)), number + 1, number, block_hash)
             await connection.execute(sql("begin_chain_index"), *values)
 
     async def leave_chain(self) -> None:
-        """Another chain will be followed: there no nonce was used and no root posted. What is open is signed anew."""
+        """Prepare for another chain: no nonce was used there and no root posted. Open rows are signed again."""
         async with self._pool.transaction() as connection:
-            await connection.execute(sql("forget_signed"))
-            await connection.execute(sql("forget_ended_outbox"))
-            await connection.execute(sql("decide_outbox_anew"))
-            await connection.execute(sql("forget_senders"))
-            await connection.execute(sql("forget_chain_readers"))
-            for query in (sql("forget_posted_batches"), sql("forget_payout_claims"), sql("forget_claim_requests")):
+            for query in (
+                *(sql("forget_signed"), sql("forget_ended_outbox"), sql("decide_outbox_anew"), sql("forget_senders")),
+                *(sql("forget_chain_readers"), sql("forget_posted_batches")),
+                *(sql("forget_payout_claims"), sql("forget_claim_requests")),
+            ):
                 await connection.execute(query)
 
     async def advance_index(
         self, version: int, *, to: BlockRef, head: int, blocks: Sequence[BlockRef], events: Sequence[ChainEvent]
     ) -> bool:
-        """Take over a batch. False, and nothing changed, when the index moved meanwhile."""
+        """Store a batch. False, and nothing changes, if another follower moved the index meanwhile."""
         async with self._pool.transaction() as connection:
             if await connection.fetchrow(sql("move_chain_index"), version, *to, head) is None:
                 return False
             await connection.execute(sql("insert_chain_blocks"), [n for n, _ in blocks], [h for _, h in blocks])
             await connection.execute(sql("reopen_outbox_moved"), blocks[0][0], head)
-            await connection.execute(sql("forget_chain_blocks"), to[0] - CHAIN_BLOCKS_KEPT)
+            await connection.execute(sql("forget_chain_blocks"), to[0] - BLOCKS_KEPT)
             await connection.execute(sql("insert_chain_events"), *_columns(events))
         return True
 
     async def roll_back_index(self, version: int, *, to: BlockRef, head: int) -> bool:
-        """Forget everything above a block that is still on the chain; what was mined there is under way again."""
+        """Drop everything above a block that is still on the chain. Transactions mined there are in flight again."""
         async with self._pool.transaction() as connection:
             if await connection.fetchrow(sql("move_chain_index"), version, *to, head) is None:
                 return False
@@ -130,39 +121,38 @@ class ChainStore:
         return True
 
     async def reopen_all(self) -> None:
-        """The chain went back further than anybody remembers: every transaction is looked for again."""
+        """After a reorg deeper than the stored blocks: every transaction is in flight again."""
         await self._pool.execute("reopen_outbox_above", -1)
 
     async def recent_blocks(self) -> list[BlockRef]:
         """Newest first."""
-        rows = await self._pool.rows("recent_chain_blocks", CHAIN_BLOCKS_KEPT + 1)
+        rows = await self._pool.rows("recent_chain_blocks", BLOCKS_KEPT + 1)
         return [(row["number"], row["hash"]) for row in rows]
 
     async def count_events(self) -> int:
         return int(await self._pool.value("count_chain_events"))
 
     async def has_fresh_events(self, *, depth: int) -> bool:
-        """Whether an event still lacks blocks on top of it."""
+        """Whether an event is not `depth` blocks deep yet."""
         return bool(await self._pool.value("has_fresh_events", depth))
 
     # readers
 
     async def reader_position(self, reader: str, *, start_block: int) -> EventPosition:
-        """How far a reader has come; a new one begins at `start_block`."""
+        """A new reader begins at `start_block`."""
         await self._pool.execute("begin_chain_reader", reader, start_block - 1)
         row = await self._pool.row("read_chain_reader", reader)
         if row is None:
-            raise RuntimeError("a reader that was begun has a place")
+            raise RuntimeError("a reader that was begun has a position")
         return row["block_number"], row["log_index"]
 
     async def events_after(
-        self, place: EventPosition, *, up_to_block: int, names: Sequence[str], limit: int
+        self, position: EventPosition, *, up_to_block: int, names: Sequence[str], limit: int
     ) -> list[ChainEvent]:
         """`names` are written `contract.event`."""
-        pairs = [name.partition(".") for name in names]
-        contracts, events = [contract for contract, _, _ in pairs], [event for _, _, event in pairs]
-        rows = await self._pool.rows("chain_events_after", *place, up_to_block, contracts, events, limit)
-        return [ChainEvent(**(dict(row.items()) | {"args": json.loads(row["args"])})) for row in rows]
+        contracts, _, events = zip(*(name.partition(".") for name in names), strict=True)
+        values = (*position, up_to_block, contracts, events, limit)
+        return await self._pool.rows_as(_chain_event, "chain_events_after", *values)
 
     async def move_reader(self, reader: str, *, seen: EventPosition, to: EventPosition) -> None:
         await self._pool.execute("move_chain_reader", reader, *seen, *to)
@@ -170,31 +160,20 @@ class ChainStore:
     # outbox
 
     async def enqueue(
-        self,
-        *,
-        business_id: str,
-        sender: str,
-        recipient: str,
-        data: bytes,
-        gas_limit: int | None = None,
-        within: PgConnection | None = None,
+        self, business_id: str, sender: str, recipient: str, data: bytes, *, gas_limit: int | None = None
     ) -> None:
-        """Note a transaction that must happen once. `within` a caller's own transaction both happen or neither."""
-        values = (business_id, sender, recipient, data, gas_limit)
-        if within is not None:
-            await within.execute(sql("decide_outbox"), *values)
-        else:
-            await self._pool.execute("decide_outbox", *values)
+        """A row that has this business id already stays as it is."""
+        await self._pool.execute("decide_outbox", business_id, sender, recipient, data, gas_limit)
 
     async def find(self, business_id: str) -> OutboxRow | None:
         row = await self._pool.row("find_outbox", business_id)
         return (await self._with_signed([row]))[0] if row else None
 
     async def list_decided(self, sender: str, *, limit: int) -> list[OutboxRow]:
-        return [_outbox_row(row, ()) for row in await self._pool.rows("outbox_decided", sender, limit)]
+        return await self._pool.rows_as(_outbox_row, "outbox_decided", sender, limit)
 
     async def list_in_flight(self, sender: str, *, limit: int) -> list[OutboxRow]:
-        """Signed and not final, in the order of their nonces, with all their signed forms."""
+        """Signed and not final, by nonce, with all their signed versions."""
         return await self._with_signed(await self._pool.rows("outbox_under_way", sender, limit))
 
     async def sign(
@@ -202,7 +181,7 @@ class ChainStore:
     ) -> SignedTransaction | None:
         """Give the row the sender's next nonce and store what `sign` makes of it, both or neither.
 
-        None when somebody else did so meanwhile.
+        None if another sender did so meanwhile.
         """
         async with self._pool.transaction() as connection:
             nonce = int(await connection.fetchval(sql("take_nonce"), row.sender, nonce_min))
@@ -214,7 +193,7 @@ class ChainStore:
         return signed
 
     async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> None:
-        """Store another form of the row's transaction: same nonce, higher fee."""
+        """Store another version of the row's transaction: same nonce, higher fee."""
         await self._pool.execute("insert_signed", row.id, *_signed_values(signed))
 
     async def note_sent(self, row: OutboxRow) -> None:
@@ -237,22 +216,30 @@ class ChainStore:
         await self._pool.execute("finish_outbox", depth)
 
     async def has_open(self, prefix: str) -> bool:
-        """Whether a decision whose business id begins so has not ended yet."""
+        """Whether a row whose business id begins so is not final yet."""
         return bool(await self._pool.value("outbox_has_open", prefix))
 
     async def count_outbox(self) -> dict[str, int]:
         return {row["state"]: row["n"] for row in await self._pool.rows("count_outbox")}
 
     async def _with_signed(self, rows: Sequence[asyncpg.Record]) -> list[OutboxRow]:
-        found: dict[int, list[SignedTransaction]] = {row["id"]: [] for row in rows}
-        for each in await self._pool.rows("outbox_signed", list(found)):
+        versions: dict[int, list[SignedTransaction]] = {row["id"]: [] for row in rows}
+        for each in await self._pool.rows("outbox_signed", list(versions)):
             wei = (int(each["fee_wei"]), int(each["tip_wei"]))
-            found[each["outbox_id"]].append(SignedTransaction(each["tx_hash"], each["raw"], *wei, each["age_s"]))
-        return [_outbox_row(row, found[row["id"]]) for row in rows]
+            versions[each["outbox_id"]].append(SignedTransaction(each["tx_hash"], each["raw"], *wei, each["age_s"]))
+        return [_outbox_row(**row, signed=tuple(versions[row["id"]])) for row in rows]
 
 
-def _outbox_row(row: asyncpg.Record, signed: Sequence[SignedTransaction]) -> OutboxRow:
-    return OutboxRow(**(dict(row.items()) | {"state": OutboxState(row["state"])}), signed=tuple(signed))
+def _index_row(*, contracts: str, **columns: Any) -> ChainIndexRow:
+    return ChainIndexRow(contracts=json.loads(contracts), **columns)
+
+
+def _chain_event(*, args: str, **columns: Any) -> ChainEvent:
+    return ChainEvent(args=json.loads(args), **columns)
+
+
+def _outbox_row(*, state: str, **columns: Any) -> OutboxRow:
+    return OutboxRow(state=OutboxState(state), **columns)
 
 
 def _signed_values(signed: SignedTransaction) -> tuple[bytes, bytes, int, int]:
@@ -260,7 +247,7 @@ def _signed_values(signed: SignedTransaction) -> tuple[bytes, bytes, int, int]:
 
 
 def _columns(events: Sequence[ChainEvent]) -> list[list[Any]]:
-    """Events as the columns that one INSERT takes."""
+    """One list per column of the INSERT."""
     plain = ("block_number", "log_index", "block_hash", "tx_hash", "ordinal", "contract", "event")
     return [
         *([getattr(event, name) for event in events] for name in plain),

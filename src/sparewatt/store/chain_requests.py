@@ -1,17 +1,20 @@
-"""What accounts ask of the chain: written by gateways, turned into transactions by the chain's process, then ended."""
+"""Chain requests: deposits and claims of accounts. Gateways insert them, the chain's process sends and finishes them.
+
+A request and its rows of the outbox are written in one transaction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-
-import asyncpg
+from typing import Any
 
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import CHAIN_REQUESTS_OPEN_MAX
-from sparewatt.store.connection_pool import ConnectionPool
-from sparewatt.store.queries import sql
+from sparewatt.store.connection_pool import Store, sql
+
+OPEN_REQUESTS_MAX = 20
+"""Of one account; each takes seconds, and more is a loop."""
 
 
 class ChainRequestKind(Enum):
@@ -20,7 +23,7 @@ class ChainRequestKind(Enum):
 
 
 class ChainRequestState(Enum):
-    """`DECIDED`: its transactions are in the outbox. The last two are ends."""
+    """`DECIDED`: its transactions are in the outbox. The last two are final."""
 
     ASKED = "asked"
     DECIDED = "decided"
@@ -30,14 +33,14 @@ class ChainRequestState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewChainRequest:
-    """`id` names it once and for all. `epoch` is the batch that a claim is proven by."""
-
     id: str
+    """An idempotency key: a second request of this id changes nothing."""
     kind: ChainRequestKind
     account_id: AccountId
     address: str
     micro: int
     epoch: int | None = None
+    """The payout batch that proves a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +52,29 @@ class ChainRequestRow(NewChainRequest):
 
 @dataclass(frozen=True, slots=True)
 class OutboxCall:
-    """A transaction of a request, before it is in the outbox."""
-
     business_id: str
     recipient: str
     data: bytes
 
 
-class ChainRequestStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class ChainRequestStore(Store):
     async def insert(self, new: NewChainRequest) -> bool:
-        """False, and nothing changes, if it was asked before or the account has too many open."""
+        """False, and nothing changes, if there is one of this id or the account has too many open."""
         values = (new.id, new.kind.value, new.account_id, new.address, new.micro, new.epoch)
-        return await self._pool.value("ask_of_chain", *values, CHAIN_REQUESTS_OPEN_MAX) is not None
+        return await self._pool.value("ask_of_chain", *values, OPEN_REQUESTS_MAX) is not None
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
-        row = await self._pool.row("find_chain_request", request_id)
-        return _request_row(row) if row else None
+        return await self._pool.row_as(_request_row, "find_chain_request", request_id)
 
     async def list_asked(self, *, limit: int) -> list[ChainRequestRow]:
-        """The oldest of each address that has none under way."""
-        return [_request_row(row) for row in await self._pool.rows("chain_requests_asked", limit)]
+        """The oldest of each address that has none in flight."""
+        return await self._pool.rows_as(_request_row, "chain_requests_asked", limit)
 
     async def list_decided(self, *, limit: int) -> list[ChainRequestRow]:
-        return [_request_row(row) for row in await self._pool.rows("chain_requests_decided", limit)]
+        return await self._pool.rows_as(_request_row, "chain_requests_decided", limit)
 
     async def enqueue_calls(self, request_id: str, *, sender: str, calls: Sequence[OutboxCall]) -> bool:
-        """Its transactions into the outbox and the mark that they are, or neither. False if it was done before."""
+        """Put its transactions into the outbox and mark the request, both or neither. False if that was done before."""
         async with self._pool.transaction() as connection:
             if await connection.fetchval(sql("note_request_decided"), request_id) is None:
                 return False
@@ -92,6 +89,5 @@ class ChainRequestStore:
         await self._pool.execute("end_chain_request", request_id, state.value, reason, tx)
 
 
-def _request_row(row: asyncpg.Record) -> ChainRequestRow:
-    kinds = {"kind": ChainRequestKind(row["kind"]), "state": ChainRequestState(row["state"])}
-    return ChainRequestRow(**(dict(row.items()) | kinds))
+def _request_row(*, kind: str, state: str, **columns: Any) -> ChainRequestRow:
+    return ChainRequestRow(kind=ChainRequestKind(kind), state=ChainRequestState(state), **columns)

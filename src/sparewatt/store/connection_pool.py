@@ -1,22 +1,30 @@
-"""Connections to Postgres. A database that is away raises StoreUnavailable, whatever asyncpg calls it."""
+"""The connection pool to Postgres, and the named SQL statements that run on it.
+
+Statements are read once from queries/*.sql, where each begins with a line `-- name: some_name`. While the database is
+away, asyncpg's errors become StoreUnavailable.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import functools
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from importlib import resources
+from typing import Any, TypeVar
 
 import asyncpg
 
 from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.store.migrations import PgConnection, migrate
-from sparewatt.store.queries import sql
 
 CONNECT_S = 10.0
 COMMAND_S = 10.0
 RETRY_AFTER_S = 2.0
 
+_T = TypeVar("_T")
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _UNAVAILABLE = (
     OSError,
     TimeoutError,
@@ -27,8 +35,24 @@ _UNAVAILABLE = (
     asyncpg.InternalClientError,
     asyncpg.TransactionRollbackError,
 )
-"""Refused, timed out, closed under our hands, starting up, shutting down, out of connections or of disk; or chosen by
-Postgres to give way to another transaction."""
+"""Refused, timed out, closed, starting up, shutting down, out of connections or disk, or rolled back by Postgres in
+favour of another transaction (a deadlock, say)."""
+
+
+@functools.cache
+def _statements() -> dict[str, str]:
+    statements: dict[str, str] = {}
+    for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
+        pieces = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            if name in statements:
+                raise ValueError(f"the query {name} is defined twice")
+            statements[name] = text.strip()
+    return statements
+
+
+def sql(name: str) -> str:
+    return _statements()[name]
 
 
 @contextmanager
@@ -43,8 +67,6 @@ def _translate_errors() -> Iterator[None]:
 
 
 class ConnectionPool:
-    """Named statements on pooled connections."""
-
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
@@ -80,9 +102,17 @@ class ConnectionPool:
         with _translate_errors():
             return await self._pool.fetch(sql(name), *values)
 
+    async def rows_as(self, make: Callable[..., _T], name: str, *values: object) -> list[_T]:
+        """Rows whose columns are the arguments of `make`, by name."""
+        return [make(**row) for row in await self.rows(name, *values)]
+
     async def row(self, name: str, *values: object) -> asyncpg.Record | None:
         with _translate_errors():
             return await self._pool.fetchrow(sql(name), *values)
+
+    async def row_as(self, make: Callable[..., _T], name: str, *values: object) -> _T | None:
+        row = await self.row(name, *values)
+        return None if row is None else make(**row)
 
     async def value(self, name: str, *values: object) -> Any:
         with _translate_errors():
@@ -94,7 +124,14 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PgConnection]:
-        """All or nothing."""
+        """All or nothing. Rolled back if the block raises."""
         with _translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 yield connection
+
+
+class Store:
+    """The statements of one subject, as methods; each subclass is one."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool

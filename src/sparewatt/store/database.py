@@ -1,13 +1,15 @@
-"""One method per question asked of Postgres. Rows come out as plain values; StoreUnavailable when it is away."""
+"""The whole database: API keys, nodes, join tokens and matches here, every other subject in a store of its own.
+
+Rows come out as plain values. Every method raises StoreUnavailable while Postgres is away.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import astuple, dataclass
+from typing import Any, Literal
 
-import asyncpg
 import msgspec
 
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
@@ -16,13 +18,12 @@ from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_requests import ChainRequestStore
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.history import HistoryStore
-from sparewatt.store.ledger import LedgerStore
+from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
-from sparewatt.store.queries import sql
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
 
@@ -32,7 +33,7 @@ BudgetPeriod = Literal["day", "week", "month"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTerms:
-    """What the holder of a key may change about it. Null means no limit of its own."""
+    """What the holder of a key may change about it, in the order of the SQL statements. None: no limit of its own."""
 
     name: str
     policy: str | None = None
@@ -45,7 +46,7 @@ class KeyTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRow(KeyTerms):
-    """A key, and what its account says about it: role, policy, and whether it is closed."""
+    """A key, and of its account the role, the policy and when it was closed."""
 
     id: KeyId
     account_id: AccountId
@@ -77,7 +78,7 @@ class StoredNode:
 
 @dataclass(frozen=True, slots=True)
 class StoredMatch:
-    """An explanation in words, as JSON, and whose it is."""
+    """An explanation as JSON, and the key of its job."""
 
     id: MatchId
     key_id: KeyId
@@ -89,13 +90,16 @@ class StoredMatch:
 class Database:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self.ledger = LedgerStore(pool)
-        self.statements = StatementStore(pool)
-        self.payouts = PayoutStore(pool, self.ledger)
         self.accounts = AccountStore(pool)
+        self.chain = ChainStore(pool)
+        self.chain_requests = ChainRequestStore(pool)
         self.history = HistoryStore(pool)
-        self.power = PowerStore(pool)
+        self.ledger = LedgerStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.payouts = PayoutStore(pool, self.ledger)
+        self.power = PowerStore(pool)
+        self.responses = ResponseStore(pool)
+        self.statements = StatementStore(pool)
 
     @classmethod
     async def connect(cls, dsn: str) -> Database:
@@ -104,18 +108,6 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close()
-
-    @property
-    def chain(self) -> ChainStore:
-        return ChainStore(self._pool)
-
-    @property
-    def chain_requests(self) -> ChainRequestStore:
-        return ChainRequestStore(self._pool)
-
-    @property
-    def responses(self) -> ResponseStore:
-        return ResponseStore(self._pool)
 
     # keys
 
@@ -129,54 +121,51 @@ class Database:
         scopes: Sequence[str],
         terms: KeyTerms,
     ) -> KeyRow | None:
-        """None when the account has as many keys as it may."""
-        values = (key_id, account_id, hashed, prefix, list(scopes), *_term_values(terms), KEYS_PER_ACCOUNT_MAX)
+        """None if the account has as many keys as it may."""
+        values = (key_id, account_id, hashed, prefix, list(scopes), *astuple(terms), KEYS_PER_ACCOUNT_MAX)
         return await self._find_key_by_id(await self._pool.value("insert_key", *values))
 
     async def find_key(self, hashed: bytes) -> KeyRow | None:
-        row = await self._pool.row("find_key_by_hash", hashed)
-        return _key_row(row) if row else None
+        return await self._pool.row_as(_key_row, "find_key_by_hash", hashed)
 
     async def list_keys(self, account_id: AccountId | None, *, limit: int = KEYS_PER_ACCOUNT_MAX) -> list[KeyRow]:
-        """Of one account, or with None of all."""
-        return [_key_row(row) for row in await self._pool.rows("list_keys", account_id, limit)]
+        """Of one account, or of all with None."""
+        return await self._pool.rows_as(_key_row, "list_keys", account_id, limit)
 
     async def revoke_key(self, key_id: KeyId, *, account_id: AccountId | None) -> KeyRow | None:
-        """With an account, only a key of its own."""
+        """With an account, only a key of that account."""
         return await self._find_key_by_id(await self._pool.value("revoke_key", key_id, account_id))
 
     async def change_key(
         self, key_id: KeyId, *, account_id: AccountId | None, change: Callable[[KeyRow], KeyTerms]
     ) -> KeyRow | None:
-        """Read, change and write as one step. What `change` raises leaves the key as it was."""
+        """Read, change and write in one transaction. If `change` raises, the key stays as it was."""
         async with self._pool.transaction() as connection:
             if await connection.fetchval(sql("lock_key"), key_id, account_id) is None:
                 return None
             row = await connection.fetchrow(sql("find_key"), key_id)
             if row is None:
                 return None
-            await connection.execute(sql("change_key"), key_id, *_term_values(change(_key_row(row))))
+            await connection.execute(sql("change_key"), key_id, *astuple(change(_key_row(**row))))
         return await self._find_key_by_id(key_id)
 
     async def keys_changed_since(self, version: int) -> list[KeyRow]:
-        return [_key_row(row) for row in await self._pool.rows("keys_changed_since", version, KEYS_MAX)]
+        return await self._pool.rows_as(_key_row, "keys_changed_since", version, KEYS_MAX)
 
     async def note_keys_used(self, key_ids: Sequence[KeyId]) -> None:
         await self._pool.execute("note_keys_used", list(key_ids))
 
     async def _find_key_by_id(self, key_id: str | None) -> KeyRow | None:
-        row = await self._pool.row("find_key", key_id) if key_id is not None else None
-        return _key_row(row) if row else None
+        return None if key_id is None else await self._pool.row_as(_key_row, "find_key", key_id)
 
     # nodes
 
     async def list_nodes(self) -> list[StoredNode]:
-        return [_stored_node(row) for row in await self._pool.rows("list_nodes", NODES_MAX)]
+        return await self._pool.rows_as(_stored_node, "list_nodes", NODES_MAX)
 
     async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
         """None if the node is not registered."""
-        row = await self._pool.row("find_node_owner", node_id)
-        return NodeOwner(AccountId(row["account_id"]), bool(row["closed"])) if row else None
+        return await self._pool.row_as(NodeOwner, "find_node_owner", node_id)
 
     async def move_nodes(self, node_ids: Sequence[NodeId], *, source: AccountId, target: AccountId) -> None:
         await self._pool.execute("move_nodes", list(node_ids), source, target)
@@ -185,9 +174,9 @@ class Database:
         return [NodeId(row["id"]) for row in await self._pool.rows("nodes_of_closed_accounts")]
 
     async def save_nodes(self, nodes: Sequence[tuple[NodeId, NodeSpecs, float]]) -> None:
-        ids = [node_id for node_id, _, _ in nodes]
-        specs = [msgspec.json.encode(s).decode() for _, s, _ in nodes]
-        await self._pool.execute("save_nodes", ids, specs, [seen for _, _, seen in nodes])
+        """With their specs, and when each was seen last (Unix seconds)."""
+        rows = [(node_id, msgspec.json.encode(specs).decode(), seen_at) for node_id, specs, seen_at in nodes]
+        await self._pool.execute("save_nodes", *to_columns(rows, width=3))
 
     async def insert_join_token(
         self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
@@ -196,20 +185,16 @@ class Database:
         return expires_at
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
-        """Use the token and register the node for its account, both or neither."""
+        """Use the token up and register the node for its account, both or neither."""
         async with self._pool.transaction() as connection:
             row = await connection.fetchrow(sql("look_at_join_token"), hashed)
             if row is None:
                 return "unknown"
-            if row["used_at"] is not None:
-                return "used"
-            if row["expired"]:
-                return "expired"
-            if row["closed"]:
-                return "closed"
-            await connection.execute(sql("register_node"), node_id, row["account_id"])
-            await connection.execute(sql("use_join_token"), hashed, node_id)
-            return "accepted"
+            verdict: JoinTokenVerdict = row["verdict"]
+            if verdict == "accepted":
+                await connection.execute(sql("register_node"), node_id, row["account_id"])
+                await connection.execute(sql("use_join_token"), hashed, node_id)
+            return verdict
 
     async def forget_old_tokens(self) -> None:
         await self._pool.execute("forget_old_tokens")
@@ -221,7 +206,7 @@ class Database:
         await self._pool.execute("insert_matches", *zip(*rows, strict=True))
 
     async def find_match(self, match_id: MatchId) -> tuple[KeyId, bytes] | None:
-        """Whose it is, and its explanation as JSON."""
+        """The key of its job, and its explanation as JSON."""
         row = await self._pool.row("find_match", match_id)
         return (KeyId(row["key_id"]), str(row["explanation"]).encode()) if row else None
 
@@ -229,30 +214,17 @@ class Database:
         await self._pool.execute("forget_old_matches", MATCHES_STORED_DAYS)
 
 
-def _key_row(row: asyncpg.Record) -> KeyRow:
-    values = dict(row.items())
-    return KeyRow(**(values | {"scopes": tuple(values["scopes"])}))
+def _key_row(*, scopes: Sequence[str], **columns: Any) -> KeyRow:
+    return KeyRow(scopes=tuple(scopes), **columns)
 
 
-def _term_values(terms: KeyTerms) -> tuple[object, ...]:
-    """In the order of the statements."""
-    return (
-        *(terms.name, terms.policy, terms.budget_nano, terms.budget_period, terms.expires_at),
-        *(terms.requests_per_min, terms.tokens_per_min),
-    )
-
-
-def _stored_node(row: asyncpg.Record) -> StoredNode:
-    return StoredNode(
-        id=NodeId(row["id"]),
-        account_id=AccountId(row["account_id"]),
-        specs=_read_specs(row["specs"]),
-        last_seen_unix_s=row["last_seen_at"].timestamp() if row["last_seen_at"] else None,
-    )
+def _stored_node(*, specs: str | None, last_seen_at: dt.datetime | None, **columns: Any) -> StoredNode:
+    last_seen_unix_s = last_seen_at.timestamp() if last_seen_at else None
+    return StoredNode(specs=_read_specs(specs), last_seen_unix_s=last_seen_unix_s, **columns)
 
 
 def _read_specs(text: str | None) -> NodeSpecs | None:
-    """Specs of an older release may not fit today's shape; such a node is known again when it dials in."""
+    """None for specs of an older release that do not fit today's shape: the node reports new ones when it connects."""
     if text is None:
         return None
     try:

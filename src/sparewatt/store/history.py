@@ -1,13 +1,13 @@
-"""What the network did, minute by minute, hour by hour and day by day. Gateways add to the same rows."""
+"""The network's history: counts by minute, hour and day. All gateways add to the same rows."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import Store
 
 HistoryKind = Literal["network", "model", "node", "error"]
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
@@ -18,14 +18,14 @@ STEPS_S: Mapping[HistoryKind, tuple[int, ...]] = {
     "node": (DAY_S,),
     "error": (HOUR_S,),
 }
-"""How finely each kind is kept. Ten thousand nodes by the minute would be the largest table here."""
+"""The steps that each kind is stored in. Ten thousand nodes by the minute would be the largest table of all."""
 
 KEPT_S: Mapping[int, int] = {MINUTE_S: 26 * HOUR_S, HOUR_S: 32 * DAY_S, DAY_S: 400 * DAY_S}
 
 
 @dataclass(slots=True)
 class HistoryCounts:
-    """Counts of one step. The lists are counts per bucket, empty where there is nothing to count."""
+    """Counts of one step. The lists are histograms: counts per bucket, empty if nothing was counted."""
 
     jobs: int = 0
     failed: int = 0
@@ -35,13 +35,13 @@ class HistoryCounts:
     speed: list[int] = field(default_factory=list)
     up_s: float = 0.0
     known_s: float = 0.0
-    """How much of the step somebody looked; of that, `up_s` it was there."""
+    """For how long the network or node was observed; for `up_s` of that it was up."""
     nodes: int = 0
     gpus: int = 0
     vram_bytes: int = 0
 
     def add(self, other: HistoryCounts) -> None:
-        """Counts are added; how many there are at a time is the larger."""
+        """Counts are added up; of numbers at a time (nodes, GPUs, VRAM) the larger counts."""
         self.jobs += other.jobs
         self.failed += other.failed
         self.cancelled += other.cancelled
@@ -62,12 +62,9 @@ class HistoryRow:
     figures: HistoryCounts
 
 
-class HistoryStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class HistoryStore(Store):
     async def add(self, counted: Mapping[tuple[HistoryKind, str], HistoryCounts], *, unix_s: float) -> None:
-        """To every step that the moment lies in, all or none."""
+        """To every step that the moment is in, all or none."""
         rows = [
             (step, kind, name, unix_s // step * step, figures)
             for (kind, name), figures in counted.items()
@@ -77,15 +74,14 @@ class HistoryStore:
             return
         *keys, all_figures = zip(*rows, strict=True)
         values = [[getattr(each, column) for each in all_figures] for column in _COUNTS]
-        lists = [[_text(getattr(each, column)) for each in all_figures] for column in _LISTS]
-        await self._pool.execute("add_history", *map(list, keys), *values, *lists)
+        lists = [[_array_text(getattr(each, column)) for each in all_figures] for column in _LISTS]
+        await self._pool.execute("add_history", *keys, *values, *lists)
 
     async def points(
         self, kind: HistoryKind, *, step_s: int, since_unix_s: float, name: str | None, limit: int
     ) -> list[HistoryRow]:
         """The latest, in order of time."""
-        rows = await self._pool.rows("history_points", step_s, kind, since_unix_s, name, limit)
-        return [_point(dict(row.items())) for row in rows]
+        return await self._pool.rows_as(_history_row, "history_points", step_s, kind, since_unix_s, name, limit)
 
     async def forget_old(self) -> None:
         for step_s, kept_s in KEPT_S.items():
@@ -96,8 +92,8 @@ _COUNTS = ("jobs", "failed", "cancelled", "tokens", "up_s", "known_s", "nodes", 
 _LISTS = ("first_token", "speed")
 
 
-def _text(counts: list[int]) -> str:
-    """As Postgres writes an array; lists of lists must all have one length there."""
+def _array_text(counts: list[int]) -> str:
+    """An array in Postgres's text form: an array of arrays would need all of one length."""
     return "{" + ",".join(map(str, counts)) + "}"
 
 
@@ -107,8 +103,5 @@ def _sum(one: list[int], other: list[int]) -> list[int]:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def _point(values: dict[str, object]) -> HistoryRow:
-    name, at = values.pop("name"), values.pop("at")
-    assert isinstance(name, str)  # noqa: S101 (for the type checker: a column of text)
-    assert isinstance(at, dt.datetime)  # noqa: S101
-    return HistoryRow(name, at, HistoryCounts(**values))  # type: ignore[arg-type]  # the columns are its fields
+def _history_row(*, name: str, at: dt.datetime, **counts: Any) -> HistoryRow:
+    return HistoryRow(name, at, HistoryCounts(**counts))

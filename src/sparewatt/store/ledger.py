@@ -1,4 +1,8 @@
-"""The books in Postgres: settled jobs, transfers, balances, slices. One transaction per batch, each cause once."""
+"""The double-entry ledger in Postgres: settled jobs, transfers, postings, balances, and slices of balances.
+
+A batch is posted in one transaction, and each cause once, however often it is posted. What a job costs is decided in
+`ledger/rules.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,18 @@ from msgspec.structs import astuple
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.money import Nano
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.migrations import PgConnection
-from sparewatt.store.queries import sql
 
 Posting = tuple[str, int]
-"""An account of the ledger and what it gains."""
+"""An account of the ledger, and what it gains or loses."""
+MONTHS_PER_YEAR = 12
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
-    """What a node brought of a job, as `insert_attempts` takes it.
+    """One node's part of a job, in the order of the columns of `insert_attempts`.
 
-    One is made for every job: a struct is quick to make, and nothing to collect.
+    It is made for every job: a struct is quick to make, and the garbage collector skips it.
     """
 
     job_id: MatchId
@@ -48,7 +52,7 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRow(msgspec.Struct, frozen=True, gc=False):
-    """A settled job with all its lines; up to these, in the order in which `insert_jobs` takes it."""
+    """A settled job, in the order of the columns of `insert_jobs`, then its attempts and postings."""
 
     id: MatchId
     opened_unix_s: float
@@ -73,7 +77,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Without its attempts and lines."""
+        """The columns, without attempts and postings."""
         return astuple(self)[:-2]
 
 
@@ -86,16 +90,17 @@ class ReceiptRow(msgspec.Struct, frozen=True, gc=False):
     seen_tokens: int
     disputed: bool
     signature: bytes
-    """Of the sheet, or of the receipt where that was signed by itself."""
+    """Of the receipt, or of the sheet of receipts that it is on."""
     proof: bytes | None = None
-    """All that shows what the node signed, in JSON; of disputed ones."""
+    """For a disputed receipt: JSON that proves what the node signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Money that moves for another reason than a job. `cause` makes it happen once, however often it is asked for."""
+    """Money that moves for another reason than a job."""
 
     cause: str
+    """The idempotency key: a cause is posted once."""
     kind: str
     account_id: AccountId
     nano: Nano
@@ -107,7 +112,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What must be zero in books that are in order."""
+    """All zero in a ledger that is in order."""
 
     total: int
     unbalanced_causes: int
@@ -117,27 +122,25 @@ class AuditResult:
 
     @property
     def is_clean(self) -> bool:
-        return not any(
-            (self.total, self.unbalanced_causes, self.open_clearing_accounts, self.wrong_balances, self.overdrawn)
-        )
+        return self == AuditResult(0, 0, 0, 0, 0)
 
 
-class LedgerStore:
+class LedgerStore(Store):
     def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._months: set[dt.date] = set()
 
     # jobs
 
     async def post_jobs(self, jobs: Sequence[JobRow], *, instance: str) -> int:
-        """Settle a batch, all or nothing. What is in the books already changes nothing. Tells how many were new."""
-        await self._ensure_months(job.opened_unix_s for job in jobs)
+        """Post a batch, all or nothing. A job that is posted already changes nothing. Returns how many were new."""
+        await self.ensure_months(job.opened_unix_s for job in jobs)
         async with self._pool.transaction() as connection:
             rows = await connection.fetch(sql("insert_jobs"), *to_columns([job.values for job in jobs], width=14))
             new = {str(row["id"]) for row in rows}
-            fresh = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
-            await self._post_fresh(connection, fresh, instance=instance)
-        return len(fresh)
+            new_jobs = [job for job in {job.id: job for job in jobs}.values() if job.id in new]
+            await self._post_fresh(connection, new_jobs, instance=instance)
+        return len(new_jobs)
 
     async def _post_fresh(self, connection: PgConnection, jobs: Sequence[JobRow], *, instance: str) -> None:
         attempts = [astuple(row) for job in jobs for row in job.attempts]
@@ -154,30 +157,30 @@ class LedgerStore:
             await connection.execute(sql("use_slices"), instance, list(used), list(used.values()))
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
-        await self._ensure_months(receipt.unix_s for receipt in receipts)
+        await self.ensure_months(receipt.unix_s for receipt in receipts)
         await self._pool.execute("insert_receipts", *to_columns(map(astuple, receipts), width=9))
 
     # transfers
 
     async def post_transfer(self, transfer: Transfer) -> bool:
         """False if its cause was posted before. Raises InsufficientCredits if it would overdraw an account."""
-        await self._ensure_months([transfer.unix_s])
+        await self.ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
             return await post_transfer_within(connection, transfer)
 
     async def post_if_unchanged(self, transfer: Transfer, *, standing: Mapping[str, int]) -> bool:
-        """As `post_transfer`, but only while these accounts hold exactly this much: else somebody was faster."""
-        await self._ensure_months([transfer.unix_s])
+        """As `post_transfer`, but False if an account in `standing` has another balance: a compare-and-set."""
+        await self.ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
             touched = sorted({*standing, *(account for account, _ in transfer.lines)})
-            found = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
-            if any(found.get(account, 0) != nano for account, nano in standing.items()):
+            balances = {row["account"]: row["nano"] for row in await connection.fetch(sql("standing_of"), touched)}
+            if any(balances.get(account, 0) != nano for account, nano in standing.items()):
                 return False
             return await post_transfer_within(connection, transfer)
 
     async def post_within_daily_limit(self, transfer: Transfer, *, who: bytes, per_day: int) -> bool:
-        """As `post_transfer`; False also if `who` (a digest) has caused as many as that today."""
-        await self._ensure_months([transfer.unix_s])
+        """As `post_transfer`; False also if `who` (a digest) caused `per_day` transfers today already."""
+        await self.ensure_months([transfer.unix_s])
         async with self._pool.transaction() as connection:
             day = dt.datetime.fromtimestamp(transfer.unix_s, dt.UTC).date()
             if await connection.fetchval(sql("count_grant"), who, day, per_day) is None:
@@ -186,11 +189,11 @@ class LedgerStore:
 
     # slices
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
-        """Reserve up to `wanted` of what no gateway has reserved yet; tells how much it was.
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
+        """Reserve up to `wanted` of what no gateway has reserved yet. Returns how much it was.
 
-        Up to `liked` if that leaves as much for others. `have` is what this one knows that it has. What was reserved
-        for it in an answer that never arrived is free.
+        Takes up to `preferred` if that leaves as much for others. `have` is what this gateway knows to have: what was
+        reserved for it by a reply that never arrived is free again.
         """
         async with self._pool.transaction() as connection:
             balance = await connection.fetchval(sql("lock_balance"), account)
@@ -198,47 +201,47 @@ class LedgerStore:
                 return Nano(0)
             others = await connection.fetchval(sql("sliced_by_others"), account, instance)
             free = max(0, balance - others - have)
-            taken = max(0, min(free, max(wanted, min(liked, free // 2))))
+            taken = max(0, min(free, max(wanted, min(preferred, free // 2))))
             await connection.execute(sql("set_slice"), account, instance, have + taken)
         return Nano(taken)
 
     async def return_slices(self, accounts: Sequence[str], *, instance: str) -> None:
-        """All that this gateway has reserved of these. Locked as in taking: a late reply must not undo a later take."""
+        """All that this gateway has reserved of these. Locked as in `take_slice`, so that neither undoes the other."""
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_balances"), list(accounts))
             await connection.execute(sql("return_slices"), list(accounts), instance)
 
     async def drop_slices(self, instance: str) -> None:
-        """Everything that this gateway had reserved; after its journal was settled."""
+        """Everything that this gateway had reserved; only after its journal was posted."""
         await self._pool.execute("drop_slices", instance)
 
-    # looking
+    # reads
 
     async def balances(self, accounts: Sequence[str]) -> dict[str, Nano]:
-        """Zero for an account that never moved."""
+        """Zero for an account without postings."""
         rows = await self._pool.rows("balances_of", list(accounts))
-        found = {str(row["account"]): Nano(row["nano"]) for row in rows}
-        return {account: found.get(account, Nano(0)) for account in accounts}
+        balances = {str(row["account"]): Nano(row["nano"]) for row in rows}
+        return {account: balances.get(account, Nano(0)) for account in accounts}
 
     async def spent_by_key(self, key_id: KeyId, *, since_unix_s: float) -> Nano:
         return Nano(await self._pool.value("spent_by_key", key_id, since_unix_s))
 
     async def transfer_totals(self, account_id: AccountId) -> dict[str, Nano]:
-        """What transfers of each kind came to, ever."""
+        """The sum of all transfers of each kind."""
         rows = await self._pool.rows("moved", account_id)
         return {str(row["kind"]): Nano(row["nano"]) for row in rows}
 
     async def reserved(self, accounts: Sequence[str]) -> Nano:
-        """What gateways hold of these accounts' balances."""
+        """What gateways have reserved of these accounts' balances."""
         return Nano(await self._pool.value("reserved", list(accounts)))
 
     async def promo_ends_at(self, account_id: AccountId, *, now_unix_s: float) -> float | None:
-        """When the next of its grants runs out."""
+        """When the next of its grants expires."""
         ends: dt.datetime | None = await self._pool.value("promo_ends_at", account_id, now_unix_s)
         return ends.timestamp() if ends else None
 
     async def promo_incomes(self, *, limit: int) -> dict[AccountId, Nano]:
-        """Who is owed promo income, those with the most first."""
+        """Owners with promo income, those with the most first."""
         rows = await self._pool.rows("promo_incomes", limit)
         return {AccountId(row["owner_id"]): Nano(row["nano"]) for row in rows}
 
@@ -246,16 +249,16 @@ class LedgerStore:
         return Nano(await self._pool.value("redeemed_since", unix_s))
 
     async def find_transfer(self, cause: str) -> tuple[AccountId, Nano] | None:
-        """For whom and how much, if this cause was posted."""
+        """Account and amount of a cause that was posted."""
         row = await self._pool.row("find_transfer", cause)
         return None if row is None else (AccountId(row["account_id"]), Nano(row["nano"]))
 
     async def forget_grant_counts(self) -> None:
-        """Counts per address are of use for a day."""
+        """Counts per address are needed for a day."""
         await self._pool.execute("forget_grant_counts")
 
     async def promo_to_expire(self, *, now_unix_s: float) -> list[tuple[str, int, int, int]]:
-        """Account, balance, what live grants cover, what is reserved."""
+        """Account, balance, what unexpired grants cover, what is reserved."""
         rows = await self._pool.rows("promo_to_expire", now_unix_s)
         return [(row["account"], row["nano"], row["unexpired"], row["sliced"]) for row in rows]
 
@@ -266,7 +269,7 @@ class LedgerStore:
         return AuditResult(**{name: int(value) for name, value in row.items()})
 
     async def rebuild_balances(self) -> None:
-        """Balances are a projection: this makes them anew from the postings."""
+        """Balances are a projection of the postings: compute them again."""
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_books"))
             await connection.execute(sql("empty_balances"))
@@ -274,17 +277,14 @@ class LedgerStore:
 
     # months
 
-    async def ensure_month(self, unix_s: float) -> None:
-        """For those who post in a transaction of their own."""
-        await self._ensure_months([unix_s])
-
-    async def _ensure_months(self, moments: Iterable[float]) -> None:
+    async def ensure_months(self, moments: Iterable[float]) -> None:
+        """Create the partitions of these moments, outside the transaction that posts into them."""
         for month in _months_of(moments) - self._months:
             await self._pool.execute("ensure_month", month)
             self._months.add(month)
 
     async def forget_months(self, *, before_unix_s: float) -> list[dt.date]:
-        """Drop whole months that ended before a moment; their sums are carried over. Tells which."""
+        """Drop whole months that ended before a moment. Their sums are carried over, so balances stay right."""
         kept: list[dt.date] = [row["month"] for row in await self._pool.rows("kept_months")]
         old = [month for month in kept if month < _month_of(before_unix_s)]
         for month in old:
@@ -294,7 +294,7 @@ class LedgerStore:
 
 
 async def post_transfer_within(connection: PgConnection, transfer: Transfer) -> bool:
-    """Within somebody's transaction, which must end when this raises."""
+    """Within the caller's transaction, which must be rolled back if this raises."""
     if await connection.fetchrow(sql("insert_transfer"), *_transfer_values(transfer)) is None:
         return False
     await _post_lines(connection, [transfer])
@@ -302,7 +302,7 @@ async def post_transfer_within(connection: PgConnection, transfer: Transfer) -> 
 
 
 async def post_transfers_within(connection: PgConnection, transfers: Sequence[Transfer]) -> None:
-    """Many that are known to be new, within somebody's transaction."""
+    """Transfers that are known to be new, within the caller's transaction."""
     if transfers:
         await connection.execute(sql("insert_transfers"), *to_columns(map(_transfer_values, transfers), width=7))
         await _post_lines(connection, transfers)
@@ -318,26 +318,33 @@ async def _post_lines(connection: PgConnection, transfers: Sequence[Transfer]) -
         raise InsufficientCredits("There is not that much left to take.")
 
 
+def retention_start(now_unix_s: float, months: int) -> float:
+    """The beginning (UTC) of the oldest month that is kept: this month, and `months` whole ones before it."""
+    now = dt.datetime.fromtimestamp(now_unix_s, dt.UTC)
+    year, month = divmod(now.year * MONTHS_PER_YEAR + now.month - 1 - months, MONTHS_PER_YEAR)
+    return dt.datetime(year, month + 1, 1, tzinfo=dt.UTC).timestamp()
+
+
 def _month_of(unix_s: float) -> dt.date:
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).date().replace(day=1)
 
 
 def _months_of(moments: Iterable[float]) -> set[dt.date]:
     """Nearly always the first and the last lie in the same."""
-    found = sorted(moments)
-    if not found:
+    ordered = sorted(moments)
+    if not ordered:
         return set()
-    first, last = _month_of(found[0]), _month_of(found[-1])
-    return {first} if first == last else {_month_of(unix_s) for unix_s in found}
+    first, last = _month_of(ordered[0]), _month_of(ordered[-1])
+    return {first} if first == last else {_month_of(unix_s) for unix_s in ordered}
 
 
 def _may_go_negative(account: str) -> bool:
-    """Where money comes from goes negative by what came."""
+    """The accounts that money comes from: their balance is minus what came."""
     return account in ("network:deposits", "network:grants")
 
 
 def _sums(lines: Iterable[Posting]) -> dict[str, int]:
-    """By account, without clearing accounts, which are never looked up."""
+    """By account, in the order of names. Clearing accounts have no balance: they are zero once a job is settled."""
     sums: dict[str, int] = defaultdict(int)
     for account, nano in lines:
         if not account.startswith("job:"):
@@ -346,9 +353,9 @@ def _sums(lines: Iterable[Posting]) -> dict[str, int]:
 
 
 def to_columns(rows: Iterable[Sequence[Any]], *, width: int) -> list[list[Any]]:
-    """What `unnest` takes: one array per column."""
-    to_columns = [list(column) for column in zip(*rows, strict=True)]
-    return to_columns or [[] for _ in range(width)]
+    """One array per column, as `unnest` takes them. `width` is the number of columns where there are no rows."""
+    arrays = [list(column) for column in zip(*rows, strict=True)]
+    return arrays or [[] for _ in range(width)]
 
 
 def _transfer_values(transfer: Transfer) -> tuple[Any, ...]:

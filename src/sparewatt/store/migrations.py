@@ -1,4 +1,4 @@
-"""Plain SQL migrations, applied in order at start, each once, under a lock that all processes share."""
+"""Schema migrations: plain SQL files, applied in order at start, each once, under an advisory lock of Postgres."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shipped_migrations() -> list[Migration]:
 
 
 async def migrate(connection: PgConnection, wanted: Sequence[Migration] | None = None) -> list[int]:
-    """Bring the schema up to date, or with `wanted` to that point; returns the versions applied now."""
+    """Bring the schema up to date, or only as far as `wanted`. Returns the versions that were applied now."""
     await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_TABLE)

@@ -1,18 +1,18 @@
-"""What nodes made of their jobs, by day and result."""
+"""How attempts ended, counted by node, day and result. `trust/reputation.py` computes from it."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from sparewatt.core.ids import NodeId
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import Store
 
 KEPT_DAYS = 90
-"""By then a day counts for a ten-thousandth of what it did."""
+"""After that a day weighs a ten-thousandth of what it did at first."""
 ROWS_MAX = 16 * (KEPT_DAYS + 2)
-"""Of one node: there are fewer results than sixteen."""
+"""Of one node: there are fewer than sixteen results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,10 @@ class NodeResultCount:
     last_unix_s: float
 
 
-class NodeResultStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
-    async def add(self, days: Sequence[NodeResultCount]) -> None:
+class NodeResultStore(Store):
+    async def add(self, counts: Sequence[NodeResultCount]) -> None:
         """All or none. Each node, day and result at most once."""
-        rows = ((each.node_id, each.day, each.result, each.count, each.last_unix_s) for each in days)
-        await self._pool.execute("add_node_record", *map(list, zip(*rows, strict=True)))
+        await self._pool.execute("add_node_record", *zip(*map(astuple, counts), strict=True))
 
     async def counts_of(self, node_id: NodeId) -> list[NodeResultCount]:
         rows = await self._pool.rows("node_record_of", node_id, ROWS_MAX)

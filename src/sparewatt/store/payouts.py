@@ -1,33 +1,30 @@
-"""Payout batches in Postgres: made in one transaction with their postings, then only marked."""
+"""Payout batches in Postgres: inserted in one transaction with their postings, later marked as posted and claimed."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import asyncpg
 
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import PAYOUT_LEAVES_MAX
 from sparewatt.core.money import Nano
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
-from sparewatt.store.queries import sql
+
+LEAVES_MAX = 1 << 20
+"""Addresses in one payout root: the settlement contract takes no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayoutLeafRow:
-    """What an address has earned and spent in all, in micro-USD."""
+    """What an address has earned and spent in all, in micro-USD: one leaf of the Merkle tree."""
 
     address: str
     account_id: AccountId
     earned_micro: int
     spent_micro: int
     added_micro: int = 0
-    """Of what was earned, that of this batch."""
+    """What this batch added to `earned_micro`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,17 @@ class PayoutBatchRow:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """Where an account stands in the books: what it earned and was not paid, and what it ever spent."""
-
     account_id: AccountId
     address: str
     unpaid: Nano
+    """Earned and in no batch yet."""
     spent: Nano
+    """In all."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayoutBatchDraft:
-    """A batch that is to be stored: its leaves that are new, and the postings that go with them."""
+    """A batch to insert, with the leaves that changed and the transfers that go with them."""
 
     batch: PayoutBatchRow
     changed: Sequence[PayoutLeafRow]
@@ -63,7 +60,7 @@ class PayoutBatchDraft:
 
 @dataclass(frozen=True, slots=True)
 class AccountPayoutRow:
-    """One batch from the point of view of one account."""
+    """One batch, as one account sees it."""
 
     epoch: int
     unix_s: float
@@ -76,7 +73,7 @@ class AccountPayoutRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimablePayoutRow:
-    """An address's last line that is on the chain, the batch to prove it by, and what was fetched of it."""
+    """The last leaf of an address on the chain, the batch that proves it, and what was claimed of it."""
 
     address: str
     epoch: int
@@ -85,30 +82,31 @@ class ClaimablePayoutRow:
 
 
 DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding]], PayoutBatchDraft | None]
-"""From the number of the next batch, the leaves so far and how accounts stand: the next batch, if there is news."""
+"""From the epoch of the next batch, the leaves so far and the accounts' standings: the next batch, if any changed."""
 
 
-class PayoutStore:
-    def __init__(self, pool: ConnectionPool, books: LedgerStore) -> None:
-        self._pool = pool
-        self._books = books
+class PayoutStore(Store):
+    def __init__(self, pool: ConnectionPool, ledger: LedgerStore) -> None:
+        super().__init__(pool)
+        self._ledger = ledger
 
-    async def make_batch(self, draw: DraftBatch, *, now_unix_s: float, quiet_s: float = 0.0) -> PayoutBatchRow | None:
-        """The next batch, all of it or nothing. None if there is no news, or the last is younger than `quiet_s`.
+    async def make_batch(
+        self, draft_batch: DraftBatch, *, now_unix_s: float, quiet_s: float = 0.0
+    ) -> PayoutBatchRow | None:
+        """Insert the next batch, all or nothing. None if nothing changed, or the last is younger than `quiet_s`.
 
-        Nothing else takes from what was earned, so there is as much at the end as was seen at the start, and jobs need
-        not wait while the tree is made.
+        Only payouts take from earnings, so they cannot shrink while the tree is computed, and jobs need no lock.
         """
-        await self._books.ensure_month(now_unix_s)
+        await self._ledger.ensure_months([now_unix_s])
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_payouts"))
             last = await connection.fetchrow(sql("last_batch"))
-            if last is not None and now_unix_s - last["at"].timestamp() < quiet_s:
+            if last is not None and now_unix_s - last["unix_s"] < quiet_s:
                 return None
             epoch = last["epoch"] + 1 if last else 1
-            leaves = [_leaf_row(row) for row in await connection.fetch(sql("leaves_at"), epoch, "", PAYOUT_LEAVES_MAX)]
-            standings = [_standing(row) for row in await connection.fetch(sql("standings"), PAYOUT_LEAVES_MAX)]
-            draft = await asyncio.to_thread(draw, epoch, leaves, standings)
+            leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
+            standings = [AccountStanding(**row) for row in await connection.fetch(sql("standings"), LEAVES_MAX)]
+            draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings)
             if draft is None:
                 return None
             await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
@@ -119,69 +117,44 @@ class PayoutStore:
 
     async def batches(self, *, before: int | None, limit: int) -> list[PayoutBatchRow]:
         """Newest first, from the one before `before`."""
-        return [_batch_row(row) for row in await self._pool.rows("batches", before, limit)]
+        return await self._pool.rows_as(PayoutBatchRow, "batches", before, limit)
 
     async def find_batch(self, epoch: int) -> PayoutBatchRow | None:
-        row = await self._pool.row("find_batch", epoch)
-        return _batch_row(row) if row else None
+        return await self._pool.row_as(PayoutBatchRow, "find_batch", epoch)
 
-    async def leaves_at(self, epoch: int, *, after: str = "", limit: int = PAYOUT_LEAVES_MAX) -> list[PayoutLeafRow]:
-        """The tree of a batch, in order: the last leaf of each address up to it, from the address after `after`."""
-        return [_leaf_row(row) for row in await self._pool.rows("leaves_at", epoch, after, limit)]
+    async def leaves_at(self, epoch: int, *, after: str = "", limit: int = LEAVES_MAX) -> list[PayoutLeafRow]:
+        """The leaves of a batch's tree, by address: the last leaf of each up to this batch, from after `after`."""
+        return await self._pool.rows_as(PayoutLeafRow, "leaves_at", epoch, after, limit)
 
     async def list_payouts(self, account_id: AccountId, *, before: int | None, limit: int) -> list[AccountPayoutRow]:
         """Newest first."""
-        rows = await self._pool.rows("paid_to", account_id, before, limit)
-        return [AccountPayoutRow(**_unix(dict(row.items()), "at", "posted_at")) for row in rows]
+        return await self._pool.rows_as(AccountPayoutRow, "paid_to", account_id, before, limit)
 
     async def payout_totals(self, account_id: AccountId) -> tuple[int, int, int]:
-        """In micro-USD: in batches that wait, in batches that are posted, claimed of those."""
+        """In micro-USD: in batches that are not posted, in posted batches, and claimed of those."""
         row = await self._pool.row("settled", account_id)
         return (row["waiting"], row["posted"], row["claimed"]) if row else (0, 0, 0)
 
     async def first_unposted_batch(self) -> PayoutBatchRow | None:
-        """The next that the chain has to take: it takes them in order."""
-        row = await self._pool.row("first_unposted_batch")
-        return _batch_row(row) if row else None
+        """The next that the contract takes: it takes them in order."""
+        return await self._pool.row_as(PayoutBatchRow, "first_unposted_batch")
 
     async def list_claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimablePayoutRow]:
-        """What each address of an account has in the newest posted batch, beyond what it fetched."""
-        return [
-            ClaimablePayoutRow(**dict(row.items())) for row in await self._pool.rows("claimable", account_id, limit)
-        ]
+        """What each address of an account has in the newest posted batch, beyond what it claimed."""
+        return await self._pool.rows_as(ClaimablePayoutRow, "claimable", account_id, limit)
 
     async def mark_posted(self, epoch: int, *, tx: str, unix_s: float) -> bool:
-        """False if it was marked before, or is not there."""
+        """False if it was marked before, or does not exist."""
         return await self._pool.value("mark_posted", epoch, tx, unix_s) is not None
 
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
-        """What an address has claimed in all; never less than was known."""
+        """What an address has claimed in all; a lower amount than the stored one changes nothing."""
         await self._pool.execute("mark_claimed", address, claimed_micro)
-
-
-def _standing(row: asyncpg.Record) -> AccountStanding:
-    return AccountStanding(AccountId(row["account_id"]), row["address"], Nano(row["unpaid"]), Nano(row["spent"]))
-
-
-def _leaf_row(row: asyncpg.Record) -> PayoutLeafRow:
-    return PayoutLeafRow(**dict(row.items()))
 
 
 def _leaf_values(epoch: int, leaf: PayoutLeafRow) -> tuple[object, ...]:
     return (leaf.address, epoch, leaf.account_id, leaf.earned_micro, leaf.spent_micro, leaf.added_micro)
 
 
-def _batch_row(row: asyncpg.Record) -> PayoutBatchRow:
-    return PayoutBatchRow(**_unix(dict(row.items()), "at", "posted_at"))
-
-
 def _batch_values(batch: PayoutBatchRow) -> tuple[object, ...]:
     return (batch.epoch, batch.unix_s, batch.root, batch.leaves, batch.promised_micro, batch.added_micro)
-
-
-def _unix(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Moments as Unix seconds: `at` becomes `unix_s`, `posted_at` becomes `posted_unix_s`."""
-    for name in names:
-        moment: dt.datetime | None = values.pop(name)
-        values[name.removesuffix("at") + "unix_s"] = moment.timestamp() if moment is not None else None
-    return values

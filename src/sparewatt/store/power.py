@@ -1,13 +1,13 @@
-"""What nodes drew while they worked, by day. Owners see it beside what they earned."""
+"""The energy that nodes drew while they worked, by day. Owners see it next to their earnings."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from sparewatt.core.ids import NodeId
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,9 @@ class MeanPower:
     working_s: float
 
 
-class PowerStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class PowerStore(Store):
     async def add(self, days: Sequence[DailyEnergy]) -> None:
-        columns = zip(*((each.node_id, each.day, each.joules, each.working_s) for each in days), strict=True)
-        await self._pool.execute("add_node_power", *map(list, columns))
+        await self._pool.execute("add_node_power", *zip(*map(astuple, days), strict=True))
 
     async def mean_power_of(
         self, nodes: Sequence[NodeId], *, from_unix_s: float, to_unix_s: float

@@ -1,8 +1,8 @@
-"""The whole database at one moment, table by table, and the way back into an empty one.
+"""Copies the whole database as of one moment, table by table, and restores it into an empty one.
 
-Reading is one repeatable-read transaction, so a network that goes on working changes nothing about it. Writing is one
-transaction too: the target is what the source was, or stays empty. It speaks SQL alone: any Postgres that the network
-can use will do, whatever its version, and no other program is needed.
+Reading is one repeatable-read transaction, so a network that goes on working does not change the copy. Restoring is one
+transaction too: the target becomes what the source was, or stays empty. Both use plain SQL and COPY, so that source and
+target may be different versions of Postgres and no other program is needed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import asyncpg
 import msgspec
 
 from sparewatt.core.errors import StartupError
+from sparewatt.store.connection_pool import sql
 from sparewatt.store.migrations import Migration, PgConnection, migrate, shipped_migrations
-from sparewatt.store.queries import sql
 
 CONNECT_S = 10.0
 COPY_S = 6 * 3600.0
-"""For one table: hundreds of gigabytes."""
+"""For one table, which may have hundreds of gigabytes."""
 
 
 class SnapshotPartition(msgspec.Struct, frozen=True):
@@ -37,12 +37,10 @@ class SnapshotTable(msgspec.Struct, frozen=True):
 
 
 class SnapshotSchema(msgspec.Struct, frozen=True):
-    """What the tables of a snapshot need to exist again."""
-
     migrations: dict[int, str]
-    """By version, with the hash of each."""
+    """Version to SHA-256."""
     tables: list[SnapshotTable]
-    """Each after those that it refers to."""
+    """Each after the tables that it refers to."""
     partitions: list[SnapshotPartition]
     sequences: dict[str, int]
 
@@ -50,7 +48,7 @@ class SnapshotSchema(msgspec.Struct, frozen=True):
 class DatabaseSnapshot:
     """An open transaction that sees one moment."""
 
-    def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    def __init__(self, connection: PgConnection) -> None:
         self._connection = connection
 
     async def read_schema(self) -> SnapshotSchema:
@@ -60,12 +58,12 @@ class DatabaseSnapshot:
         return SnapshotSchema(
             migrations={row["version"]: row["sha256"] for row in await rows(sql("snapshot_migrations"))},
             tables=in_dependency_order(tables, needs),
-            partitions=[SnapshotPartition(**dict(row.items())) for row in await rows(sql("snapshot_partitions"))],
+            partitions=[SnapshotPartition(**row) for row in await rows(sql("snapshot_partitions"))],
             sequences={row["name"]: row["last_value"] for row in await rows(sql("snapshot_sequences"))},
         )
 
     async def copy_out(self, table: SnapshotTable, target: Path) -> SnapshotTable:
-        """Write its rows as text; tells how many."""
+        """Write its rows as text. Returns the table with its row count."""
         query = f"SELECT {_list(table.columns)} FROM {_quoted(table.name)}"  # noqa: S608 (names from the catalogue)
         done = await self._connection.copy_from_query(query, output=target, timeout=COPY_S)
         return msgspec.structs.replace(table, rows=int(done.rpartition(" ")[2]))
@@ -77,29 +75,29 @@ async def open_snapshot(dsn: str) -> AsyncIterator[DatabaseSnapshot]:
     connection = await _connect(dsn)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
-            await connection.fetchval("SELECT 1")  # the moment is that of the first statement
+            await connection.fetchval("SELECT 1")  # Postgres takes the snapshot at the first statement
             yield DatabaseSnapshot(connection)
     finally:
         await connection.close()
 
 
 async def restore_snapshot(
-    dsn: str, shape: SnapshotSchema, source_of: Callable[[str], Path], before_commit: Callable[[], None]
+    dsn: str, schema: SnapshotSchema, source_of: Callable[[str], Path], before_commit: Callable[[], None]
 ) -> None:
-    """Make an empty database what a snapshot was. Raises StartupError, having changed nothing."""
-    wanted = _known_migrations(shape.migrations)
+    """Fill an empty database from a snapshot. Raises StartupError, having changed nothing."""
+    migrations = _known_migrations(schema.migrations)
     connection = await _connect(dsn)
     try:
         if not await connection.fetchval(sql("snapshot_is_empty")):
             raise StartupError("The database is not empty. Restore into a new one: nothing is ever written over.")
         async with connection.transaction():
-            await migrate(connection, wanted)
-            await _prepare(connection, shape)
-            for table in shape.tables:
+            await migrate(connection, migrations)
+            await _prepare(connection, schema)
+            for table in schema.tables:
                 await _copy_in(connection, table, source_of(table.name))
-            for name, value in shape.sequences.items():
+            for name, value in schema.sequences.items():
                 await connection.execute(sql("set_sequence"), name, value)
-            for table in shape.tables:
+            for table in schema.tables:
                 await connection.execute(f"ALTER TABLE {_quoted(table.name)} ENABLE TRIGGER USER")
             before_commit()
     except (asyncpg.PostgresError, OSError) as error:
@@ -108,15 +106,14 @@ async def restore_snapshot(
         await connection.close()
 
 
-async def _prepare(connection: PgConnection, shape: SnapshotSchema) -> None:
-    """Rows that a new schema brings along go; months get their partitions; what watches over changes looks away."""
-    names = ", ".join(_quoted(table.name) for table in shape.tables)
-    await connection.execute(f"TRUNCATE {names}")
-    for part in shape.partitions:
+async def _prepare(connection: PgConnection, schema: SnapshotSchema) -> None:
+    """Delete the rows that migrations insert, create the partitions of months, and disable triggers."""
+    await connection.execute(f"TRUNCATE {_list([table.name for table in schema.tables])}")
+    for part in schema.partitions:
         await connection.execute(
             f"CREATE TABLE IF NOT EXISTS {_quoted(part.name)} PARTITION OF {_quoted(part.parent)} {_bound(part.bound)}"
         )
-    for table in shape.tables:
+    for table in schema.tables:
         await connection.execute(f"ALTER TABLE {_quoted(table.name)} DISABLE TRIGGER USER")
 
 
@@ -127,29 +124,29 @@ async def _copy_in(connection: PgConnection, table: SnapshotTable, source: Path)
 
 
 def in_dependency_order(tables: Sequence[SnapshotTable], needs: Sequence[tuple[str, str]]) -> list[SnapshotTable]:
-    """Each table after those that it refers to; in a ring that is not possible. Pure."""
-    waiting, placed = {table.name: table for table in tables}, list[SnapshotTable]()
-    while waiting:
-        free = [name for name in waiting if not any(need in waiting for one, need in needs if one == name)]
+    """A topological sort by foreign keys: each table after those that it refers to. Pure."""
+    remaining, ordered = {table.name: table for table in tables}, list[SnapshotTable]()
+    while remaining:
+        free = [name for name in remaining if not any(need in remaining for one, need in needs if one == name)]
         if not free:
-            raise StartupError(f"Tables refer to each other in a ring: {', '.join(sorted(waiting))}.")
-        placed += [waiting.pop(name) for name in free]
-    return placed
+            raise StartupError(f"Tables refer to each other in a ring: {', '.join(sorted(remaining))}.")
+        ordered += [remaining.pop(name) for name in free]
+    return ordered
 
 
-def _known_migrations(found: Mapping[int, str]) -> list[Migration]:
-    """Those of the snapshot; the rest is added by the first start after."""
+def _known_migrations(applied: Mapping[int, str]) -> list[Migration]:
+    """The snapshot's migrations; newer ones are applied at the first start after the restore."""
     shipped = {migration.version: migration for migration in shipped_migrations()}
-    for version, sha256 in found.items():
+    for version, sha256 in applied.items():
         if version not in shipped:
             raise StartupError(f"The backup is of a newer release (schema {version}). Update sparewatt first.")
         if shipped[version].sha256 != sha256:
             raise StartupError(f"The backup's schema {version} is not the one of this release.")
-    return [shipped[version] for version in sorted(found)]
+    return [shipped[version] for version in sorted(applied)]
 
 
 def _bound(text: str) -> str:
-    """As the catalogue wrote it; a backup that was tampered with could hold anything."""
+    """Checked, since a tampered backup could hold any SQL here."""
     if not text.startswith("FOR VALUES FROM (") or ";" in text:
         raise StartupError("The backup holds a partition of a kind that this release does not make.")
     return text

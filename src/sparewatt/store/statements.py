@@ -1,6 +1,6 @@
-"""Statements: what was used and what was earned, read from settled jobs. Pages are bounded; a cursor continues one.
+"""Statements of usage and earnings, read from settled jobs, in pages with a cursor (keyset pagination). Read-only.
 
-Nothing here changes anything. Sums over a statement are the sums of the postings behind it.
+The sums of a statement are the sums of the postings behind it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
-import asyncpg
-
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store.connection_pool import Store
 
 UsageBy = Literal["day", "model", "key"]
 EarningsBy = Literal["day", "model", "node"]
@@ -20,7 +18,7 @@ EarningsBy = Literal["day", "model", "node"]
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From a moment up to, not including, another."""
+    """The end is not included."""
 
     from_unix_s: float
     to_unix_s: float
@@ -28,7 +26,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class StatementCursor:
-    """Behind which line a page of jobs begins. Lines go from the newest to the oldest."""
+    """The last line of the page before. Lines go from the newest to the oldest."""
 
     unix_s: float
     job_id: str
@@ -37,7 +35,7 @@ class StatementCursor:
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """What was used of one day, model or key."""
+    """The usage of one day, model or key."""
 
     name: str
     jobs: int
@@ -69,7 +67,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class EarningLine:
-    """One node's part of one job, as its owner sees it. Fee and both nets sum to what the payer paid for it."""
+    """One node's part of a job, as its owner sees it. The fee and both nets are what the payer paid for it."""
 
     job_id: MatchId
     opened_at: dt.datetime
@@ -90,7 +88,7 @@ class EarningLine:
 
 @dataclass(frozen=True, slots=True)
 class EarningSum:
-    """What was earned in one day, with one model, or by one node."""
+    """The earnings of one day, model or node."""
 
     name: str
     jobs: int
@@ -103,24 +101,21 @@ class EarningSum:
 
 @dataclass(frozen=True, slots=True)
 class NodeBusyTime:
-    """How long a node had at least one job, and how much work that was in all (more than the time, side by side)."""
-
     node_id: NodeId
     busy_s: float
+    """How long it had at least one job."""
     work_s: float
+    """The durations of its jobs added up: more than `busy_s` if jobs ran in parallel."""
     first_at: dt.datetime
 
 
-class StatementStore:
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-
+class StatementStore(Store):
     async def usage(
         self, account_id: AccountId, *, by: UsageBy, span: TimeRange, key_id: KeyId | None, after: str, limit: int
     ) -> list[UsageLine]:
-        """Of an account, or of one key of it, in the order of names from the one after `after`."""
+        """Of an account or one of its keys, by name, from the name after `after`."""
         values = (account_id, by, span.from_unix_s, span.to_unix_s, key_id, after, limit)
-        return [UsageLine(**dict(row.items())) for row in await self._pool.rows("usage_by", *values)]
+        return await self._pool.rows_as(UsageLine, "usage_by", *values)
 
     async def jobs(
         self, account_id: AccountId, *, span: TimeRange, key_id: KeyId | None, after: StatementCursor | None, limit: int
@@ -128,15 +123,14 @@ class StatementStore:
         """Newest first."""
         behind = (after.unix_s, after.job_id) if after else (None, None)
         values = (account_id, span.from_unix_s, span.to_unix_s, key_id, *behind, limit)
-        return [_job_line(row) for row in await self._pool.rows("jobs_of", *values)]
+        return await self._pool.rows_as(JobLine, "jobs_of", *values)
 
     async def find_job(self, job_id: MatchId) -> tuple[JobLine, list[EarningLine]] | None:
-        """A settled job and what each node did of it."""
-        row = await self._pool.row("find_job", job_id)
-        if row is None:
+        """A settled job and its attempts."""
+        job = await self._pool.row_as(JobLine, "find_job", job_id)
+        if job is None:
             return None
-        attempts = await self._pool.rows("attempts_of_job", job_id, row["opened_at"])
-        return _job_line(row), [_earning_line(attempt) for attempt in attempts]
+        return job, await self._pool.rows_as(EarningLine, "attempts_of_job", job_id, job.opened_at)
 
     async def earnings(
         self, owner: AccountId, *, span: TimeRange, node_id: NodeId | None, after: StatementCursor | None, limit: int
@@ -144,23 +138,14 @@ class StatementStore:
         """Newest first."""
         behind = (after.unix_s, after.job_id, after.position) if after else (None, None, None)
         values = (owner, span.from_unix_s, span.to_unix_s, node_id, *behind, limit)
-        return [_earning_line(row) for row in await self._pool.rows("earnings_of", *values)]
+        return await self._pool.rows_as(EarningLine, "earnings_of", *values)
 
     async def earnings_by(
         self, owner: AccountId, *, by: EarningsBy, span: TimeRange, node_id: NodeId | None, after: str, limit: int
     ) -> list[EarningSum]:
         values = (owner, by, span.from_unix_s, span.to_unix_s, node_id, after, limit)
-        return [EarningSum(**dict(row.items())) for row in await self._pool.rows("earnings_by", *values)]
+        return await self._pool.rows_as(EarningSum, "earnings_by", *values)
 
     async def busy_times(self, owner: AccountId, *, span: TimeRange, limit: int) -> list[NodeBusyTime]:
         """Of each of an owner's nodes that worked in the span."""
-        rows = await self._pool.rows("busy_of", owner, span.from_unix_s, span.to_unix_s, limit)
-        return [NodeBusyTime(**dict(row.items())) for row in rows]
-
-
-def _job_line(row: asyncpg.Record) -> JobLine:
-    return JobLine(**dict(row.items()))
-
-
-def _earning_line(row: asyncpg.Record) -> EarningLine:
-    return EarningLine(**dict(row.items()))
+        return await self._pool.rows_as(NodeBusyTime, "busy_of", owner, span.from_unix_s, span.to_unix_s, limit)

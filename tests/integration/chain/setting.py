@@ -79,6 +79,11 @@ class Setting:
         head = await self.client.head()
         return [int.from_bytes(log.data, "big") for log in await self.client.logs(0, head.number, [self.echo])]
 
+    async def execute(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.dsn)
+        await connection.execute(statement)
+        await connection.close()
+
     async def index_rows(self) -> Rows:
         connection = await asyncpg.connect(self.dsn)
         rows = await connection.fetch("SELECT * FROM chain_events ORDER BY block_number, log_index")
@@ -109,7 +114,7 @@ async def open_setting(url: str, dsn: str, folder: Path) -> AsyncIterator[Settin
     try:
         deployment = deployment_of(client, folder)
         record = await deployment.ensure()
-        contracts = deployment.contracts(record)
+        contracts = Contracts(ARTIFACTS, record.addresses)
         follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
         sender = OutboxSender(

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.confirmation import send_and_wait
-from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_plan
-from sparewatt.chain.deployment import Deployment
+from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_contracts, shipped_plan
+from sparewatt.chain.deployment import Deployment, send_directly
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool
@@ -42,7 +41,7 @@ class Settling:
     contracts: Contracts
     follower: ChainFollower
     sender: OutboxSender
-    desk: SettlementWorker
+    worker: SettlementWorker
     chain_id: int
     addresses: dict[AccountId, str]
 
@@ -51,7 +50,7 @@ class Settling:
         while await self.follower.step():
             pass
         await self.sender.step()
-        while await self.desk.step():
+        while await self.worker.step():
             pass
         await self.client.request("evm_mine")
 
@@ -65,11 +64,8 @@ class Settling:
     async def send(self, call: ContractCall, key: SigningKey) -> None:
         """By somebody with a wallet of their own."""
         nonce = await self.client.next_nonce(key.address)
-        gas_limit, fees = await self.client.gas_limit(call, sender=key.address), await self.client.fees()
-        signed = TransactionSigner([key]).sign(
-            call, sender=key.address, nonce=nonce, chain_id=self.chain_id, gas_limit=gas_limit, fees=fees
-        )
-        assert (await send_and_wait(self.client, signed, clock=SystemClock())).succeeded
+        receipt = await send_directly(self.client, call, key, nonce=nonce, chain_id=self.chain_id, clock=SystemClock())
+        assert receipt.succeeded
 
     async def deposit_by_wallet(self, address: str, units: int, key: SigningKey) -> None:
         token, settlement = self.contracts[TOKEN], self.contracts[SETTLEMENT]
@@ -107,16 +103,18 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
             clock=clock,
         )
         record = await deployment.ensure()
-        contracts = deployment.contracts(record)
+        contracts = shipped_contracts(record)
         follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
         sender = OutboxSender(
             client, database.chain, TransactionSigner([OPERATOR]), chain_id=record.chain_id, depth=DEPTH
         )
-        terms = SettlementConfig(record.chain_id, operator, DEPTH, test_money)
-        desk = make_settlement_worker(client, database, contracts, terms=terms, custody=lambda: CUSTODY, clock=clock)
+        config = SettlementConfig(record.chain_id, operator, DEPTH, test_money)
+        worker = make_settlement_worker(
+            client, database, contracts, config=config, custody=lambda: CUSTODY, clock=clock
+        )
         addresses = {account: await _make_account(database, account) for account in (USER, OWNER)}
-        yield Settling(client, database, contracts, follower, sender, desk, record.chain_id, addresses)
+        yield Settling(client, database, contracts, follower, sender, worker, record.chain_id, addresses)
     finally:
         await client.close()
         await database.close()

@@ -8,13 +8,10 @@ import pytest
 
 from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.confirmation import wait_for_receipt
-from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, read_record, shipped_artifacts, shipped_plan
-from sparewatt.chain.deployment import Deployment
-from sparewatt.chain.model import ContractCall
-from sparewatt.chain.signer import TransactionSigner
+from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, find_record, shipped_artifacts, shipped_plan
+from sparewatt.chain.deployment import Deployment, send_directly, wait_for_receipt
 from sparewatt.core.clock import SystemClock
-from sparewatt.core.errors import ChainRefused, ChainReverted, ContractsMissing, StartupError
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deployment_of
@@ -29,7 +26,7 @@ def deployment(
 
 async def test_a_second_run_sends_nothing_and_finds_the_same(setting: Setting, tmp_path: Path) -> None:
     head = (await setting.client.head()).number
-    assert await setting.deployment.ensure() == setting.record == read_record(tmp_path / "chain")
+    assert await setting.deployment.ensure() == setting.record == find_record(tmp_path / "chain")
     assert (await setting.client.head()).number == head == len(PLAN)
     assert setting.record.start_block == 1
 
@@ -69,18 +66,10 @@ async def test_contracts_of_another_release_are_refused(setting: Setting, tmp_pa
 
 
 async def test_a_key_that_did_other_things_is_refused(setting: Setting, tmp_path: Path) -> None:
-    keys, other = TransactionSigner([OPERATOR]), tmp_path / "other"
-    fees = await setting.client.fees()
-    signed = keys.sign(
-        noted(setting.echo, 1),
-        sender=OPERATOR.address,
-        nonce=0,
-        chain_id=setting.record.chain_id,
-        gas_limit=100_000,
-        fees=fees,
+    other, chain_id = tmp_path / "other", setting.record.chain_id
+    await send_directly(
+        setting.client, noted(setting.echo, 1), OPERATOR, nonce=0, chain_id=chain_id, clock=SystemClock()
     )
-    await setting.client.send(signed.raw)
-    await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock())
     used = Deployment(
         setting.client,
         other,
@@ -141,21 +130,6 @@ async def test_a_sender_without_gas_is_told_at_once(setting: Setting, tmp_path: 
         await deployment(setting.client, tmp_path / "chain", plan=plan, artifacts=artifacts).ensure()
 
 
-async def test_a_receipt_is_awaited_to_its_depth(setting: Setting) -> None:
-    signed = TransactionSigner([OPERATOR]).sign(
-        ContractCall(setting.echo, bytes(32)),
-        sender=OPERATOR.address,
-        nonce=0,
-        chain_id=setting.record.chain_id,
-        gas_limit=100_000,
-        fees=await setting.client.fees(),
-    )
-    await setting.client.send(signed.raw)
-    receipt = await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock())
-    from sparewatt.core.errors import ChainUnavailable
-
+async def test_a_receipt_that_does_not_come_in_time_is_given_up(setting: Setting) -> None:
     with pytest.raises(ChainUnavailable, match="not mined"):
-        await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock(), depth=4, timeout_s=0.1)
-    await setting.client.request("anvil_mine", "0x3")
-    deep = await wait_for_receipt(setting.client, signed.tx_hash, clock=SystemClock(), depth=4)
-    assert deep == receipt
+        await wait_for_receipt(setting.client, bytes(32), clock=SystemClock(), timeout_s=0.1)

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 import pytest
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.event_delivery import EventDelivery, business_id
-from sparewatt.chain.follower import ChainFollower
+from sparewatt.chain.follower import BLOCKS_PER_BATCH, ChainFollower, EventDelivery, business_id
 from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
-from sparewatt.core.limits import CHAIN_BLOCKS_AT_ONCE, CHAIN_BLOCKS_KEPT
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.chain import BLOCKS_KEPT
 from tests.integration.chain.setting import Setting, open_setting
 
 
@@ -116,7 +115,7 @@ class NarrowClient(ChainClient):
 
 async def test_a_long_history_is_read_in_batches_that_the_node_allows(setting: Setting, anvil: Anvil) -> None:
     await fill(setting, 2)
-    await setting.client.request("anvil_mine", hex(2 * CHAIN_BLOCKS_AT_ONCE))
+    await setting.client.request("anvil_mine", hex(2 * BLOCKS_PER_BATCH))
     await fill(setting, 2, first=2)
     before = await setting.index_rows()
     client = NarrowClient(anvil.url)
@@ -125,24 +124,24 @@ async def test_a_long_history_is_read_in_batches_that_the_node_allows(setting: S
     await follower.catch_up()
     await client.close()
     assert await setting.index_rows() == before
-    assert len(await setting.store.recent_blocks()) <= CHAIN_BLOCKS_KEPT + 1
+    assert len(await setting.store.recent_blocks()) <= BLOCKS_KEPT + 1
 
 
-class TurningClient(ChainClient):
-    """A chain that goes another way between the question for blocks and the one for their logs."""
+class ReorganisingClient(ChainClient):
+    """A chain that reorganises between the request for blocks and the one for their logs."""
 
-    turns = 3
+    reorgs_left = 3
 
     async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
-        if self.turns:
-            self.turns -= 1
+        if self.reorgs_left:
+            self.reorgs_left -= 1
             await self.request("anvil_reorg", 2, [])
         return await super().logs(first, last, addresses)
 
 
-async def test_a_chain_that_turns_in_the_middle_of_a_batch_leaves_no_trace(setting: Setting, anvil: Anvil) -> None:
+async def test_a_reorg_in_the_middle_of_a_batch_leaves_no_trace(setting: Setting, anvil: Anvil) -> None:
     ids = await fill(setting, 6)
-    client = TurningClient(anvil.url)
+    client = ReorganisingClient(anvil.url)
     follower = ChainFollower(client, setting.store, setting.contracts, start_block=setting.record.start_block)
     await follower.begin(rebuild=True)
     await follower.catch_up()
@@ -207,8 +206,8 @@ async def test_a_chain_killed_in_the_middle_of_a_flow_comes_back_and_nothing_is_
 ) -> None:
     """kill -9, four times; what anvil had not saved is a reorganisation to us."""
     ids: list[str] = []
-    for turn in range(4):
-        ids += [await setting.enqueue(number) for number in range(10 * turn, 10 * turn + 10)]
+    for cycle in range(4):
+        ids += [await setting.enqueue(number) for number in range(10 * cycle, 10 * cycle + 10)]
         await setting.round()
         assert anvil.pid is not None
         os.kill(anvil.pid, signal.SIGKILL)

@@ -12,9 +12,8 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, UnprocessableContent
 from sparewatt.core.money import Nano
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter, deposit_request
 from sparewatt.ledger.credits import deposit_transfer
-from sparewatt.ledger.deposit_adapters import ConfirmedDeposit
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, ConfirmedDeposit, deposit_request
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
@@ -75,7 +74,7 @@ async def is_posted(settling: Settling, epoch: int) -> bool:
 async def test_a_deposit_by_wallet_is_credited_once_it_is_final_and_not_before(settling: Settling) -> None:
     await settling.deposit_by_wallet(settling.addresses[USER], 5 * DOLLAR_MICRO, WALLET)
     await settling.follower.catch_up()
-    await settling.desk.step()
+    await settling.worker.step()
     assert await settling.credits_of(USER) == 0
 
     async def is_credited() -> bool:
@@ -102,7 +101,7 @@ async def test_a_deposit_that_is_delivered_again_changes_nothing(settling: Settl
 async def test_a_deposit_that_the_chain_takes_back_is_never_credited(settling: Settling) -> None:
     await settling.deposit_by_wallet(settling.addresses[USER], 5 * DOLLAR_MICRO, WALLET)
     await settling.follower.catch_up()
-    await settling.desk.step()
+    await settling.worker.step()
     await settling.client.request("anvil_rollback", 1)
     for _ in range(4):
         await settling.round()

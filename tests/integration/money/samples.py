@@ -7,8 +7,8 @@ from typing import Any
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.ledger.credits import CreditRules
-from sparewatt.ledger.job_rows import job_row
 from sparewatt.ledger.model import Amount, ClosedJob, Delivery, JobState, OpenedJob, TokenPrice
+from sparewatt.ledger.rules import job_row
 from sparewatt.store.accounts import NewAccount
 from sparewatt.store.database import Database
 

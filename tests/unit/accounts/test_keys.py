@@ -68,7 +68,7 @@ def test_a_known_key_is_found(header: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         (None, "needs an API key"),
         ("", "needs an API key"),
@@ -80,8 +80,8 @@ def test_a_known_key_is_found(header: str) -> None:
         ("Bearer sk-sw-gone", "was revoked"),
     ],
 )
-def test_any_other_header_is_refused_with_what_to_do(header: str | None, said: str) -> None:
-    with pytest.raises(NotAuthenticated, match=said):
+def test_any_other_header_is_refused_with_what_to_do(header: str | None, message: str) -> None:
+    with pytest.raises(NotAuthenticated, match=message):
         a_ring().authenticate(header, unix_s=NOW_S)
 
 
@@ -106,7 +106,7 @@ def test_a_newer_row_replaces_an_older_one_and_not_the_reverse() -> None:
         ring.authenticate(f"Bearer {SECRET}", unix_s=NOW_S)
 
 
-def test_a_scope_is_had_or_refused_with_both_named() -> None:
+def test_a_missing_scope_is_refused_and_named() -> None:
     who = principal_from_key(key_row("app", SECRET, "inference"))
     require_scope(who, "inference")
     with pytest.raises(NotAllowed, match="needs the scope 'admin', it has 'inference'"):
@@ -115,7 +115,7 @@ def test_a_scope_is_had_or_refused_with_both_named() -> None:
         require_scope(principal_from_key(key_row("bare", SECRET)), "node")
 
 
-def test_running_the_network_takes_the_role_and_the_scope() -> None:
+def test_operating_the_network_takes_the_role_and_the_scope() -> None:
     operator = principal_from_key(key_row("boss", SECRET, "admin", role="operator"))
     require_operator(operator)
     assert operator.account_filter is None
@@ -149,7 +149,7 @@ def test_used_keys_are_noted_once_and_refused_ones_never() -> None:
     assert ring.pop_used() == []
 
 
-def test_a_job_is_an_accounts_by_its_key_or_by_itself() -> None:
+def test_the_account_of_a_job_is_that_of_its_key_or_is_named_itself() -> None:
     ring = a_ring()
     assert ring.account_of(KeyId("key_app")) == "acc_app"
     assert ring.account_of(KeyId("acc_ann")) == ANN
@@ -258,7 +258,7 @@ async def test_a_sync_takes_over_what_another_process_changed() -> None:
         {"policy": '"' + "x" * 9000 + '"'},
     ],
 )
-async def test_senseless_limits_are_refused_and_store_nothing(terms: dict[str, Any]) -> None:
+async def test_invalid_limits_are_refused_and_store_nothing(terms: dict[str, Any]) -> None:
     service, _, database = a_service()
     with pytest.raises(InvalidField):
         await service.create(ANN, terms=KeyTerms(name="app", **terms), scopes=["inference"])
@@ -273,12 +273,12 @@ async def test_a_limit_that_an_admin_key_could_lift_by_itself_is_refused() -> No
         await service.create(ANN, terms=terms, scopes=["inference", "node"])
 
 
-async def test_a_policy_is_looked_at_before_it_is_stored() -> None:
+async def test_a_policy_is_validated_before_it_is_stored() -> None:
     def refuse(text: str) -> None:
         raise InvalidField(f"no such field in {text}", param="policy")
 
     database = ListDatabase()
-    service = KeyService(database, KeyRing(), rng=seeded(1), check_policy=refuse)
+    service = KeyService(database, KeyRing(), rng=seeded(1), validate_policy=refuse)
     with pytest.raises(InvalidField, match="no such field"):
         await service.create(ANN, terms=KeyTerms(name="a", policy='{"colour": 1}'), scopes=["inference"])
     assert database.keys == []

@@ -6,9 +6,14 @@ from typing import Literal
 import pytest
 from argon2 import PasswordHasher
 
-from sparewatt.accounts.passwords import Passwords, check_password
+from sparewatt.accounts.passwords import (
+    HASHES_WAITING_MAX,
+    PASSWORD_CHARS_MAX,
+    PASSWORD_CHARS_MIN,
+    Passwords,
+    check_password,
+)
 from sparewatt.core.errors import InvalidField, RateLimited
-from sparewatt.core.limits import PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, PASSWORD_HASHES_WAITING_MAX
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -32,7 +37,7 @@ async def test_letters_composed_in_another_way_are_the_same_password() -> None:
     assert await passwords.verify("cafe\u0301 cafe\u0301", await passwords.hash("caf\u00e9 caf\u00e9"))
 
 
-async def test_where_nobody_is_known_a_hash_is_compared_all_the_same() -> None:
+async def test_for_an_unknown_email_a_hash_is_compared_all_the_same() -> None:
     compared: list[str] = []
 
     class Watched(PasswordHasher):
@@ -51,9 +56,9 @@ async def test_a_hash_by_weaker_parameters_is_outdated() -> None:
     assert not Passwords(CHEAP).is_outdated(hashed)
 
 
-async def test_too_many_at_once_are_sent_away() -> None:
+async def test_too_many_at_once_are_refused() -> None:
     passwords = Passwords(CHEAP)
-    asked = [passwords.hash("correct horse") for _ in range(PASSWORD_HASHES_WAITING_MAX + 10)]
+    asked = [passwords.hash("correct horse") for _ in range(HASHES_WAITING_MAX + 10)]
     done = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(result, RateLimited) for result in done) == 10
     assert (await passwords.hash("correct horse")).startswith("$argon2id$")
@@ -65,7 +70,7 @@ def test_a_password_of_any_letters_is_taken(password: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * (PASSWORD_CHARS_MAX + 1), " Ann@Example.org "])
-def test_a_short_an_endless_or_an_obvious_one_is_not(password: str) -> None:
+def test_a_short_a_too_long_or_an_obvious_password_is_refused(password: str) -> None:
     with pytest.raises(InvalidField) as caught:
         check_password(password, email="ann@example.org")
     assert caught.value.param == "password"

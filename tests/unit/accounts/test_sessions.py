@@ -4,10 +4,9 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.accounts.sessions import Sessions, check_csrf, check_origin, csrf_token
+from sparewatt.accounts.sessions import CACHE_S, CACHED_SESSIONS_MAX, Sessions, check_csrf, check_origin, csrf_token
 from sparewatt.core.errors import CsrfRefused, SessionEnded
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import SESSION_REMEMBERED_S, SESSIONS_REMEMBERED_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.store.accounts import AccountStore, Role, SessionRow
 from sparewatt.testing.clocks import ManualClock
@@ -45,14 +44,14 @@ async def test_a_session_is_stored_only_as_a_hash() -> None:
     assert all(token.encode() not in hashed and token not in hashed.hex() for hashed in store.rows)
 
 
-async def test_postgres_is_asked_again_after_a_short_while() -> None:
+async def test_a_session_is_looked_up_again_after_a_short_while() -> None:
     sessions, store, clock = some_sessions()
     token = await sessions.begin(ANN)
     await sessions.find(token)
     await sessions.find(token)
     assert store.looks == 1
     store.rows.clear()  # logged out at another gateway
-    clock.advance(SESSION_REMEMBERED_S)
+    clock.advance(CACHE_S)
     with pytest.raises(SessionEnded):
         await sessions.find(token)
 
@@ -65,7 +64,7 @@ async def test_an_ended_session_is_ended_here_at_once() -> None:
         await sessions.find(token)
 
 
-async def test_what_changed_about_an_account_is_looked_up_anew() -> None:
+async def test_sessions_of_a_changed_account_are_looked_up_again() -> None:
     sessions, store, _ = some_sessions()
     token = await sessions.begin(ANN)
     await sessions.find(token)
@@ -79,19 +78,19 @@ async def test_what_changed_about_an_account_is_looked_up_anew() -> None:
 
 async def test_memory_is_bounded() -> None:
     sessions, _, _ = some_sessions()
-    for _ in range(SESSIONS_REMEMBERED_MAX + 5):
+    for _ in range(CACHED_SESSIONS_MAX + 5):
         await sessions.find(await sessions.begin(ANN))
-    assert len(sessions._cache) == SESSIONS_REMEMBERED_MAX
+    assert len(sessions._cache) == CACHED_SESSIONS_MAX
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
-def test_looking_needs_no_token(method: str) -> None:
+def test_a_safe_method_needs_no_csrf_token(method: str) -> None:
     check_csrf(token="t", method=method, csrf=None)
 
 
 @pytest.mark.parametrize("csrf", [None, "", "t", csrf_token("other"), csrf_token("t")[:-1], "\xff"])
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE", "PUT", "ODD"])
-def test_changing_needs_the_session_s_own(method: str, csrf: str | None) -> None:
+def test_an_unsafe_method_needs_the_sessions_csrf_token(method: str, csrf: str | None) -> None:
     check_csrf(token="t", method=method, csrf=csrf_token("t"))
     with pytest.raises(CsrfRefused):
         check_csrf(token="t", method=method, csrf=csrf)

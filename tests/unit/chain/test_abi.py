@@ -8,6 +8,7 @@ from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact, Contract
 from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.deployment import contract_address
 from sparewatt.chain.model import RawLog, bytes_of, hex_of
+from sparewatt.core.errors import ContractsMissing
 
 ADDRESS, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 WORD = 32
@@ -115,3 +116,8 @@ def test_a_contracts_address_follows_from_its_makers_and_a_count() -> None:
     maker = "0x6ac7ea33f8831ea9dcc53393aaa88b25a785dbf0"  # the example everybody uses
     assert contract_address(maker, 0) == "0xcd234a471b72ba2f1ccf0a70fcaba648a5eecd8d"
     assert contract_address(maker, 1) == "0x343c43a37d37dff08ae8c4a11544c718abb4fcf8"
+
+
+def test_a_contract_that_is_not_deployed_is_named_with_the_command_that_deploys_it() -> None:
+    with pytest.raises(ContractsMissing, match=r"'settlement' is not deployed .* chain deploy"):
+        Contracts({}, {})["settlement"]

@@ -1,4 +1,4 @@
-"""A contract's no, and a node's, as leaves of the error tree."""
+"""Reverts of contracts and refusals of nodes become leaves of the error tree."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_the_reason_is_read_from_what_the_contract_returned(data: bytes, reason:
 
 
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
-def test_a_revert_carries_the_contracts_own_word(wrap: object) -> None:
+def test_a_revert_carries_the_contracts_own_reason(wrap: object) -> None:
     data = "0x" + (ERROR + encode(["string"], ["TOO_LATE"])).hex()
     with pytest.raises(ChainReverted) as caught, translate_chain_errors():
         raise ContractLogicError("execution reverted", data=wrap(data))  # type: ignore[operator]
     assert caught.value.reason == "TOO_LATE"
 
 
-def test_a_nodes_refusal_is_told_on_one_short_line() -> None:
-    said = {"error": {"code": -32000, "message": "line one\nline two " + "x" * 1000}}
+def test_a_nodes_refusal_is_reported_on_one_short_line() -> None:
+    reply = {"error": {"code": -32000, "message": "line one\nline two " + "x" * 1000}}
     with pytest.raises(ChainRefused, match="line one line two") as caught, translate_chain_errors():
-        raise Web3RPCError("boom", rpc_response=said)  # type: ignore[arg-type]
+        raise Web3RPCError("boom", rpc_response=reply)  # type: ignore[arg-type]
     assert len(caught.value.message) < 300
 
 

@@ -1,4 +1,4 @@
-"""What to do next with a transaction under way: one line per situation."""
+"""The next action for a transaction of the outbox: one line per situation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.chain.model import GasFees, TransactionReceipt
-from sparewatt.chain.rules import RAISE_AFTER_S, OutboxAction, TransactionStatus, bumped_fees, next_outbox_action
-from sparewatt.core.limits import OUTBOX_VERSIONS_MAX
+from sparewatt.chain.rules import (
+    RAISE_AFTER_S,
+    VERSIONS_MAX,
+    OutboxAction,
+    TransactionStatus,
+    bumped_fees,
+    next_outbox_action,
+)
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import OutboxRow, OutboxState
 
 HASH, BLOCK, OTHER_BLOCK = bytes(32), b"\x01" * 32, b"\x02" * 32
-FORM = SignedTransaction(HASH, b"raw", max_wei=100, tip_wei=10, age_s=1.0)
+VERSION = SignedTransaction(HASH, b"raw", max_wei=100, tip_wei=10, age_s=1.0)
 ROW = OutboxRow(
     id=1,
     business_id="payout:1",
@@ -30,7 +36,7 @@ ROW = OutboxRow(
     tx_hash=None,
     succeeded=None,
     lost_block=None,
-    signed=(FORM,),
+    signed=(VERSION,),
 )
 MINED = replace(ROW, state=OutboxState.MINED, block_number=9, block_hash=BLOCK, tx_hash=HASH)
 LOST = replace(ROW, lost_block=10)
@@ -62,36 +68,36 @@ SITUATIONS = [
     ("the base fee is above what it pays", ROW, replace(WAITING, base_fee_wei=101), OutboxAction.RAISE_FEE),
     (
         "it waits too long",
-        replace(ROW, signed=(replace(FORM, age_s=RAISE_AFTER_S + 1),)),
+        replace(ROW, signed=(replace(VERSION, age_s=RAISE_AFTER_S + 1),)),
         WAITING,
         OutboxAction.RAISE_FEE,
     ),
     (
         "its fee was raised often enough",
-        replace(ROW, signed=(FORM,) * OUTBOX_VERSIONS_MAX),
+        replace(ROW, signed=(VERSION,) * VERSIONS_MAX),
         replace(WAITING, base_fee_wei=101),
         OutboxAction.WAIT,
     ),
 ]
 
 
-@pytest.mark.parametrize(("row", "facts", "step"), [each[1:] for each in SITUATIONS], ids=[s[0] for s in SITUATIONS])
-def test_the_next_step(row: OutboxRow, facts: TransactionStatus, step: OutboxAction) -> None:
-    assert next_outbox_action(row, facts, depth=3) is step
+@pytest.mark.parametrize(("row", "status", "action"), [each[1:] for each in SITUATIONS], ids=[s[0] for s in SITUATIONS])
+def test_the_next_action(row: OutboxRow, status: TransactionStatus, action: OutboxAction) -> None:
+    assert next_outbox_action(row, status, depth=3) is action
 
 
-def test_a_row_that_was_never_signed_is_not_under_way() -> None:
+def test_a_row_that_was_never_signed_is_not_in_flight() -> None:
     with pytest.raises(ValueError, match="nonce"):
         next_outbox_action(replace(ROW, nonce=None), WAITING, depth=3)
 
 
 @pytest.mark.parametrize("now", [GasFees(0, 0), GasFees(50, 1), GasFees(10_000, 3)])
 def test_a_raised_fee_is_enough_to_replace_the_last(now: GasFees) -> None:
-    fees = bumped_fees(FORM, now)
-    assert fees.max_wei >= max(now.max_wei, FORM.max_wei * 110 // 100)
-    assert fees.tip_wei >= max(now.tip_wei, FORM.tip_wei * 110 // 100)
+    fees = bumped_fees(VERSION, now)
+    assert fees.max_wei >= max(now.max_wei, VERSION.max_wei * 110 // 100)
+    assert fees.tip_wei >= max(now.tip_wei, VERSION.tip_wei * 110 // 100)
     assert fees.max_wei >= fees.tip_wei
 
 
 def test_a_fee_of_nothing_can_be_raised_too() -> None:
-    assert bumped_fees(replace(FORM, max_wei=0, tip_wei=0), GasFees(0, 0)) == GasFees(1, 1)
+    assert bumped_fees(replace(VERSION, max_wei=0, tip_wei=0), GasFees(0, 0)) == GasFees(1, 1)

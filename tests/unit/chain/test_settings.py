@@ -1,4 +1,4 @@
-"""Which chains may be asked, and over which wires."""
+"""Which URLs of a chain are accepted."""
 
 from __future__ import annotations
 

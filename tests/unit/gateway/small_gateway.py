@@ -95,11 +95,7 @@ class ListDatabase(Database):
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
         self.matches: dict[MatchId, StoredMatch] = {}
         self.on_save: Callable[[], None] = lambda: None
-        self._responses = MemoryResponses()
-
-    @property
-    def responses(self) -> MemoryResponses:
-        return self._responses
+        self.responses = MemoryResponses()
 
     async def insert_key(
         self,

@@ -1,4 +1,4 @@
-"""What books must do, wherever they are kept. Run by those in memory and by those in Postgres."""
+"""The contract suite of a ledger store. The one in memory and the one in Postgres both pass it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparewatt.core.errors import InsufficientCredits
 from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import chart, rules
-from sparewatt.ledger.job_rows import job_row
+from sparewatt.ledger.rules import job_row
 from sparewatt.store.ledger import AuditResult, JobRow, LedgerStore, ReceiptRow, Transfer
 from tests.unit.ledger.samples import KEY, NODE, NOW_S, OWNER, PAYER, amount, closed, delivery
 
@@ -49,7 +49,7 @@ async def nano_of(books: LedgerStore, account: str) -> int:
 
 
 class BooksSuite:
-    """Give it a fixture `books` that is empty."""
+    """A subclass provides the fixture `books`, an empty store."""
 
     # jobs
 
@@ -147,11 +147,11 @@ class BooksSuite:
         assert await books.take_slice(CREDITS, instance="a", have=0, wanted=900) == 900
         assert await books.take_slice(CREDITS, instance="b", have=0, wanted=900) == 100
 
-    async def test_what_is_liked_beyond_need_leaves_as_much_for_others(self, books: LedgerStore) -> None:
+    async def test_a_preferred_amount_beyond_need_leaves_as_much_for_others(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 1_000))
-        assert await books.take_slice(CREDITS, instance="a", have=0, wanted=100, liked=900) == 500
-        assert await books.take_slice(CREDITS, instance="b", have=0, wanted=300, liked=400) == 300
-        assert await books.take_slice(CREDITS, instance="c", have=0, wanted=-5, liked=50) == 50
+        assert await books.take_slice(CREDITS, instance="a", have=0, wanted=100, preferred=900) == 500
+        assert await books.take_slice(CREDITS, instance="b", have=0, wanted=300, preferred=400) == 300
+        assert await books.take_slice(CREDITS, instance="c", have=0, wanted=-5, preferred=50) == 50
 
     async def test_more_is_taken_on_top(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 1_000))
@@ -160,7 +160,7 @@ class BooksSuite:
         assert await books.take_slice(CREDITS, instance="a", have=800, wanted=400) == 200
         assert await books.take_slice(CREDITS, instance="b", have=0, wanted=1) == 0
 
-    async def test_what_is_given_back_others_may_have(self, books: LedgerStore) -> None:
+    async def test_returned_slices_are_free_for_others(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 1_000))
         await books.take_slice(CREDITS, instance="a", have=0, wanted=1_000)
         await books.take_slice(CREDITS, instance="b", have=0, wanted=1)
@@ -178,7 +178,7 @@ class BooksSuite:
         assert await books.take_slice(CREDITS, instance="b", have=0, wanted=9_000) == 1_000
         assert await books.take_slice(CREDITS, instance="a", have=2_000 - COST, wanted=9_000) == 0
 
-    # looking
+    # reads
 
     async def test_a_key_has_spent_what_its_jobs_cost_since_a_moment(self, books: LedgerStore) -> None:
         rows = [job("1"), job("2", opened_unix_s=NOW_S + 50), job("3", key=KeyId("key_b"))]
@@ -187,7 +187,7 @@ class BooksSuite:
         assert await books.spent_by_key(KEY, since_unix_s=NOW_S + 1) == COST
         assert await books.spent_by_key(KeyId("key_c"), since_unix_s=0.0) == 0
 
-    async def test_free_credits_that_no_live_grant_covers_are_found(self, books: LedgerStore) -> None:
+    async def test_promo_credits_that_no_unexpired_grant_covers_expire(self, books: LedgerStore) -> None:
         await books.post_transfer(grant("old", 100, expires_unix_s=NOW_S + 10))
         await books.post_transfer(grant("new", 50, expires_unix_s=NOW_S + 20))
         await books.post_transfer(grant("ever", 7))
@@ -208,7 +208,7 @@ class BooksSuite:
 
     # months
 
-    async def test_balances_survive_the_months_that_are_forgotten(self, books: LedgerStore) -> None:
+    async def test_balances_survive_dropped_months(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 100_000, unix_s=NOW_S))
         for n in range(4):
             await books.post_jobs([job(str(n), opened_unix_s=NOW_S + n * MONTH_S)], instance="a")
@@ -221,7 +221,7 @@ class BooksSuite:
         assert await books.balances(list(before)) == before
         assert await books.audit() == CLEAN
 
-    async def test_a_job_of_a_month_that_is_forgotten_is_not_settled_again(self, books: LedgerStore) -> None:
+    async def test_a_job_of_a_dropped_month_is_not_settled_again(self, books: LedgerStore) -> None:
         await books.post_transfer(deposit("d", 100_000, unix_s=NOW_S + MONTH_S))
         await books.post_jobs([job("1"), job("2", opened_unix_s=NOW_S + MONTH_S)], instance="a")
         await books.forget_months(before_unix_s=NOW_S + MONTH_S)

@@ -1,4 +1,4 @@
-"""Books in memory, for machines that try many things. They pass the same suite as those in Postgres."""
+"""A ledger store in memory, for unit and state-machine tests. It passes the same suite as the one in Postgres."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class MemoryBooks(LedgerStore):
         self._carried: dict[str, int] = defaultdict(int)
         self.is_away = False
         self.loses_replies = False
-        """The next change is made, and nobody hears of it."""
+        """The next change is made, but its reply is lost."""
 
-    async def _asked(self) -> None:
-        """Others have their turn, as with every real question."""
+    async def _yield(self) -> None:
+        """Let other tasks run, as every query does."""
         await asyncio.sleep(0)
         if self.is_away:
             raise StoreUnavailable("away")
@@ -51,7 +51,7 @@ class MemoryBooks(LedgerStore):
     # jobs
 
     async def post_jobs(self, jobs: Sequence[JobRow], *, instance: str) -> int:
-        await self._asked()
+        await self._yield()
         fresh = {job.id: job for job in jobs if job.id not in self.jobs}
         fresh = {n: job for n, job in fresh.items() if month_of(job.opened_unix_s) not in self.dropped}
         self.jobs |= fresh
@@ -74,7 +74,7 @@ class MemoryBooks(LedgerStore):
                 self.slices[account, instance] = max(0, self.slices[account, instance] + nano)
 
     async def save_receipts(self, receipts: Sequence[ReceiptRow]) -> None:
-        await self._asked()
+        await self._yield()
         for receipt in receipts:
             self.receipts.setdefault((receipt.job_id, receipt.node_id), receipt)
         self._replied()
@@ -82,7 +82,7 @@ class MemoryBooks(LedgerStore):
     # transfers
 
     async def post_transfer(self, transfer: Transfer) -> bool:
-        await self._asked()
+        await self._yield()
         if transfer.cause in self.transfers:
             return False
         sums: dict[str, int] = defaultdict(int)
@@ -99,39 +99,39 @@ class MemoryBooks(LedgerStore):
 
     # slices
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
-        await self._asked()
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
+        await self._yield()
         if account not in self._projected:
             return Nano(0)
         free = max(0, self._projected[account] - self.sliced(account, but=instance) - have)
-        taken = max(0, min(free, max(wanted, min(liked, free // 2))))
+        taken = max(0, min(free, max(wanted, min(preferred, free // 2))))
         self.slices[account, instance] = have + taken
         self._replied()
         return Nano(taken)
 
     async def return_slices(self, accounts: Sequence[str], *, instance: str) -> None:
-        await self._asked()
+        await self._yield()
         for account in accounts:
             self.slices.pop((account, instance), None)
         self._replied()
 
     async def drop_slices(self, instance: str) -> None:
-        await self._asked()
+        await self._yield()
         self.slices = {which: nano for which, nano in self.slices.items() if which[1] != instance}
 
-    # looking
+    # reads
 
     async def balances(self, accounts: Sequence[str]) -> dict[str, Nano]:
-        await self._asked()
+        await self._yield()
         return {account: Nano(self._projected.get(account, 0)) for account in accounts}
 
     async def spent_by_key(self, key_id: KeyId, *, since_unix_s: float) -> Nano:
-        await self._asked()
+        await self._yield()
         mine = (job for job in self.jobs.values() if job.key_id == key_id and job.opened_unix_s >= since_unix_s)
         return Nano(sum(job.cost_nano for job in mine))
 
     async def promo_to_expire(self, *, now_unix_s: float) -> list[tuple[str, int, int, int]]:
-        await self._asked()
+        await self._yield()
         found: list[tuple[str, int, int, int]] = []
         for account, nano in self._projected.items():
             grants = [t for t in self.transfers.values() if t.kind == "grant" and f"promo:{t.account_id}" == account]
@@ -149,7 +149,7 @@ class MemoryBooks(LedgerStore):
         return truth
 
     async def audit(self) -> AuditResult:
-        await self._asked()
+        await self._yield()
         causes: dict[str, int] = defaultdict(int)
         clearing: dict[str, int] = defaultdict(int)
         for cause, _, account, nano in self.lines:
@@ -165,13 +165,13 @@ class MemoryBooks(LedgerStore):
         )
 
     async def rebuild_balances(self) -> None:
-        await self._asked()
+        await self._yield()
         self._projected = defaultdict(int, self._truth())
 
     # months
 
     async def forget_months(self, *, before_unix_s: float) -> list[dt.date]:
-        await self._asked()
+        await self._yield()
         old = sorted(month for month in self.kept if month < month_of(before_unix_s))
         for _, month, account, nano in self.lines:
             self._carried[account] += nano if month in old else 0

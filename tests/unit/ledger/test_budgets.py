@@ -49,7 +49,7 @@ def test_periods_begin_at_midnight_utc(period: BudgetPeriod, start: str) -> None
     assert period_start(period, late) == dt.datetime.fromisoformat(f"{start}T00:00:00+00:00").timestamp()
 
 
-async def test_a_key_without_a_budget_asks_nobody(budgets: KeyBudgets, books: MemoryBooks) -> None:
+async def test_a_key_without_a_budget_is_not_looked_up(budgets: KeyBudgets, books: MemoryBooks) -> None:
     books.is_away = True
     assert await may_spend(budgets, None)
 
@@ -87,9 +87,7 @@ async def test_what_other_gateways_posted_counts_after_a_while(
     assert not await may_spend(budgets, budget(COST))
 
 
-async def test_what_is_not_posted_yet_is_not_forgotten_when_it_asks_again(
-    budgets: KeyBudgets, clock: ManualClock
-) -> None:
+async def test_what_is_not_posted_yet_survives_a_reload(budgets: KeyBudgets, clock: ManualClock) -> None:
     assert await may_spend(budgets, budget(100))
     clock.advance(RELOAD_S + 1)
     budgets.release(KEY, 0, spent=100)
@@ -129,11 +127,11 @@ async def test_a_known_budget_works_while_postgres_is_away(
 
 
 async def test_what_other_processes_hold_and_just_spent_counts(books: MemoryBooks, clock: ManualClock) -> None:
-    budgets = KeyBudgets(books, clock=clock, pending_elsewhere=lambda key: 30 if key == KEY else 0)
+    budgets = KeyBudgets(books, clock=clock, pending_at_peers=lambda key: 30 if key == KEY else 0)
     assert await budgets.remaining(KEY, budget(100)) == 70
 
 
-async def test_what_is_pending_here_is_told_of_keys_with_a_budget(budgets: KeyBudgets) -> None:
+async def test_pending_spending_is_reported_for_keys_with_a_budget(budgets: KeyBudgets) -> None:
     budgets.hold(KeyId("key_without"), 5)
     await budgets.remaining(KEY, budget(100))
     assert budgets.pending() == {}

@@ -12,7 +12,7 @@ from tests.unit.ledger.samples import PAYER, amount
 
 @pytest.fixture
 def purse() -> Purse:
-    return Purse(PAYER, reserved=amount(promo=100, paid=200))
+    return Purse(PAYER, free_promo=100, free_paid=200)
 
 
 def held(purse: Purse, nano: int) -> Hold:
@@ -85,7 +85,7 @@ def test_what_is_settled_but_not_posted_keeps_a_purse_busy(purse: Purse) -> None
     assert not purse.is_idle
 
 
-def test_a_purse_that_runs_low_asks_for_more(purse: Purse) -> None:
+def test_a_purse_that_runs_low_needs_a_refill(purse: Purse) -> None:
     held(purse, 100)
     assert purse.refill_nano == 0
     held(purse, 150)
@@ -102,8 +102,8 @@ def filled(purse: Purse, *, at_s: float, is_full: bool = True) -> None:
     purse.end_refill(is_full=is_full, now_s=at_s)
 
 
-def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO))
+def test_a_purse_needs_a_refill_when_half_of_its_slice_is_gone() -> None:
+    purse = Purse(PAYER, free_paid=SLICE_NANO)
     filled(purse, at_s=0.0)
     held(purse, SLICE_NANO // 2)
     assert purse.refill_nano == 0
@@ -111,15 +111,15 @@ def test_a_purse_asks_for_more_when_half_of_its_slice_is_gone() -> None:
     assert purse.refill_nano == SLICE_NANO
 
 
-def test_a_purse_asks_for_no_more_than_its_account_had() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO // 4))
+def test_a_purse_needs_no_refill_when_its_account_had_no_more() -> None:
+    purse = Purse(PAYER, free_paid=SLICE_NANO // 4)
     filled(purse, at_s=0.0, is_full=False)
     held(purse, 1)
     assert purse.refill_nano == 0
 
 
 def test_slices_grow_while_they_go_fast_and_shrink_when_they_last() -> None:
-    purse = Purse(PAYER, amount(paid=SLICE_NANO_MAX))
+    purse = Purse(PAYER, free_paid=SLICE_NANO_MAX)
     filled(purse, at_s=0.0)
     assert purse.slice_nano == SLICE_NANO
     filled(purse, at_s=SLICE_S - 1)

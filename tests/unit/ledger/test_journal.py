@@ -108,7 +108,7 @@ def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
     assert read(tmp_path) == RECORDS
 
 
-def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (0, 1, 8, 9, 50):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         journal = Journal(tmp_path)
@@ -124,18 +124,18 @@ def test_a_full_disk_is_told_and_the_next_line_is_whole(tmp_path: Path, monkeypa
         assert read(tmp_path) == [opened("before"), opened("after")]
 
 
-# what can wait for the end of the turn
+# what can wait for the end of the tick
 
 
-class Turn:
-    """An event loop's turn: what was put off happens at its end."""
+class Tick:
+    """A tick of the event loop: scheduled calls run at its end."""
 
     def __init__(self) -> None:
-        self.put_off: list[Callable[[], None]] = []
+        self.scheduled: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        calls = self.put_off[:]
-        self.put_off.clear()
+        calls = self.scheduled[:]
+        self.scheduled.clear()
         for call in calls:
             call()
 
@@ -151,32 +151,30 @@ def counted_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return writes
 
 
-def test_what_is_appended_in_a_turn_is_one_write_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn, writes = Turn(), counted_writes(monkeypatch)
-    journal = Journal(tmp_path, later=turn.put_off.append)
+def test_what_is_appended_in_a_tick_is_one_write_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tick, writes = Tick(), counted_writes(monkeypatch)
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
     for n in (1, 2):
         journal.append(opened("1"))
         journal.append_soon(closed("1"))
         journal.append(opened("2"))
-        assert len(turn.put_off) == 1
+        assert len(tick.scheduled) == 1
         assert len(writes) == n - 1
-        turn.end()
+        tick.end()
     journal.close()
     assert len(writes) == 2
     assert read(tmp_path) == [opened("1"), closed("1"), opened("2")] * 2
 
 
-def test_what_waits_is_written_as_soon_as_somebody_wants_to_send(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turn, writes = Turn(), counted_writes(monkeypatch)
-    journal = Journal(tmp_path, later=turn.put_off.append)
+def test_what_waits_is_written_before_a_link_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tick, writes = Tick(), counted_writes(monkeypatch)
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
     journal.append(opened("1"))
     for _ in range(3):
         journal.flush()
     assert read(tmp_path) == [opened("1")]
     journal.append(opened("2"))
-    turn.end()
+    tick.end()
     journal.close()
     assert read(tmp_path) == [opened("1"), opened("2")]
     assert len(writes) == 2
@@ -187,58 +185,58 @@ def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
 ) -> None:
     for room in (0, 1, 8, 9, 50, 300):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
-        turn = Turn()
-        journal = Journal(tmp_path, later=turn.put_off.append)
+        tick = Tick()
+        journal = Journal(tmp_path, call_soon=tick.scheduled.append)
         with monkeypatch.context() as full:
             fill_disk(full, after_bytes=room)
             journal.append(opened("1"))
             journal.append(opened("2"))
-            turn.end()
+            tick.end()
             journal.append_soon(closed("1"))
             journal.flush()
             for name in "34":
                 with pytest.raises(OSError, match="No space left"):
                     journal.append(opened(name))
-            turn.end()
+            tick.end()
         journal.append(opened("5"))
         assert read(tmp_path)[-4:] == [opened("1"), opened("2"), closed("1"), opened("5")]
         journal.append(opened("6"))
-        turn.end()
+        tick.end()
         journal.close()
         names = {record.id for record in read(tmp_path) if isinstance(record, OpenedJob)}
         assert names == {"match_1", "match_2", "match_5", "match_6"}
 
 
 def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn, tries = Turn(), list[bytes]()
+    tick, tries = Tick(), list[bytes]()
 
     def full(_fd: int, data: bytes) -> int:
         tries.append(data)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", full)
         journal.append(opened("1"))
         for _ in range(5):
             journal.flush()
         assert len(tries) == 1
-    turn.end()
+    tick.end()
     journal.close()
     assert read(tmp_path) == [opened("1")]
 
 
 def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(tmp_path: Path) -> None:
-    turn = Turn()
-    journal = Journal(tmp_path, later=turn.put_off.append)
+    tick = Tick()
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
     journal.append_soon(closed("1"))
     journal.compact([opened("2")])
-    turn.end()
+    tick.end()
     assert read(tmp_path) == [opened("2")]
     journal.append_soon(closed("2"))
     journal.close()
     assert read(tmp_path) == [opened("2"), closed("2")]
-    turn.end()
+    tick.end()
 
 
 class Wire(MemorySocket):
@@ -254,7 +252,7 @@ class Wire(MemorySocket):
 
 
 async def test_a_job_is_in_the_journal_before_its_frames_leave_by_a_link_that_was_about_to_send(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, later=asyncio.get_running_loop().call_soon)
+    journal = Journal(tmp_path, call_soon=asyncio.get_running_loop().call_soon)
     wire, outbox = Wire(tmp_path), SendQueue(before_sending=journal.flush)
     outbox.attach(wire, on_stuck=lambda _error: None)
     outbox.put(b"credit ")
@@ -312,7 +310,7 @@ def test_a_crash_in_the_middle_of_rewriting_leaves_the_old_file(tmp_path: Path) 
     assert read(tmp_path) == RECORDS[:1]
 
 
-def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_is_due_when_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "COMPACT_AT_BYTES", 500)
     journal = Journal(tmp_path)
     journal.append(opened())
@@ -328,14 +326,14 @@ def test_it_is_long_when_rewriting_pays(tmp_path: Path, monkeypatch: pytest.Monk
 # what is left over
 
 
-def test_what_was_open_is_cut_short_at_its_last_known_count() -> None:
+def test_an_open_job_is_settled_at_its_last_progress() -> None:
     by_id = {job.job.id: job for job in unsettled_jobs(RECORDS, now_unix_s=NOW_S + 9)}
     assert by_id[MatchId("match_1")] == RECORDS[3]
     cut = by_id[MatchId("match_2")]
     assert (cut.state, cut.closed_unix_s, cut.deliveries) == (JobState.FAILED, NOW_S + 9, (delivery(3, 4),))
 
 
-def test_the_last_count_counts() -> None:
+def test_the_last_progress_counts() -> None:
     counts = [DeliveryProgress({MatchId("match_1"): (delivery(3, n),)}) for n in (1, 5, 9)]
     (cut,) = unsettled_jobs([opened(), *counts], now_unix_s=NOW_S)
     assert cut.deliveries == (delivery(3, 9),)
@@ -345,7 +343,7 @@ def test_a_closing_whose_opening_was_lost_still_counts() -> None:
     assert unsettled_jobs(RECORDS[3:], now_unix_s=NOW_S) == RECORDS[3:]
 
 
-def test_progress_of_an_unknown_job_is_nothing() -> None:
+def test_progress_of_an_unknown_job_is_ignored() -> None:
     assert unsettled_jobs([RECORDS[2]], now_unix_s=NOW_S) == []
 
 

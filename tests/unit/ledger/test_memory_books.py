@@ -1,4 +1,4 @@
-"""Books in memory keep what the suite asks for, so that what is tried on them holds in Postgres."""
+"""The in-memory ledger store passes the same contract suite as the one in Postgres."""
 
 from __future__ import annotations
 

@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.core.ids import KeyId
-from sparewatt.core.limits import (
-    RESPONSE_CHAIN_MAX,
-    RESPONSES_STORED_BYTES_PER_KEY_MAX,
-    RESPONSES_STORED_PER_KEY_MAX,
-    RESPONSES_STORED_S,
-)
-from sparewatt.store.responses import ResponseStore, SealedResponse
+from sparewatt.core.limits import RESPONSES_STORED_BYTES_PER_KEY_MAX, RESPONSES_STORED_PER_KEY_MAX
+from sparewatt.store.responses import ANCESTORS_MAX, STORED_S, ResponseStore, SealedResponse
 
 
 @dataclass
@@ -38,7 +33,7 @@ class MemoryResponses(ResponseStore):
         key_id: KeyId,
         previous_id: str | None,
         sealed: bytes,
-        life_s: float = RESPONSES_STORED_S,
+        life_s: float = STORED_S,
         count_max: int = RESPONSES_STORED_PER_KEY_MAX,
         bytes_max: int = RESPONSES_STORED_BYTES_PER_KEY_MAX,
     ) -> dt.datetime | None:
@@ -67,7 +62,7 @@ class MemoryResponses(ResponseStore):
     async def find_with_ancestors(self, response_id: str, *, key_id: KeyId) -> list[SealedResponse]:
         found: list[SealedResponse] = []
         wanted: str | None = response_id
-        while wanted is not None and len(found) < RESPONSE_CHAIN_MAX:
+        while wanted is not None and len(found) < ANCESTORS_MAX:
             one = await self.find(wanted, key_id=key_id)
             if one is None:
                 break

@@ -1,4 +1,4 @@
-"""What a store of responses must do, Postgres or not. Subclasses say which, and whose keys there are."""
+"""The contract suite of a response store. Subclasses provide the store and the keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def finish(store: ResponseStore, name: str, *, status: str = "completed") 
 class ResponseSuite:
     bytes_of_one: ClassVar[int] = len(b"in resp_1")
 
-    async def test_one_is_found_by_its_key_alone(self, store: ResponseStore) -> None:
+    async def test_a_response_is_found_by_its_key_alone(self, store: ResponseStore) -> None:
         assert await put(store, "resp_1")
         found = await store.find("resp_1", key_id=KEY)
         assert found is not None
@@ -29,7 +29,7 @@ class ResponseSuite:
         assert await store.find("resp_1", key_id=OTHER) is None
         assert await store.find("resp_2", key_id=KEY) is None
 
-    async def test_one_is_finished_once(self, store: ResponseStore) -> None:
+    async def test_a_response_is_finished_once(self, store: ResponseStore) -> None:
         await put(store, "resp_1")
         assert await finish(store, "resp_1", status="incomplete")
         assert not await finish(store, "resp_1")
@@ -37,7 +37,7 @@ class ResponseSuite:
         assert found is not None
         assert (found.status, found.output) == ("incomplete", b"out resp_1")
 
-    async def test_one_that_was_deleted_stays_deleted(self, store: ResponseStore) -> None:
+    async def test_a_deleted_response_stays_deleted(self, store: ResponseStore) -> None:
         await put(store, "resp_1")
         assert not await store.delete("resp_1", key_id=OTHER)
         assert await store.delete("resp_1", key_id=KEY)
@@ -45,7 +45,7 @@ class ResponseSuite:
         assert not await finish(store, "resp_1")
         assert await store.find("resp_1", key_id=KEY) is None
 
-    async def test_a_chain_goes_back_as_far_as_it_is_there(self, store: ResponseStore) -> None:
+    async def test_ancestors_are_found_as_far_as_they_are_stored(self, store: ResponseStore) -> None:
         for name, previous in (("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_2")):
             await put(store, name, previous=previous)
             await finish(store, name)
@@ -58,7 +58,7 @@ class ResponseSuite:
         await store.delete("resp_2", key_id=KEY)
         assert [row.id for row in await store.find_with_ancestors("resp_3", key_id=KEY)] == ["resp_3"]
 
-    async def test_a_key_keeps_only_so_many_and_so_much(self, store: ResponseStore) -> None:
+    async def test_a_key_stores_a_bounded_number_and_size(self, store: ResponseStore) -> None:
         async def insert(name: str, *, key: KeyId = KEY, count: int = 9, size: int = 1_000) -> bool:
             sealed, limits = b"in " + name.encode(), {"count_max": count, "bytes_max": size}
             return await store.insert(name, key_id=key, previous_id=None, sealed=sealed, **limits) is not None
@@ -69,7 +69,7 @@ class ResponseSuite:
         assert not await insert("resp_2", size=2 * self.bytes_of_one - 1)
         assert await insert("resp_2", size=2 * self.bytes_of_one)
 
-    async def test_one_that_is_too_old_is_gone_and_makes_room(self, store: ResponseStore) -> None:
+    async def test_an_expired_response_is_deleted_and_makes_room(self, store: ResponseStore) -> None:
         await store.insert("resp_1", key_id=KEY, previous_id=None, sealed=b"x", life_s=-1, count_max=1)
         assert await store.find("resp_1", key_id=KEY) is None
         assert await store.find_with_ancestors("resp_1", key_id=KEY) == []
@@ -78,7 +78,7 @@ class ResponseSuite:
         assert await store.find("resp_2", key_id=KEY) is not None
         assert not await store.delete("resp_1", key_id=KEY)
 
-    async def test_who_writes_one_hears_that_it_is_not_wanted(self, store: ResponseStore) -> None:
+    async def test_a_heartbeat_returns_responses_that_shall_be_cancelled(self, store: ResponseStore) -> None:
         await put(store, "resp_1")
         await put(store, "resp_2")
         await store.request_cancel("resp_1", key_id=OTHER)

@@ -1,4 +1,4 @@
-"""The order in which tables can be filled."""
+"""The order in which tables are restored, and what a tampered backup cannot do."""
 
 from __future__ import annotations
 

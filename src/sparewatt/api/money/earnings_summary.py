@@ -21,8 +21,8 @@ from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.ledger import chart
 from sparewatt.ledger.credits import CreditService
-from sparewatt.ledger.fees import INFERENCE_FEE_BPS
 from sparewatt.ledger.payouts import NANO_PER_MICRO
+from sparewatt.ledger.rules import INFERENCE_FEE_BPS
 from sparewatt.protocol.api.earnings import EarningsSummary, EarningsSummaryReply, NodeUtilisation
 from sparewatt.store.power import MeanPower
 from sparewatt.store.statements import NodeBusyTime, TimeRange

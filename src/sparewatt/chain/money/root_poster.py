@@ -1,7 +1,7 @@
-"""Posts the roots of payout batches, in order, each within what the pool holds.
+"""Posts the Merkle roots of payout batches to the settlement contract, in order, each within what the pool holds.
 
-A batch that promises more waits for deposits; where money is test money, the faucet covers it, since credits were given
-away there as well.
+A batch that promises more waits for deposits. On a chain of test money the faucet covers the rest, since credits were
+given away there as well.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import assert_never
 
 from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
+from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import (
     CREDIT_POOL_ID,
     SettlementPool,
@@ -34,11 +35,11 @@ class RootAction(Enum):
     COVER = "cover"
     WANT_FUNDS = "want_funds"
     WANT_EARLIER = "want_earlier"
-    """The chain lacks a batch that was posted: it is another chain, or went back further than counts as final."""
+    """The chain lacks a batch that was posted: it is another chain, or a reorg was deeper than what counts as final."""
 
 
 def next_root_action(batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool) -> RootAction:
-    """Of the first batch that is not known to be posted."""
+    """For the first batch that is not known to be posted."""
     if pool.epoch >= batch.epoch:
         return RootAction.WAIT
     if pool.epoch + 1 < batch.epoch:
@@ -63,7 +64,7 @@ class RootPoster:
         if batch is None or await self.store.has_open(f"payout:{batch.epoch}:"):
             return
         pool = await credit_pool(self.client, self.settlement)
-        match move := next_root_action(batch, pool, test_money=self.test_money):
+        match action := next_root_action(batch, pool, test_money=self.test_money):
             case RootAction.WAIT:
                 pass
             case RootAction.POST:
@@ -71,31 +72,31 @@ class RootPoster:
             case RootAction.COVER:
                 await self._cover(batch, pool)
             case RootAction.WANT_FUNDS | RootAction.WANT_EARLIER:
-                self._warn_once(batch, move)
+                self._warn_once(batch, action)
             case _ as never:
                 assert_never(never)
 
     async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        """Named by the funds too: if they shrink before it is mined it is refused, and tried again when they change."""
+        """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change."""
         args = (CREDIT_POOL_ID, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
-        call = self.settlement.encode_call("post_root", *args)
-        business_id = f"payout:{batch.epoch}:root:{pool.funded}"
-        await enqueue(self.store, call, business_id=business_id, sender=self.operator)
+        await self._enqueue(f"payout:{batch.epoch}:root:{pool.funded}", self.settlement.encode_call("post_root", *args))
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
         token = await settlement_token(self.client, self.settlement)
-        most = int(await call_view(self.client, token, "FAUCET_MAX"))
-        units = min(batch.promised_micro - pool.funded, most)
+        faucet_max = int(await call_view(self.client, token, "FAUCET_MAX"))
+        units = min(batch.promised_micro - pool.funded, faucet_max)
         calls = [
             ("faucet", token.encode_call("faucet", self.operator, units)),
             ("approve", token.encode_call("approve", self.settlement.address, units)),
             ("fund", self.settlement.encode_call("fund", CREDIT_POOL_ID, units)),
         ]
         for name, call in calls:
-            business_id = f"payout:{batch.epoch}:cover:{pool.funded}:{name}"
-            await enqueue(self.store, call, business_id=business_id, sender=self.operator)
+            await self._enqueue(f"payout:{batch.epoch}:cover:{pool.funded}:{name}", call)
 
-    def _warn_once(self, batch: PayoutBatchRow, move: RootAction) -> None:
-        if self._warned != (batch.epoch, move):
-            self._warned = (batch.epoch, move)
-            _log.warning("payout_root_waits", epoch=batch.epoch, why=move.value)
+    async def _enqueue(self, business_id: str, call: ContractCall) -> None:
+        await enqueue(self.store, call, business_id=business_id, sender=self.operator)
+
+    def _warn_once(self, batch: PayoutBatchRow, action: RootAction) -> None:
+        if self._warned != (batch.epoch, action):
+            self._warned = (batch.epoch, action)
+            _log.warning("payout_root_waits", epoch=batch.epoch, why=action.value)

@@ -1,21 +1,16 @@
-"""The settlement contract and its token as our own books see them: views, calls, and which events are handed to whom.
-
-What a deposit or a claim means for an account is the ledger's business.
-"""
+"""The settlement contract and its token: names, views and calls. What they mean for an account is the ledger's part."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, shipped_artifacts
-from sparewatt.chain.event_delivery import EventDelivery, EventHandler
+from sparewatt.chain.contracts import shipped_artifacts
 from sparewatt.chain.model import ContractCall
 from sparewatt.core.errors import ChainRefused
-from sparewatt.store.chain import ChainStore
+from sparewatt.ledger.payouts import PayoutLeafProof
 
 SETTLEMENT, TOKEN = "settlement", "token"
 CREDIT_POOL_ID = 0
@@ -23,21 +18,8 @@ CREDIT_POOL_ID = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SettlementClaim:
-    """An account's line in a posted root, with the path that proves it. Amounts are cumulative, in the token's unit."""
-
-    pool: int
-    epoch: int
-    account: str
-    earned: int
-    spent: int
-    index: int
-    path: Sequence[bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class SettlementPool:
-    """As the contract keeps it, in the token's unit: paid <= promised <= funded."""
+    """In the token's unit: paid <= promised <= funded."""
 
     funded: int
     promised: int
@@ -45,25 +27,14 @@ class SettlementPool:
     epoch: int
 
 
-def claim_call(contracts: Contracts, claim: SettlementClaim) -> ContractCall:
-    """What anybody may send: the money goes to the account that earned it. Raises ContractsMissing."""
-    entry = (claim.account, claim.earned, claim.spent)
-    return contracts[SETTLEMENT].encode_call("claim", claim.pool, claim.epoch, entry, claim.index, list(claim.path))
-
-
-def deposit_delivery(store: ChainStore, *, depth: int, credit: EventHandler) -> EventDelivery:
-    """Hands each final `Deposited` event to `credit`, at least once: it must act under `delivery.business_id`."""
-    return EventDelivery(store, reader="deposits", names=[f"{SETTLEMENT}.Deposited"], depth=depth, handle=credit)
-
-
-def payout_delivery(store: ChainStore, *, depth: int, note: EventHandler) -> EventDelivery:
-    """Hands each final `RootPosted` and `Claimed` event to `note`, at least once, in the chain's order."""
-    names = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    return EventDelivery(store, reader="payouts", names=names, depth=depth, handle=note)
+def claim_call(settlement: Contract, proof: PayoutLeafProof) -> ContractCall:
+    """Anyone may send it: the money goes to the address that earned it."""
+    entry = (proof.leaf.address, proof.leaf.earned_micro, proof.leaf.spent_micro)
+    return settlement.encode_call("claim", CREDIT_POOL_ID, proof.epoch, entry, proof.index, list(proof.path))
 
 
 async def call_view(client: ChainClient, contract: Contract, function: str, *args: object) -> Any:
-    """What a contract answers now. Raises ChainRefused where none is: a local chain may have lost its last second."""
+    """Raises ChainRefused if there is no contract: a local chain may have lost its last second."""
     data = await client.call(contract.encode_call(function, *args))
     if not data:
         raise ChainRefused(f"The chain has no contract {contract.name!r} at {contract.address} right now.")
@@ -71,7 +42,7 @@ async def call_view(client: ChainClient, contract: Contract, function: str, *arg
 
 
 async def settlement_token(client: ChainClient, settlement: Contract) -> Contract:
-    """The token that this settlement takes, whoever deployed it."""
+    """The token that this settlement contract takes, also where we did not deploy it."""
     address = str(await call_view(client, settlement, TOKEN)).lower()
     return Contract(TOKEN, address, shipped_artifacts()[TOKEN].abi)
 

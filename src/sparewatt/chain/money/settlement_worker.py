@@ -1,4 +1,4 @@
-"""All that is done about settlement in one round: events into the books, requests and roots into the outbox."""
+"""One round of settlement: final events go into the ledger, requests of accounts and payout roots into the outbox."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.event_delivery import EventDelivery
-from sparewatt.chain.money.deposit_call_builder import DepositCallBuilder
-from sparewatt.chain.money.request_processor import ChainRequestProcessor
+from sparewatt.chain.follower import EventDelivery, business_id
+from sparewatt.chain.model import hex_of
+from sparewatt.chain.money.request_processor import ChainRequestProcessor, DepositCallBuilder
 from sparewatt.chain.money.root_poster import RootPoster
-from sparewatt.chain.money.settlement_contract import SETTLEMENT, deposit_delivery, payout_delivery
-from sparewatt.chain.money.settlement_event_handler import SettlementEventHandler
+from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
 from sparewatt.core.clock import Clock
-from sparewatt.ledger.payouts import PayoutService
+from sparewatt.core.limits import TRANSFER_NANO_MAX
+from sparewatt.core.log import Logger
+from sparewatt.core.money import Nano
+from sparewatt.ledger.credits import deposit_transfer
+from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, ConfirmedDeposit
+from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
+from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.database import Database
+
+_log = Logger("sparewatt.chain")
+DEPOSIT_PARTS_MAX = 1_000
+"""Transfers of one deposit, a billion dollars together. Sums of many such still fit a bigint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,51 @@ class SettlementConfig:
     test_money: bool
 
 
+def split_deposit(event_id: str, nano: int) -> list[ConfirmedDeposit]:
+    """A deposit as amounts of one transfer each, under references of their own; nearly always it is one."""
+    starts = range(0, nano, TRANSFER_NANO_MAX)
+    return [
+        ConfirmedDeposit(f"{event_id}/{number}" if number else event_id, Nano(min(TRANSFER_NANO_MAX, nano - start)))
+        for number, start in enumerate(starts)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SettlementEventHandler:
+    """Writes final events into the ledger. Idempotent: the same event again changes nothing."""
+
+    database: Database
+    clock: Clock
+
+    async def handle_deposit(self, event: ChainEvent) -> None:
+        """A deposit for an unknown address, or of too much, stays in the contract: its depositor can withdraw it."""
+        event_id, nano = business_id(event), event.args["amount"] * NANO_PER_MICRO
+        account_id = await self.database.accounts.account_at_address(event.args["account"])
+        if account_id is None or nano > DEPOSIT_PARTS_MAX * TRANSFER_NANO_MAX:
+            _log.warning("deposit_not_posted", event_id=event_id, account=account_id)
+            return
+        for deposit in split_deposit(event_id, nano):
+            transfer = deposit_transfer(account_id, deposit, adapter=CHAIN_ADAPTER, unix_s=self.clock.unix_s())
+            if await self.database.ledger.post_transfer(transfer):
+                _log.info("deposit_posted", event_id=deposit.reference, account=account_id)
+
+    async def handle_payout_event(self, event: ChainEvent) -> None:
+        if event.args["pool"] != CREDIT_POOL_ID:
+            return
+        if event.event == "RootPosted":
+            await self._handle_root_posted(event)
+        else:
+            await self.database.payouts.mark_claimed(event.args["account"], claimed_micro=event.args["earned"])
+
+    async def _handle_root_posted(self, event: ChainEvent) -> None:
+        epoch = event.args["epoch"]
+        batch = await self.database.payouts.find_batch(epoch)
+        if batch is None or hex_of(batch.root) != event.args["root"]:
+            _log.warning("root_is_not_ours", epoch=epoch)  # the operator's key is used with another database
+            return
+        await self.database.payouts.mark_posted(epoch, tx=hex_of(event.tx_hash), unix_s=self.clock.unix_s())
+
+
 @dataclass(frozen=True, slots=True)
 class SettlementWorker:
     deliveries: Sequence[EventDelivery]
@@ -34,7 +88,7 @@ class SettlementWorker:
     roots: RootPoster
 
     async def step(self) -> bool:
-        """True when there may be more to deliver; requests wait for that, since their end is shown in the books."""
+        """True if there may be more events. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
             return True
         await self.requests.step()
@@ -47,21 +101,21 @@ def make_settlement_worker(
     database: Database,
     contracts: Contracts,
     *,
-    terms: SettlementConfig,
+    config: SettlementConfig,
     custody: Callable[[], Custody | None],
     clock: Clock,
 ) -> SettlementWorker:
     """Raises ContractsMissing without a settlement contract."""
-    store, contract, booking = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
-    depositing = DepositCallBuilder(client, contract, terms.chain_id, database.accounts, custody, terms.test_money)
-    settlement = PayoutService(database.payouts, clock=clock)
+    store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
+    deposited = [f"{SETTLEMENT}.Deposited"]
+    paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
+    deposits = DepositCallBuilder(client, contract, config.chain_id, database.accounts, custody, config.test_money)
+    payouts = PayoutService(database.payouts, clock=clock)
     return SettlementWorker(
         deliveries=[
-            deposit_delivery(store, depth=terms.depth, credit=booking.handle_deposit),
-            payout_delivery(store, depth=terms.depth, note=booking.handle_payout_event),
+            EventDelivery(store, "deposits", deposited, config.depth, handler.handle_deposit),
+            EventDelivery(store, "payouts", paid_out, config.depth, handler.handle_payout_event),
         ],
-        requests=ChainRequestProcessor(
-            store, database.chain_requests, contracts, depositing, settlement, terms.operator
-        ),
-        roots=RootPoster(client, store, database.payouts, contract, terms.operator, terms.test_money),
+        requests=ChainRequestProcessor(store, database.chain_requests, contract, deposits, payouts, config.operator),
+        roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
     )

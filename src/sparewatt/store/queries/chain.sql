@@ -9,7 +9,7 @@ ON CONFLICT (id) DO UPDATE SET chain_id = $1, genesis_hash = $2, contracts = $3:
     block_number = $5, block_hash = $6, head_number = $5, version = chain_index.version + 1, updated_at = now()
 
 -- name: move_chain_index
--- Only for whoever saw the last version: of two followers, one moves it.
+-- Compare-and-set on the version: of two followers, one moves the index.
 UPDATE chain_index SET block_number = $2, block_hash = $3, head_number = $4, version = version + 1, updated_at = now()
 WHERE version = $1 RETURNING version
 
@@ -25,7 +25,7 @@ ON CONFLICT (number) DO UPDATE SET hash = excluded.hash
 DELETE FROM chain_blocks WHERE number < $1
 
 -- name: insert_chain_events
--- An event that is there already stays: it is the same one.
+-- An event that is stored already is the same one, and stays.
 INSERT INTO chain_events (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args)
 SELECT new.block_number, new.log_index, new.block_hash, new.tx_hash, new.ordinal, new.contract, new.event,
     new.args::jsonb
@@ -40,13 +40,13 @@ DELETE FROM chain_events WHERE block_number > $1
 DELETE FROM chain_blocks WHERE number > $1
 
 -- name: reopen_outbox_above
--- What the chain forgot is under way again, with the same signed bytes.
+-- What a reorg removed is in flight again, with the same signed bytes.
 UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, tx_hash = NULL, succeeded = NULL,
     reason = NULL, changed_at = now()
 WHERE block_number > $1 AND state IN ('mined', 'final', 'reverted')
 
 -- name: reopen_outbox_moved
--- Of blocks that were just read: what is not in the block where it was, or was in one beyond the head.
+-- After a batch of blocks: transactions whose block has another hash now, or is beyond the head.
 UPDATE chain_outbox SET state = 'sent', block_number = NULL, block_hash = NULL, tx_hash = NULL, succeeded = NULL,
     reason = NULL, changed_at = now()
 WHERE state IN ('mined', 'final', 'reverted') AND (block_number > $2 OR block_number >= $1
@@ -85,7 +85,7 @@ SELECT block_number, log_index FROM chain_readers WHERE name = $1
 INSERT INTO chain_readers (name, block_number, log_index) VALUES ($1, $2, 2147483647) ON CONFLICT (name) DO NOTHING
 
 -- name: move_chain_reader
--- Unless it was rewound meanwhile.
+-- Compare-and-set: not if a reorg rewound the reader meanwhile.
 UPDATE chain_readers SET block_number = $4, log_index = $5
 WHERE name = $1 AND block_number = $2 AND log_index = $3
 
@@ -99,7 +99,7 @@ SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries,
 FROM chain_outbox WHERE business_id = $1
 
 -- name: outbox_decided
--- Whatever was tried less often goes first, so that one that is refused does not hold up the rest.
+-- By number of tries, so that a call that is refused does not hold up the rest.
 SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
     tx_hash, succeeded, lost_block
 FROM chain_outbox WHERE sender = $1 AND state = 'decided' ORDER BY tries, id LIMIT $2
@@ -114,7 +114,7 @@ SELECT outbox_id, number, tx_hash, raw, fee_wei, tip_wei, extract(epoch FROM now
 FROM chain_signed WHERE outbox_id = ANY ($1::bigint[]) ORDER BY outbox_id, number
 
 -- name: take_nonce
--- Locks the sender: whoever signs next waits until this one is stored.
+-- Locks the row of the sender: the next to sign waits until this nonce is used.
 INSERT INTO chain_senders (address, next_nonce) VALUES ($1, $2)
 ON CONFLICT (address) DO UPDATE SET next_nonce = greatest(chain_senders.next_nonce, $2) RETURNING next_nonce
 
@@ -122,7 +122,7 @@ ON CONFLICT (address) DO UPDATE SET next_nonce = greatest(chain_senders.next_non
 UPDATE chain_senders SET next_nonce = $2 + 1 WHERE address = $1
 
 -- name: outbox_note_signed
--- The gas limit stays from here on: another form of the transaction differs by its fee alone.
+-- The gas limit stays from here on: another version of the transaction differs by its fee alone.
 UPDATE chain_outbox SET state = 'signed', nonce = $2, gas_limit = $4, lost_block = NULL, reason = NULL, changed_at = now()
 WHERE id = $1 AND nonce IS NOT DISTINCT FROM $3 AND state IN ('decided', 'signed', 'sent') RETURNING id
 
@@ -144,13 +144,13 @@ WHERE id = $1 AND state IN ('signed', 'sent', 'mined')
 UPDATE chain_outbox SET lost_block = $2, changed_at = now() WHERE id = $1 AND state IN ('signed', 'sent')
 
 -- name: outbox_note_refused
--- One try more; after the last, the contract's no is the answer.
+-- One try more; after the last the row ends as refused.
 UPDATE chain_outbox SET tries = tries + 1, reason = $2, changed_at = now(),
     state = CASE WHEN tries + 1 >= $3 THEN 'refused' ELSE 'decided' END
 WHERE id = $1 AND state = 'decided'
 
 -- name: finish_outbox
--- Final is what the index is far enough past, in the very block that the index knows.
+-- Final if the index is `depth` blocks past it and has the same hash for its block.
 UPDATE chain_outbox SET state = CASE WHEN succeeded THEN 'final' ELSE 'reverted' END, changed_at = now()
 FROM chain_index
 WHERE state = 'mined' AND chain_outbox.block_number <= chain_index.block_number - $1 + 1

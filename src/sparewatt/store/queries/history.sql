@@ -1,6 +1,6 @@
 -- name: add_history
--- Counts are added to what is there; how many there are at a time is the larger of both. Nobody is up for longer than
--- the step is, also where two gateways saw it.
+-- Counts are added up; of numbers at a time the larger counts. `up_s` and `known_s` end at the length of the step, also
+-- if two gateways counted the same time.
 INSERT INTO history AS known (
     step_s, kind, name, at, jobs, failed, cancelled, tokens, up_s, known_s, nodes, gpus, vram_bytes, first_token,
     speed
@@ -36,7 +36,7 @@ ON CONFLICT (step_s, kind, name, at) DO UPDATE SET
     )
 
 -- name: history_points
--- The latest, and those in order of time.
+-- The latest points, in order of time.
 SELECT * FROM (
     SELECT name, at, jobs, failed, cancelled, tokens, first_token, speed, up_s, known_s, nodes, gpus,
         vram_bytes

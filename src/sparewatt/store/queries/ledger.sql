@@ -5,12 +5,12 @@ SELECT ensure_month($1)
 SELECT drop_month($1)
 
 -- name: kept_months
--- First days of the months that there are tables for.
+-- The first days of the months that have partitions.
 SELECT to_date(right(relid::text, 7), 'YYYY_MM') AS month FROM pg_partition_tree('postings') WHERE isleaf ORDER BY 1
 
 -- name: insert_jobs
--- Tells which are new. One that is there already was settled before, and must not be settled again; of a month that was
--- dropped nobody knows any more, so nothing of it is new.
+-- Returns those that are new. A job that exists was settled before. Nothing of a dropped month is new, since its jobs
+-- cannot be compared any more.
 INSERT INTO jobs (id, opened_at, closed_at, account_id, key_id, model, state, reason, finish_reason, stream,
     prompt_tokens, completion_tokens, cost_nano, promo_nano)
 SELECT id, to_timestamp(opened), to_timestamp(closed), account_id, key_id, model, state, reason, finish_reason, stream,
@@ -39,7 +39,7 @@ SELECT cause, to_timestamp(at), account, nano
 FROM unnest($1::text[], $2::float8[], $3::text[], $4::bigint[]) AS new (cause, at, account, nano)
 
 -- name: add_to_balances
--- In the order of their names, so that two gateways never wait for each other crosswise.
+-- Locks in the order of names, so that two gateways never deadlock.
 INSERT INTO balances (account, nano)
 SELECT account, nano FROM unnest($1::text[], $2::bigint[]) AS new (account, nano) ORDER BY account
 ON CONFLICT (account) DO UPDATE SET nano = balances.nano + excluded.nano
@@ -77,14 +77,14 @@ ON CONFLICT (cause) DO NOTHING RETURNING cause
 SELECT account_id, nano FROM transfers WHERE cause = $1
 
 -- name: insert_transfers
--- Known to be new: one that is not ends the transaction.
+-- Transfers that are known to be new: one that is not aborts the transaction.
 INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)
 SELECT cause, to_timestamp(at), kind, account_id, nano, to_timestamp(expires_at), memo
 FROM unnest($1::text[], $2::float8[], $3::text[], $4::text[], $5::bigint[], $6::float8[], $7::text[])
     AS new (cause, at, kind, account_id, nano, expires_at, memo)
 
 -- name: overdrawn
--- Accounts that hold less than gateways have reserved of them, or less than nothing.
+-- Accounts with less than gateways have reserved of them, or less than zero.
 SELECT b.account FROM balances b
 WHERE b.account = ANY ($1::text[])
   AND b.nano < (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account)
@@ -96,7 +96,7 @@ SELECT account, nano FROM balances WHERE account = ANY ($1::text[])
 SELECT coalesce(sum(cost_nano), 0)::bigint FROM jobs WHERE key_id = $1 AND opened_at >= to_timestamp($2::float8)
 
 -- name: promo_to_expire
--- Accounts with more free credits than live grants and gateways account for: grants of theirs have run out.
+-- Accounts with more promo credits than their unexpired grants and slices: some of their grants have expired.
 SELECT b.account, b.nano, live.nano AS unexpired, taken.nano AS sliced
 FROM balances b
 CROSS JOIN LATERAL (SELECT coalesce(sum(t.nano), 0)::bigint AS nano FROM transfers t
@@ -107,7 +107,7 @@ WHERE b.account LIKE 'promo:%' AND b.nano > live.nano + taken.nano
 LIMIT 1000
 
 -- name: rebuild_balances
--- From the postings, and what was carried over from months that are gone.
+-- From the postings, and the sums carried over from dropped months.
 WITH truth AS (
     SELECT account, sum(nano)::bigint AS nano
     FROM (SELECT account, nano FROM postings WHERE account NOT LIKE 'job:%' UNION ALL SELECT account, nano FROM carried)
@@ -151,11 +151,11 @@ FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6
 ON CONFLICT (job_id, node_id, at) DO NOTHING
 
 -- name: standing_of
--- Locked, in the order of their names as `add_to_balances` does it.
+-- Locks the balances, in the order of names as `add_to_balances` does.
 SELECT account, nano FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
 
 -- name: count_grant
--- One more for this address today, if it may.
+-- Counts one more of this digest today, unless it has reached the limit.
 INSERT INTO grant_counts AS c (who, day, grants) SELECT $1, $2, 1 WHERE $3::int > 0
 ON CONFLICT (who, day) DO UPDATE SET grants = c.grants + 1 WHERE c.grants < $3 RETURNING c.grants
 

@@ -1,5 +1,5 @@
 -- name: insert_matches
--- One statement for all that were waiting. A match that is there already, from a try that seemed to fail, stays.
+-- A match that is stored already, by a try whose reply was lost, stays.
 INSERT INTO matches (id, key_id, created_at, outcome, explanation)
 SELECT new.id, new.key_id, to_timestamp(new.created), new.outcome, new.explanation::json
 FROM unnest($1::text[], $2::text[], $3::float8[], $4::text[], $5::text[])

@@ -10,7 +10,8 @@ INSERT INTO join_tokens (hash, account_id, created_by, expires_at)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4)) RETURNING expires_at
 
 -- name: look_at_join_token
-SELECT t.account_id, t.used_at, t.expires_at <= now() AS expired, a.closed_at IS NOT NULL AS closed
+SELECT t.account_id, CASE WHEN t.used_at IS NOT NULL THEN 'used' WHEN t.expires_at <= now() THEN 'expired'
+    WHEN a.closed_at IS NOT NULL THEN 'closed' ELSE 'accepted' END AS verdict
 FROM join_tokens t JOIN accounts a ON a.id = t.account_id WHERE t.hash = $1 FOR UPDATE OF t
 
 -- name: use_join_token
@@ -20,15 +21,13 @@ UPDATE join_tokens SET used_at = now(), used_by = $2 WHERE hash = $1
 INSERT INTO nodes (id, account_id) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
 
 -- name: move_nodes
--- From one account to another.
 UPDATE nodes SET account_id = $3 WHERE id = ANY ($1::text[]) AND account_id = $2
 
 -- name: nodes_of_closed_accounts
--- Of those closed lately: a gateway that lost more than an hour has lost its links as well.
+-- Of accounts closed in the last hour: a gateway that was cut off for longer has lost its links as well.
 SELECT n.id FROM nodes n JOIN accounts a ON a.id = n.account_id WHERE a.closed_at > now() - interval '1 hour'
 
 -- name: save_nodes
--- One statement for all nodes that changed since the last time.
 UPDATE nodes SET specs = new.specs::jsonb, last_seen_at = to_timestamp(new.seen)
 FROM unnest($1::text[], $2::text[], $3::float8[]) AS new (id, specs, seen) WHERE nodes.id = new.id
 

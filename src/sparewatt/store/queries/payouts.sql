@@ -1,9 +1,9 @@
 -- name: lock_payouts
--- One batch at a time, whoever makes it.
+-- One batch at a time, over all gateways.
 SELECT pg_advisory_xact_lock(hashtext('sparewatt payouts'))
 
 -- name: last_batch
-SELECT epoch, at FROM payout_batches ORDER BY epoch DESC LIMIT 1
+SELECT epoch, extract(epoch FROM at)::float8 AS unix_s FROM payout_batches ORDER BY epoch DESC LIMIT 1
 
 -- name: leaves_at
 -- The last leaf of every address up to a batch. The order is that of the tree.
@@ -31,21 +31,24 @@ INSERT INTO payout_leaves (address, epoch, account_id, earned_micro, spent_micro
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
 
 -- name: batches
-SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches
-WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
+SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+FROM payout_batches WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
 
 -- name: find_batch
-SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches WHERE epoch = $1
+SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+FROM payout_batches WHERE epoch = $1
 
 -- name: paid_to
-SELECT l.epoch, b.at, l.address, l.earned_micro, l.added_micro, b.posted_at,
-    coalesce(c.claimed_micro, 0) >= l.earned_micro AS claimed
+SELECT l.epoch, extract(epoch FROM b.at)::float8 AS unix_s, l.address, l.earned_micro, l.added_micro,
+    extract(epoch FROM b.posted_at)::float8 AS posted_unix_s, coalesce(c.claimed_micro, 0) >= l.earned_micro AS claimed
 FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch LEFT JOIN payout_claims c ON c.address = l.address
 WHERE l.account_id = $1 AND l.added_micro > 0 AND ($2::bigint IS NULL OR l.epoch < $2)
 ORDER BY l.epoch DESC LIMIT $3
 
 -- name: settled
--- What an account's batches came to, by how far they are.
+-- The sums of an account's batches: not posted, posted, claimed.
 SELECT coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NULL), 0)::bigint AS waiting,
     coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NOT NULL), 0)::bigint AS posted,
     (SELECT coalesce(sum(c.claimed_micro), 0) FROM payout_claims c WHERE c.address IN (
@@ -53,11 +56,12 @@ SELECT coalesce(sum(l.added_micro) FILTER (WHERE b.posted_at IS NULL), 0)::bigin
 FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_id = $1
 
 -- name: first_unposted_batch
-SELECT epoch, at, root, leaves, promised_micro, added_micro, posted_at, posted_tx FROM payout_batches
-WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
+SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+FROM payout_batches WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
 
 -- name: claimable
--- Of the newest batch on the chain: the tree of a batch holds the last line of every address up to it.
+-- From the newest posted batch, whose tree holds the last leaf of every address.
 SELECT l.address, p.epoch, l.earned_micro, coalesce(c.claimed_micro, 0) AS claimed_micro
 FROM (SELECT max(epoch) AS epoch FROM payout_batches WHERE posted_at IS NOT NULL) AS p
 CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
 -- name: insert_response
--- Nothing happens where the key keeps as many, or as much, as it may.
+-- Inserts nothing if the key stores as many, or as much, as it may.
 INSERT INTO responses (id, key_id, previous_id, input, expires_at)
 SELECT $1::text, $2::text, $3::text, $4::bytea, now() + make_interval(secs => $5)
 WHERE (SELECT count(*) < $6 AND coalesce(sum(bytes), 0) + length($4::bytea) <= $7
@@ -7,7 +7,7 @@ WHERE (SELECT count(*) < $6 AND coalesce(sum(bytes), 0) + length($4::bytea) <= $
 RETURNING expires_at
 
 -- name: finish_response
--- One that was deleted meanwhile stays deleted.
+-- A response that was deleted meanwhile stays deleted.
 UPDATE responses SET status = $2, output = $3, tended_at = now()
 WHERE id = $1 AND status = 'in_progress' RETURNING id
 
@@ -17,7 +17,7 @@ SELECT id, previous_id, status, input, output, created_at, expires_at,
 FROM responses WHERE id = $1 AND key_id = $2 AND expires_at > now()
 
 -- name: response_chain
--- A response and those that it goes on from, the newest first.
+-- A response and those that it continues, the newest first.
 WITH RECURSIVE chain AS (
     SELECT id, previous_id, status, input, output, created_at, expires_at, 1 AS depth
     FROM responses WHERE id = $1 AND key_id = $2 AND expires_at > now()
@@ -34,10 +34,10 @@ DELETE FROM responses WHERE id = $1 AND key_id = $2 RETURNING id
 UPDATE responses SET cancel_asked = true WHERE id = $1 AND key_id = $2 AND status = 'in_progress' RETURNING id
 
 -- name: tend_responses
--- They are being written. Which of them nobody wants any more?
+-- A heartbeat for running responses. Returns whether each shall be cancelled.
 UPDATE responses SET tended_at = now() WHERE id = ANY ($1::text[]) AND status = 'in_progress' RETURNING id, cancel_asked
 
 -- name: forget_old_responses
--- Those of revoked keys as well: nobody can read them any more.
+-- Those of revoked keys as well: they cannot be read any more.
 DELETE FROM responses r WHERE r.expires_at <= now()
     OR EXISTS (SELECT FROM api_keys k WHERE k.id = r.key_id AND k.revoked_at IS NOT NULL)

@@ -12,7 +12,7 @@ FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_class p ON p.oi
 WHERE c.relnamespace = 'public'::regnamespace AND c.relispartition AND c.relkind = 'r' ORDER BY c.relname
 
 -- name: snapshot_references
--- Which table must be there before which.
+-- Which table refers to which, by foreign keys.
 SELECT DISTINCT c.relname AS name, p.relname AS needs
 FROM pg_constraint f JOIN pg_class c ON c.oid = f.conrelid JOIN pg_class p ON p.oid = f.confrelid
 WHERE f.contype = 'f' AND f.connamespace = 'public'::regnamespace AND NOT c.relispartition AND c.oid <> p.oid

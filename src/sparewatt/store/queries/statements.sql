@@ -1,5 +1,5 @@
 -- name: usage_by
--- By day (UTC), model or key, in the order of names.
+-- By day (UTC), model or key, ordered by name.
 SELECT name, count(*) AS jobs, sum(prompt_tokens)::bigint AS prompt_tokens,
     sum(completion_tokens)::bigint AS completion_tokens,
     sum(cost_nano)::bigint AS cost_nano, sum(promo_nano)::bigint AS promo_nano
@@ -48,8 +48,8 @@ FROM (SELECT CASE $2 WHEN 'day' THEN to_char(opened_at AT TIME ZONE 'UTC', 'YYYY
 WHERE name > $6 GROUP BY name ORDER BY name LIMIT $7
 
 -- name: busy_of
--- The time in which a node had work, counted once however many jobs ran side by side. A later attempt of a job began
--- when those before it had ended.
+-- The time in which a node had at least one job, however many ran in parallel. A later attempt of a job began when the
+-- ones before it had ended.
 SELECT node_id, first_at, work_ms / 1000 AS work_s,
     coalesce((SELECT extract(epoch FROM sum(upper(r) - lower(r))) FROM unnest(times) AS r), 0)::float8 AS busy_s
 FROM (SELECT node_id, min(opened_at) AS first_at, sum(duration_ms) AS work_ms,

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_message
+from sparewatt.accounts.mail import MAILS_WAITING_MAX, Mailer, MailServer, read_mail_server, reset_message
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import MAILS_WAITING_MAX
 from sparewatt.core.rng import SystemRng
 from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cookies import clear_cookie, cookie_name, set_cookie

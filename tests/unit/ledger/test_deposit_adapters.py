@@ -1,4 +1,4 @@
-"""What is asked of the chain: amounts that it can hold, under names that make asking twice asking once."""
+"""Requests to the chain: in amounts that its token can hold, under ids that make them idempotent."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import pytest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.chain_payment_adapter import claim_request, deposit_request
-from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, TEST_ADAPTER, TestMoneyAdapter, adapters_for
+from sparewatt.ledger.deposit_adapters import (
+    CHAIN_ADAPTER,
+    TEST_ADAPTER,
+    TestMoneyAdapter,
+    adapters_for,
+    claim_request,
+    deposit_request,
+)
 from sparewatt.store.payouts import ClaimablePayoutRow
 
 ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40
 
 
-def test_a_deposit_is_asked_in_the_tokens_unit() -> None:
-    asked = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
-    assert (asked.micro, asked.address, asked.epoch) == (5_000_001, HERS, None)
+def test_a_deposit_is_requested_in_the_tokens_unit() -> None:
+    request = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
+    assert (request.micro, request.address, request.epoch) == (5_000_001, HERS, None)
 
 
 def test_a_deposit_below_the_tokens_unit_is_refused() -> None:
@@ -29,7 +35,7 @@ def test_a_deposit_of_one_account_is_never_that_of_another() -> None:
     assert len(names) == 2
 
 
-def test_a_claim_is_for_what_was_not_fetched_and_named_by_the_whole() -> None:
+def test_a_claim_is_for_what_was_not_claimed_and_named_by_the_total() -> None:
     first = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
     again = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
     later = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))

@@ -68,7 +68,7 @@ def test_a_request_passes_just_when_a_minute_s_worth_allows(steps: list[Ask], re
 
 
 @given(asks)
-def test_who_waits_as_told_passes(steps: list[Ask]) -> None:
+def test_a_request_after_the_reported_wait_passes(steps: list[Ask]) -> None:
     limits = some_limits(requests=3, tokens=900)
     now_s = 0.0
     for step in steps:
@@ -168,7 +168,7 @@ def test_memory_is_bounded_and_the_longest_idle_go_first() -> None:
 
 
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
-    bucket = TokenBucket(10, 1, 100.0)
+    bucket = TokenBucket(10, 1, at_s=100.0, level=10)
     meter = RateMeter(60, 60, 100.0)
     for _ in range(10):
         bucket.take(100.0)
@@ -190,7 +190,7 @@ def test_buckets_count_by_name_and_are_bounded() -> None:
 
 @pytest.mark.parametrize(("limit", "processes"), [(60, 2), (10, 2), (10, 4), (1, 2), (3, 8)])
 def test_processes_together_let_through_what_one_alone_would(limit: int, processes: int) -> None:
-    """And each at least one: whoever always lands at the same process is not shut out."""
+    """And each at least one, so that a client which always reaches the same process is not shut out."""
     shares = [RateMeter(limit, 10**6, 0.0, processes) for _ in range(processes)]
     passed = 0
     for meter in shares:
@@ -203,18 +203,19 @@ def test_processes_together_let_through_what_one_alone_would(limit: int, process
         assert meter.allows(1)
 
 
-def test_a_share_of_the_tokens_is_charged_as_what_it_is_of_all() -> None:
+def test_a_process_charges_tokens_times_the_number_of_processes() -> None:
     meter = RateMeter(60, 6000, 0.0, 2)
     assert meter.allows(3000)
     meter.charge(3000)
     assert not meter.allows(1)
-    assert meter.wait_s(1000) == pytest.approx(20.0)
+    wait_s, limit = meter.wait(1000)
+    assert (wait_s, limit) == (20.0, "tokens")
     meter.adjust(-1000)  # it used fewer than was thought
     assert meter.allows(1000)
     assert headers_of(meter)["x-ratelimit-limit-requests"] == "60"
     assert headers_of(meter)["x-ratelimit-remaining-requests"] == "58"
 
 
-def test_a_door_of_several_processes_opens_as_often_as_one() -> None:
-    doors = [TokenBuckets(burst=10, per_s=1, share=2) for _ in range(2)]
-    assert sum(door.take("a", now_s=0.0) == 0.0 for door in doors for _ in range(20)) == 10
+def test_the_buckets_of_several_processes_admit_as_much_as_one_alone() -> None:
+    buckets = [TokenBuckets(burst=10, per_s=1, share=2) for _ in range(2)]
+    assert sum(each.take("a", now_s=0.0) == 0.0 for each in buckets for _ in range(20)) == 10

@@ -17,7 +17,7 @@ def pool(epoch: int, funded: int) -> SettlementPool:
     return SettlementPool(funded=funded, promised=0, paid=0, epoch=epoch)
 
 
-def test_a_root_is_posted_in_its_turn_within_what_the_pool_holds() -> None:
+def test_a_root_is_posted_in_order_within_what_the_pool_holds() -> None:
     moves = {next_root_action(batch(3, 100), pool(2, 100), test_money=test_money) for test_money in (False, True)}
     assert moves == {RootAction.POST}
 

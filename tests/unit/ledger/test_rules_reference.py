@@ -11,8 +11,7 @@ import pytest
 
 from sparewatt.gateway.routes import make_app
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.ledger.fees import INFERENCE_FEE_BPS
-from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT
+from sparewatt.ledger.rules import INFERENCE_FEE_BPS, OUTPUT_TOKENS_DEFAULT
 from tests.unit.gateway.small_gateway import make_services
 
 PAGE = Path(__file__).parents[3].joinpath("docs/reference/money.md").read_text(encoding="utf-8")
@@ -27,15 +26,15 @@ def test_an_answer_without_a_limit_is_as_long_as_the_page_says() -> None:
     assert f"an answer of {OUTPUT_TOKENS_DEFAULT:,} tokens" in PAGE
 
 
-@pytest.mark.parametrize(("name", "said"), re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE))
-def test_a_setting_has_the_default_that_the_page_says(name: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "documented"), re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE))
+def test_a_setting_has_the_default_that_the_page_says(name: str, documented: str) -> None:
     default = DEFAULTS[name]
-    assert said == (str(default).lower() if isinstance(default, bool) else f"{float(default):g}")
+    assert documented == (str(default).lower() if isinstance(default, bool) else f"{float(default):g}")
 
 
 def test_every_route_about_money_is_on_the_page() -> None:
     paths = {resource.canonical for resource in make_app(make_services()).router.resources()}
     nouns = ("credits", "key", "usage", "generation", "earnings", "payouts", "treasury", "ledger")
     for path in sorted(path for path in paths if path.split("/")[2:3] and path.split("/")[2] in nouns):
-        said = path.replace("/v1/payouts/batches/{epoch}/proof", "/v1/payouts/batches/{n}/proof")
-        assert said.replace("/v1/payouts/batches/{epoch}", "…/{n}") in PAGE, path
+        documented = path.replace("/v1/payouts/batches/{epoch}/proof", "/v1/payouts/batches/{n}/proof")
+        assert documented.replace("/v1/payouts/batches/{epoch}", "…/{n}") in PAGE, path

@@ -1,5 +1,5 @@
 -- name: insert_account
--- One that is there already stays as it is.
+-- An account that exists stays as it is.
 INSERT INTO accounts (id, name, role, chain_address, chain_key) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING
 
 -- name: find_account
@@ -29,7 +29,7 @@ UPDATE accounts SET closed_at = coalesce(closed_at, now()), version = nextval('a
 SELECT id FROM accounts WHERE chain_key IS NULL ORDER BY id LIMIT $1
 
 -- name: set_chain_key
--- Never over another one: that would lose what it holds.
+-- Never replaces a key: that would lose the tokens at its address.
 UPDATE accounts SET chain_address = $2, chain_key = $3 WHERE id = $1 AND chain_key IS NULL
 
 -- name: account_at
@@ -71,11 +71,11 @@ WHERE s.hash = $1 AND s.expires_at > now() AND a.closed_at IS NULL
 DELETE FROM sessions WHERE hash = $1
 
 -- name: end_other_sessions
--- All of an account but one, or with an empty hash all.
+-- All sessions of an account but one; all with an empty hash.
 DELETE FROM sessions WHERE account_id = $1 AND hash <> $2
 
 -- name: end_oldest_sessions
--- All of an account but the newest few.
+-- All sessions of an account but the newest.
 DELETE FROM sessions WHERE account_id = $1 AND hash NOT IN
     (SELECT hash FROM sessions WHERE account_id = $1 ORDER BY created_at DESC, hash LIMIT $2)
 

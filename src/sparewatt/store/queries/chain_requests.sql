@@ -1,5 +1,5 @@
 -- name: ask_of_chain
--- Nothing happens where it was asked before, or where the account has too much under way.
+-- Inserts nothing if the request exists, or if the account has too many open.
 INSERT INTO chain_requests (id, kind, account_id, address, micro, epoch)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint
 WHERE (SELECT count(*) FROM chain_requests WHERE account_id = $3 AND state IN ('asked', 'decided')) < $7
@@ -9,7 +9,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id
 SELECT id, kind, account_id, address, micro, epoch, state, reason, tx FROM chain_requests WHERE id = $1
 
 -- name: chain_requests_asked
--- One of an address at a time: what it signs carries the nonces after those of the one before.
+-- One per address at a time: the nonces in its signatures follow those of the request before.
 SELECT id, kind, account_id, address, micro, epoch, state, reason, tx FROM (
     SELECT DISTINCT ON (address) * FROM chain_requests r
     WHERE state = 'asked'

@@ -1,4 +1,4 @@
-"""The ledger of one gateway: what is held, journalled, posted once, and given back."""
+"""The ledger of one gateway process: holds, journal, posting once, and the return of slices."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import pytest
 
 from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import PURSE_IDLE_S
 from sparewatt.core.money import Nano
 from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger import ledger as ledger_module
-from sparewatt.ledger import rules
 from sparewatt.ledger.holds import SLICE_NANO, Hold
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
-from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.ledger import PURSE_IDLE_S, Ledger
 from sparewatt.ledger.model import ZERO_AMOUNT, Bill, ClosedJob, JobState, OpenedJob
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.ledger.books_suite import COST, CREDITS, PROMO, deposit, grant, nano_of
@@ -167,7 +165,7 @@ async def test_a_purse_whose_return_was_not_confirmed_is_empty_and_returned_agai
     assert await ledger.hold(PAYER, Nano(1)) is None
 
 
-async def test_a_hold_that_comes_while_its_purse_is_put_away_is_counted(
+async def test_a_hold_that_comes_while_its_purse_is_returned_is_counted(
     ledger: Ledger, books: MemoryBooks, clock: ManualClock
 ) -> None:
     (await start(ledger))[1].release()
@@ -190,15 +188,15 @@ async def test_many_that_find_the_purse_empty_at_once_reserve_no_more_than_there
 
 
 class CountedBooks(MemoryBooks):
-    """Counts how often it was asked for a slice."""
+    """Records the accounts of which a slice was taken."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.taken: list[str] = []
 
-    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, liked: int = 0) -> Nano:
-        self.asked.append(account)
-        return await super().take_slice(account, instance=instance, have=have, wanted=wanted, liked=liked)
+    async def take_slice(self, account: str, *, instance: str, have: int, wanted: int, preferred: int = 0) -> Nano:
+        self.taken.append(account)
+        return await super().take_slice(account, instance=instance, have=have, wanted=wanted, preferred=preferred)
 
 
 @pytest.fixture
@@ -212,7 +210,7 @@ async def test_many_that_wait_for_one_purse_have_it_filled_together(counted: tup
     books, ledger = counted
     found = await asyncio.gather(*(ledger.hold(PAYER, Nano(SLICE_NANO // 3)) for _ in range(30)))
     assert all(found)
-    assert books.asked.count(CREDITS) == 2  # the first to come knows of nobody else
+    assert books.taken.count(CREDITS) == 2  # the first request does not know of the others
 
 
 async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple[CountedBooks, Ledger]) -> None:
@@ -225,10 +223,10 @@ async def test_the_next_slice_is_there_before_the_last_is_used_up(counted: tuple
         assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 4)) is not None
     await asyncio.wait_for(filling, 5)
     assert ledger.free_here(PAYER) == 2 * SLICE_NANO  # it went within a moment, so the next is larger
-    assert books.asked.count(CREDITS) == 2
+    assert books.taken.count(CREDITS) == 2
 
 
-async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_waits(
+async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_a_request_waits(
     counted: tuple[CountedBooks, Ledger],
 ) -> None:
     books, ledger = counted
@@ -240,13 +238,13 @@ async def test_a_purse_that_cannot_be_filled_in_time_is_filled_when_somebody_wai
     assert ledger.try_hold(PAYER, Nano(SLICE_NANO // 8)) is not None
     again = asyncio.create_task(ledger.refill_low_purses())
     await asyncio.sleep(0)
-    assert not again.done()  # it is not asked over and over
+    assert not again.done()  # Postgres is not queried again and again
     again.cancel()
     books.is_away = False
     assert await ledger.hold(PAYER, Nano(SLICE_NANO)) is not None
 
 
-async def test_a_purse_is_not_put_away_while_somebody_waits_for_it(
+async def test_a_purse_is_not_returned_while_a_request_waits_for_it(
     ledger: Ledger, books: MemoryBooks, clock: ManualClock
 ) -> None:
     (await start(ledger))[1].release()
@@ -302,7 +300,7 @@ async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
 async def test_no_job_is_started_while_the_books_are_far_behind(
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "JOBS_TO_POST_MAX", 1)
+    monkeypatch.setattr(ledger_module, "UNPOSTED_JOBS_MAX", 1)
     end(ledger, *await start(ledger))
     with pytest.raises(StoreUnavailable, match="behind"):
         ledger.open(opened("2"))
@@ -314,7 +312,7 @@ async def test_an_entry_that_does_not_balance_stops_the_books_and_nothing_is_pos
     ledger: Ledger, books: MemoryBooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unbalanced(*_: object) -> None:
-        rules.balanced([("a", 1)])
+        raise UnbalancedEntry("1 in, 0 out")
 
     end(ledger, *await start(ledger))
     job, hold = await start(ledger, "wrong")
@@ -352,7 +350,7 @@ async def test_a_long_journal_keeps_what_is_open_and_what_is_not_posted(
     assert (cut.job, cut.deliveries) == (job, (delivery(1, 2),))
 
 
-async def test_progress_of_a_job_that_is_over_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
+async def test_progress_of_a_closed_job_is_not_journalled(ledger: Ledger, tmp_path: Path) -> None:
     job, hold = await start(ledger)
     end(ledger, job, hold)
     before = list(read_journal(tmp_path))
@@ -377,7 +375,7 @@ async def test_what_a_dead_process_left_is_settled_once_and_its_slices_are_free(
     assert {row.id: row.state for row in books.jobs.values()} == {"match_1": "done", "match_2": "failed"}
 
 
-async def test_going_down_posts_everything_and_keeps_the_journal_of_what_still_runs(
+async def test_closing_down_posts_everything_and_keeps_the_journal_of_what_still_runs(
     ledger: Ledger, books: MemoryBooks, tmp_path: Path
 ) -> None:
     job, hold = await start(ledger)
@@ -390,14 +388,14 @@ async def test_going_down_posts_everything_and_keeps_the_journal_of_what_still_r
     assert books.slices == {}
 
 
-async def test_what_is_free_at_one_process_can_be_called_in_by_another(
+async def test_what_is_free_at_one_process_can_be_reclaimed_by_another(
     ledger: Ledger, books: MemoryBooks, tmp_path: Path, clock: ManualClock
 ) -> None:
     other = Ledger(books, Journal(tmp_path), instance="b", clock=clock)
     _, hold = await start(ledger, nano=4 * SLICE_NANO)
     hold.release()
     assert await other.hold(PAYER, Nano(1)) is None  # all of it is reserved by the first
-    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock, call_in=ledger.give_back)
+    other = Ledger(books, Journal(tmp_path), instance="b", clock=clock, reclaim=ledger.give_back)
     assert await other.hold(PAYER, Nano(3 * SLICE_NANO)) is not None
     assert ledger.free_here(PAYER) == 0
     assert books.slices[CREDITS, "b"] + books.slices.get((CREDITS, "a"), 0) == 4 * SLICE_NANO

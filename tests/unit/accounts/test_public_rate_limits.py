@@ -7,31 +7,31 @@ from sparewatt.core.errors import RateLimited
 from sparewatt.testing.clocks import ManualClock
 
 
-def some_doors(clock: ManualClock | None = None) -> PublicRateLimiters:
+def some_limiters(clock: ManualClock | None = None) -> PublicRateLimiters:
     return PublicRateLimiters(signups_per_address_hour=3, clock=clock or ManualClock(now_s=0.0))
 
 
 def test_an_address_may_sign_up_a_few_times_and_again_later() -> None:
     clock = ManualClock(now_s=0.0)
-    door = some_doors(clock).signup
+    limiter = some_limiters(clock).signup
     for n in range(3):
-        door.admit(address="192.0.2.1", email=f"{n}@example.org")
+        limiter.admit(address="192.0.2.1", email=f"{n}@example.org")
     with pytest.raises(RateLimited) as caught:
-        door.admit(address="192.0.2.1", email="x@example.org")
+        limiter.admit(address="192.0.2.1", email="x@example.org")
     assert caught.value.retry_after_s == 120.0
     assert "20 minutes" in caught.value.message
-    door.admit(address="192.0.2.2", email="x@example.org")
+    limiter.admit(address="192.0.2.2", email="x@example.org")
     clock.advance(1200.0)
-    door.admit(address="192.0.2.1", email="x@example.org")
+    limiter.admit(address="192.0.2.1", email="x@example.org")
 
 
-def test_an_email_is_counted_whatever_address_asks() -> None:
-    door = some_doors().login
+def test_an_email_is_counted_over_all_addresses() -> None:
+    limiter = some_limiters().login
     for n in range(10):
-        door.admit(address=f"192.0.2.{n}", email="ann@example.org")
+        limiter.admit(address=f"192.0.2.{n}", email="ann@example.org")
     with pytest.raises(RateLimited):
-        door.admit(address="192.0.2.99", email="ann@example.org")
-    door.admit(address="192.0.2.99", email="ben@example.org")
+        limiter.admit(address="192.0.2.99", email="ann@example.org")
+    limiter.admit(address="192.0.2.99", email="ben@example.org")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How a budget is shared, when it comes free, and what is left of grants that ran out."""
+"""Pro-rata shares of a budget, its release over the day, and what is left of expired grants."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_budget_is_shared(
 
 
 @given(owed=owed_by_owner, budget=st.integers(0, 10**16))
-def test_shares_use_the_budget_up_and_give_nobody_more_than_is_owed(owed: dict[AccountId, Nano], budget: int) -> None:
+def test_shares_use_the_budget_up_and_give_none_more_than_is_owed(owed: dict[AccountId, Nano], budget: int) -> None:
     found = pro_rata_shares(owed, budget)
     total = sum(owed.values())
     assert sum(found.values()) == min(budget, total)
@@ -65,7 +65,7 @@ def test_the_order_in_which_owners_are_named_changes_nothing(owed: dict[AccountI
         ("a clock that jumps", 1.7, 0, 1_000, 100),
     ],
 )
-def test_a_days_budget_comes_free_as_the_day_goes(
+def test_a_daily_budget_is_released_evenly_over_the_day(
     said: str, day_part: float, redeemed: int, treasury: int, expected: int
 ) -> None:
     found = treasury_allowance(daily=100, day_part=day_part, redeemed_today=redeemed, treasury=treasury)
@@ -86,7 +86,7 @@ def test_the_oldest_credits_are_spent_first(balance: int, live: list[int], expec
 @pytest.mark.parametrize(
     ("nano", "why"), [(0, "more than"), (-1, "more than"), (TRANSFER_NANO_MAX + 1, "At most"), (10**30, "At most")]
 )
-def test_an_amount_that_cannot_be_moved_is_refused_and_told_why(nano: int, why: str) -> None:
+def test_an_amount_that_cannot_be_moved_is_refused_with_the_reason(nano: int, why: str) -> None:
     with pytest.raises(InvalidField, match=why):
         checked_transfer_nano(nano)
 

@@ -1,4 +1,4 @@
-"""The SQL files that ship: named, numbered, complete. What they do is tested against Postgres elsewhere."""
+"""The named statements of the SQL files: each is used, and each has one name. Integration tests run them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from importlib.resources.abc import Traversable
 
 import pytest
 
-from sparewatt.core.errors import StartupError
-from sparewatt.store import queries
-from sparewatt.store.migrations import _check_history, shipped_migrations
-from sparewatt.store.queries import sql
+from sparewatt.store import connection_pool
+from sparewatt.store.connection_pool import sql
 
 
 def query_files() -> list[Traversable]:
@@ -37,13 +35,14 @@ def test_a_query_file_is_a_list_of_named_statements(file: Traversable) -> None:
 def test_no_name_is_used_twice() -> None:
     names = [name for file in query_files() for name in names_in(file.read_text(encoding="utf-8"))]
     assert len(names) == len(set(names))
-    assert set(names) == set(queries._all())
+    assert set(names) == set(connection_pool._statements())
 
 
-def test_every_query_is_asked_and_every_question_has_one() -> None:
+def test_every_statement_is_used_and_every_name_has_one() -> None:
     files = [file for file in resources.files("sparewatt.store").iterdir() if file.name.endswith(".py")]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
-    assert set(re.findall(r'(?:sql|_pool\.(?:rows?|value|execute))\("(\w+)"', source)) == set(queries._all())
+    used = re.findall(r'(?:sql|_pool\.(?:rows?|value|execute|rows?_as))\((?:\s*\w+,)?\s*"(\w+)"', source)
+    assert set(used) == set(connection_pool._statements())
 
 
 def test_an_unknown_name_is_an_error() -> None:
@@ -52,37 +51,6 @@ def test_an_unknown_name_is_an_error() -> None:
 
 
 def test_placeholders_are_numbered_without_gaps() -> None:
-    for name in queries._all():
+    for name in connection_pool._statements():
         numbers = {int(number) for number in re.findall(r"\$(\d+)", sql(name))}
         assert numbers == set(range(1, len(numbers) + 1)), name
-
-
-def test_migrations_are_numbered_from_one_without_gaps() -> None:
-    numbers = [m.version for m in shipped_migrations()]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
-def test_a_migration_file_is_named_by_number_and_words() -> None:
-    for file in resources.files("sparewatt.store").joinpath("migrations").iterdir():
-        assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", file.name), file.name
-
-
-def test_a_migrations_digest_follows_its_text() -> None:
-    for migration in shipped_migrations():
-        assert migration.text.strip()
-        assert re.fullmatch(r"[0-9a-f]{64}", migration.sha256)
-
-
-def test_a_database_with_this_programs_history_is_taken() -> None:
-    _check_history({})
-    _check_history({m.version: m.sha256 for m in shipped_migrations()})
-
-
-def test_a_newer_database_is_refused() -> None:
-    with pytest.raises(StartupError, match="newer than this program"):
-        _check_history({9999: "0" * 64})
-
-
-def test_a_migration_that_was_changed_is_refused() -> None:
-    with pytest.raises(StartupError, match="was changed"):
-        _check_history({1: "0" * 64})

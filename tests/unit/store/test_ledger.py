@@ -1,4 +1,4 @@
-"""Which months of the books are kept."""
+"""Which months of the ledger are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from sparewatt.ledger.retention import retention_start
+from sparewatt.store.ledger import retention_start
 
 
 def at(text: str) -> float:

@@ -31,7 +31,7 @@ def test_whole_micro_dollars_are_paid_and_the_rest_is_carried() -> None:
     assert draft is not None
     assert draft.changed == [PayoutLeafRow(HER, ANN, 5, 0, added_micro=5)]
     (payment,) = draft.transfers
-    assert payment.lines == ((chart.earned_by(ANN), -5_000), (chart.PAYOUTS, 5_000))
+    assert dict(payment.lines) == {chart.earned_by(ANN): -5_000, chart.PAYOUTS: 5_000}
     assert payment.cause == "payout:1:acc_ann"
 
 
@@ -42,12 +42,12 @@ def test_amounts_are_cumulative() -> None:
     assert (draft.batch.promised_micro, draft.batch.added_micro) == (8, 3)
 
 
-def test_without_news_there_is_no_batch() -> None:
+def test_without_changes_there_is_no_batch() -> None:
     assert draw([PayoutLeafRow(HER, ANN, 5, 2)], standing(ANN, HER, unpaid=999, spent=2_999)) is None
     assert draw([]) is None
 
 
-def test_who_earned_nothing_new_stays_in_the_tree() -> None:
+def test_an_address_without_new_earnings_stays_in_the_tree() -> None:
     last = [PayoutLeafRow(HIS, BEN, 7, 0)]
     draft = draw(last, standing(ANN, HER, unpaid=1_000), epoch=2)
     assert draft is not None
@@ -79,7 +79,7 @@ def test_a_root_does_not_depend_on_the_order_of_accounts() -> None:
     assert first.batch == second.batch
 
 
-def test_a_proof_proves_its_leaf_and_a_stranger_has_none() -> None:
+def test_a_proof_proves_its_leaf_and_an_unknown_address_has_none() -> None:
     leaves = [PayoutLeafRow(HER, ANN, 5, 0), PayoutLeafRow(HIS, BEN, 7, 1), PayoutLeafRow(NEW, BEN, 1, 0)]
     batch = build_batch(3, leaves)
     proof = batch.prove(HIS)
@@ -130,5 +130,5 @@ def _all(unpaid: dict[int, int], spent: dict[int, int]) -> list[AccountStanding]
     ]
 
 
-def test_a_leaf_never_falls_even_if_the_books_said_so() -> None:
+def test_a_leaf_never_falls_even_if_the_ledger_does() -> None:
     assert changed_leaves({HER: PayoutLeafRow(HER, ANN, 5, 9)}, [standing(ANN, HER, unpaid=0, spent=3_000)]) == []

@@ -1,5 +1,5 @@
 -- name: add_node_record
--- Every gateway adds what it saw.
+-- Every gateway adds its own counts.
 INSERT INTO node_record AS known (node_id, day, result, count, last_at)
 SELECT new.node_id, new.day, new.result, new.count, to_timestamp(new.last_at)
 FROM unnest($1::text[], $2::date[], $3::text[], $4::bigint[], $5::float8[])

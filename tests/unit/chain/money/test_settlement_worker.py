@@ -1,8 +1,8 @@
-"""Deposits of any size, as the books take them."""
+"""A deposit of any size, as transfers of the ledger."""
 
 from __future__ import annotations
 
-from sparewatt.chain.money.settlement_event_handler import split_deposit
+from sparewatt.chain.money.settlement_worker import split_deposit
 from sparewatt.core.limits import TRANSFER_NANO_MAX as MOST
 
 
@@ -18,5 +18,5 @@ def test_a_larger_one_is_several_parts_which_add_up_and_have_names_of_their_own(
     assert [part.reference for part in parts] == ["event", "event/1", "event/2"]
 
 
-def test_no_deposit_is_no_part() -> None:
+def test_a_deposit_of_nothing_has_no_parts() -> None:
     assert split_deposit("event", 0) == []
