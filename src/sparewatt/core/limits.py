@@ -128,22 +128,11 @@ SSE_EVENT_BYTES_MAX = 1 * MIB
 LINK_MESSAGE_BYTES_MAX = MIB
 """One WebSocket message, which holds many frames. A link keeps a buffer as large as the longest it has received."""
 
-LINK_BATCH_BYTES = 16 * KIB
-"""What is put into one message of many frames, and read of a link before others have a turn: under a millisecond, also
-of tokens that each name twenty others.
-"""
-
 LINK_FRAME_BYTES_MAX = 256 * KIB
 """One frame's payload: small enough that a long body does not hold up the tokens of other jobs."""
 
 LINK_CONTROL_BYTES_MAX = LINK_FRAME_BYTES_MAX
 """One control message; the longest is the report of a node with as many models as it may have (about 160 kB)."""
-
-LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
-"""What may wait to be sent on one link before it counts as stuck and is closed."""
-
-LINK_SEND_S = 60.0
-"""A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
 LINK_STREAM_WINDOW_BYTES = 64 * KIB
 """What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
@@ -162,18 +151,6 @@ SIBLING_ASK_S = 1.0
 
 SIBLING_BODY_BYTES_MAX = 16 * MIB
 """What one process tells another at once: a list of a hundred thousand nodes is five."""
-
-LINK_HANDSHAKE_S = 10.0
-"""From opening the socket to a verified signature."""
-
-LINK_EARLY_BYTES_MAX = 2 * MIB
-"""What a socket keeps of messages that nobody has asked for yet: the handshake's are far shorter."""
-
-LINK_READ_BUFFER_BYTES = 4 * KIB
-"""What a link reads into at first; it doubles when that is not enough. Ten thousand idle links are 40 MB."""
-
-LINK_CREDIT_PARTS = 4
-"""Credit is given back when so much of a window has been taken: a quarter, not a frame for every token."""
 
 LINK_UNAUTHENTICATED_MAX = 200
 """Sockets at once that have not yet shown who they are."""

@@ -1,4 +1,7 @@
-"""The node's end of a link: collects a job's body, starts it, and sends its reply within the credit it was given."""
+"""The node's end of a link: collects a job's body, starts the job, and sends its reply within its flow-control credit.
+
+It knows frames, not sockets; running a job is up to the `JobRunner`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Protocol
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.link.send_queue import SendQueue
+from sparewatt.link.sockets import LINK_BATCH_BYTES
 from sparewatt.protocol.link.frames import (
     Credit,
     Goodbye,
@@ -29,7 +33,7 @@ from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts, S
 
 
 class JobRunner(Protocol):
-    """Who does the work: the agent."""
+    """Runs jobs; the node agent implements it."""
 
     def start(self, job: IncomingJob) -> None: ...
 
@@ -42,7 +46,7 @@ class IncomingJob:
     def __init__(self, link: GatewayLink, number: int, meta: JobRequest) -> None:
         self._link = link
         self.origin = link.name
-        """The name of the link that it came by."""
+        """The name of the link that delivered it."""
         self.number = number
         self.meta = meta
         self.body = bytearray()
@@ -57,7 +61,7 @@ class IncomingJob:
         self._link.send(encode_message(Opcode.HEAD, head, stream=self.number))
 
     async def send_data(self, data: bytes) -> None:
-        """Send as it comes, waiting only when the gateway's client does not keep up."""
+        """Send at once; wait only without credit, when the gateway's client does not keep up (back-pressure)."""
         at = 0
         while at < len(data):
             while self._credit <= 0:
@@ -78,12 +82,12 @@ class IncomingJob:
 
 
 class GatewayLink:
-    """An accepted link to one process of a gateway. `name` tells it from links to the others."""
+    """An accepted link to one gateway process; `name` distinguishes it from links to the other processes."""
 
     def __init__(
         self,
         *,
-        outbox: SendQueue,
+        send_queue: SendQueue,
         runner: JobRunner,
         clock: Clock,
         on_countersigned: Callable[[Countersignature], None] = lambda _: None,
@@ -91,12 +95,12 @@ class GatewayLink:
         name: str = "",
     ) -> None:
         self.name = name
-        self._send_queue = outbox
+        self._send_queue = send_queue
         self._runner = runner
         self._clock = clock
         self._on_countersigned = on_countersigned
         self._on_ping = on_ping
-        """Called when a ping has been answered: what it sends leaves in the same message."""
+        """Called after the PONG is queued: frames sent by it leave in the same message."""
         self._jobs: dict[int, IncomingJob] = {}
         self.last_heard_s = clock.now_s()
         self.goodbye_reason: str | None = None
@@ -113,13 +117,13 @@ class GatewayLink:
     def send_receipt(self, signed: SignedReceipts) -> None:
         self.send(encode_message(Opcode.SHEET if isinstance(signed, SignedSheet) else Opcode.RECEIPT, signed))
 
-    def say_goodbye(self, reason: str, *, then: Callable[[], None] = lambda: None) -> None:
-        """The last words: `then` is called when they, and all before them, have left."""
+    def say_goodbye(self, reason: str, *, on_sent: Callable[[], None] = lambda: None) -> None:
+        """Send no more frames after this one. `on_sent` is called when the queue is empty."""
         self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
-        self._send_queue.finish(then)
+        self._send_queue.finish(on_sent)
 
     def close_job(self, job: IncomingJob) -> bool:
-        """False if it was over already."""
+        """False if it had ended already."""
         return self._jobs.get(job.number) is job and self._jobs.pop(job.number) is job
 
     def receive(self, message: bytes) -> None:
@@ -129,7 +133,7 @@ class GatewayLink:
             self._receive_frame(parse_opcode(op), number, payload)
 
     def on_lost(self) -> None:
-        """The gateway is gone: nobody wants these answers any more."""
+        """The gateway is gone: cancel all of its jobs."""
         jobs, self._jobs = list(self._jobs.values()), {}
         for job in jobs:
             self._runner.cancel(job)
@@ -161,7 +165,7 @@ class GatewayLink:
     def _receive_job_frame(self, op: Opcode, number: int, payload: bytes) -> None:
         job = self._jobs.get(number)
         if job is None:
-            return  # it ended while the frame was on its way
+            return  # it ended while the frame was in flight
         match op:
             case Opcode.BODY:
                 self._add_body(job, payload)

@@ -75,7 +75,7 @@ class JoinedLink:
         self._heartbeat_s = math.inf
         self._full_load_at_s = -math.inf
         self._link = GatewayLink(
-            outbox=self._send_queue,
+            send_queue=self._send_queue,
             runner=jobs,
             clock=clock,
             on_countersigned=receipts.on_countersigned,
@@ -161,4 +161,4 @@ class JoinedLink:
         """Also a link that came up while the node was already stopping."""
         await self._stopping.wait()
         self._receipts.sign_pending()
-        self._link.say_goodbye("the node is stopping", then=carried.end)
+        self._link.say_goodbye("the node is stopping", on_sent=carried.end)

@@ -21,7 +21,7 @@ from sparewatt.protocol.link.frames import (
     encode_message,
 )
 from sparewatt.protocol.link.node_report import NodeLoad
-from tests.unit.link.ends import Listener, job_of, lone_gateway
+from tests.unit.link.ends import Listener, grant, job_of, lone_gateway
 from tests.unit.protocol.reports import SPECS
 
 HEAD = JobReplyHead(status=200)
@@ -78,7 +78,7 @@ def test_a_link_with_as_many_jobs_as_a_node_takes_refuses_the_next() -> None:
     assert [fail.code for fail in listener.fails] == ["refused"]
     assert wire.frames() == []
     refused.cancel()
-    refused.grant(5)
+    grant(refused, 5)
     assert wire.frames() == []
     streams[0].cancel()
     assert not opened(link)[1].fails
@@ -166,7 +166,7 @@ def test_after_the_end_of_a_job_nothing_is_sent_for_it() -> None:
     stream, _ = opened(link)
     link.receive(head(1) + end(1))
     wire.frames()
-    stream.grant(10)
+    grant(stream, 10)
     stream.cancel()
     assert wire.frames() == []
 
@@ -193,7 +193,7 @@ def test_credit_widens_the_window_by_what_was_taken() -> None:
     stream, listener = opened(link, window_bytes=10)
     wire.frames()
     link.receive(head(1) + data(1, bytes(10)))
-    stream.grant(4)
+    grant(stream, 4)
     (frame,) = wire.frames()
     assert decode_message(frame.payload, Credit) == Credit(n_bytes=4)
     link.receive(data(1, bytes(4)))
@@ -207,11 +207,11 @@ def test_credit_is_told_once_a_quarter_of_the_window_was_taken() -> None:
     stream, _ = opened(link, window_bytes=100)
     wire.frames()
     link.receive(head(1) + data(1, bytes(60)))
-    stream.grant(20)
-    stream.grant(4)
+    grant(stream, 20)
+    grant(stream, 4)
     assert wire.frames() == []
     assert stream.window_left_bytes == 40
-    stream.grant(1)
+    grant(stream, 1)
     (frame,) = wire.frames()
     assert decode_message(frame.payload, Credit) == Credit(n_bytes=25)
     assert stream.window_left_bytes == 65
@@ -222,7 +222,7 @@ def test_no_credit_is_given_for_nothing(n_bytes: int) -> None:
     link, wire, _, _ = lone_gateway()
     stream, _ = opened(link)
     wire.frames()
-    stream.grant(n_bytes)
+    grant(stream, n_bytes)
     assert wire.frames() == []
 
 

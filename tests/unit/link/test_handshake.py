@@ -39,9 +39,9 @@ HELLO = Hello(node_id=KEY.address, nonce="0f" * 32, host=HOST, token="join-sw-1"
 
 
 async def gateway(socket: Socket, *, hosts: Collection[str] = (HOST,), seed: int = 10) -> AuthenticatedNode:
-    visitor = await authenticate_node(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
+    node = await authenticate_node(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
     socket.send(encode_message(Opcode.WELCOME, WELCOME))
-    return visitor
+    return node
 
 
 async def node(socket: Socket, *, key: SigningKey = KEY, host: str = HOST) -> Welcome:
@@ -80,9 +80,9 @@ class Impostor:
 
 async def test_a_node_that_holds_its_key_is_let_in() -> None:
     near, far = socket_pair()
-    welcome, visitor = await asyncio.gather(node(near), gateway(far))
+    welcome, authenticated = await asyncio.gather(node(near), gateway(far))
     assert welcome == WELCOME
-    assert visitor == AuthenticatedNode(node_id=KEY.address, token="join-sw-1", specs=SPECS)
+    assert authenticated == AuthenticatedNode(node_id=KEY.address, token="join-sw-1", specs=SPECS)
 
 
 async def test_a_node_without_a_token_shows_none() -> None:
@@ -210,7 +210,7 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
         pytest.param(encode_frame(Opcode.CANCEL) * (LINK_CONTROL_BYTES_MAX // 9 + 2), id="flood-of-frames"),
     ],
 )
-async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
+async def test_a_peer_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
     near, far = socket_pair()
     near.send(message)
     with pytest.raises(ProtocolViolation):

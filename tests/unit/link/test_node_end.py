@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX
+from sparewatt.link.sockets import LINK_BATCH_BYTES
 from sparewatt.protocol.link.frames import (
     Credit,
     Goodbye,
@@ -205,7 +206,7 @@ async def test_every_message_shows_that_the_gateway_is_alive() -> None:
     assert link.last_heard_s == clock.now_s()
 
 
-async def test_a_gateways_farewell_is_kept_and_a_nodes_own_is_its_last_word() -> None:
+async def test_a_gateways_goodbye_reason_is_kept_and_a_nodes_own_goodbye_is_its_last_frame() -> None:
     link, wire, _, _ = lone_node()
     link.receive(encode_message(Opcode.GOODBYE, Goodbye(reason="the gateway is stopping")))
     assert link.goodbye_reason == "the gateway is stopping"

@@ -131,7 +131,7 @@ def _rig(url: str, session: aiohttp.ClientSession, data_dir: Path, *, clock: Clo
     measured = SpeedFile(data_dir / "measured.json")
     inventory = Inventory(settings, backend, HARDWARE, measured, clock=clock, rng=seeded(1), tell=said.append)
     jobs = NodeJobRunner(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
-    link = GatewayLink(outbox=outbox, runner=jobs, clock=clock)
+    link = GatewayLink(send_queue=outbox, runner=jobs, clock=clock)
     return Rig(url, backend, inventory, jobs, link, Wire(outbox), session, said)
 
 

@@ -18,8 +18,8 @@ from sparewatt.link.dialer import UpgradeRefused, dial, explain_permanent_error
 from sparewatt.link.picows_sockets import PicowsSocket, dial_picows
 from sparewatt.link.websocket_library import WebSocketLibrary
 from tests.certificates import make_certificate
+from tests.contract.link.listeners import RecordingListener
 from tests.contract.link.servers import SERVERS, aiohttp_server, picows_server
-from tests.contract.link.users import User
 from tests.waiting import CEILING_S, until
 
 pytestmark = pytest.mark.parametrize("library", ["picows", "aiohttp"])
@@ -89,13 +89,13 @@ async def test_who_dials_and_waits_no_longer_leaves_no_connection_behind(library
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/link"
     async with aiohttp.ClientSession() as session:
-        dialer = asyncio.create_task(dial(url, session=session, library=library))
+        dial_task = asyncio.create_task(dial(url, session=session, library=library))
         async with asyncio.timeout(CEILING_S):
             await asked.wait()
-            dialer.cancel()
+            dial_task.cancel()
             await left.wait()
         with pytest.raises(asyncio.CancelledError):
-            await dialer
+            await dial_task
     server.close()
 
 
@@ -132,13 +132,13 @@ async def test_a_link_passes_over_tls(library: WebSocketLibrary, tmp_path: Path)
         trust = ssl.create_default_context(cafile=tmp_path / "gateway.crt")
         near = await dial_picows(server.url, tls=trust)
         far = await server.next()
-        here, there = User(near), User(far)
+        here, there = RecordingListener(near), RecordingListener(far)
         message = bytes(range(256)) * 1000
         for _ in range(10):
             near.send(message)
             far.send(message)
-        await until(lambda: len(here.heard) == len(there.heard) == 10)
-        assert here.heard == there.heard == [message] * 10
+        await until(lambda: len(here.received) == len(there.received) == 10)
+        assert here.received == there.received == [message] * 10
         near.close()
         await until(lambda: there.ends)
         await near.wait_closed()

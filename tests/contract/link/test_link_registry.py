@@ -36,11 +36,11 @@ async def join(server: Server, session: aiohttp.ClientSession, library: WebSocke
 
 @LIBRARIES
 async def test_a_node_joins_works_and_leaves(library: WebSocketLibrary) -> None:
-    registry, runner, outbox = Registry(), Runner(echo), SendQueue()
+    registry, runner, queue = Registry(), Runner(echo), SendQueue()
     async with picows_server() as server, aiohttp.ClientSession() as session:
         server.give_to = registry.adopt
         socket = await join(server, session, library)
-        Carrier(GatewayLink(outbox=outbox, runner=runner, clock=ManualClock()).receive, outbox, []).start(socket)
+        Carrier(GatewayLink(send_queue=queue, runner=runner, clock=ManualClock()).receive, queue, []).start(socket)
         await until(lambda: registry.links)
         assert not registry._visits
         taker, body = Taker(), bytes(700_000)

@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 
 from sparewatt.core.errors import LinkLost
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_FRAME_BYTES_MAX, LINK_SEND_QUEUE_BYTES_MAX
-from sparewatt.link import send_queue as outbox_module
-from sparewatt.link.send_queue import SendQueue
-from sparewatt.link.sockets import Socket
+from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, MIB, REQUEST_BODY_BYTES_MAX
+from sparewatt.link import send_queue as send_queue_module
+from sparewatt.link.send_queue import LINK_SEND_QUEUE_BYTES_MAX, SendQueue
+from sparewatt.link.sockets import LINK_BATCH_BYTES, Socket
 from sparewatt.testing.memory_socket import MemorySocket, socket_pair
 from tests.waiting import turns, until
 
@@ -18,21 +18,21 @@ BIG = bytes(LINK_FRAME_BYTES_MAX)
 
 
 class Sending:
-    """An outbox on one end of a pair. Implements SocketUser, as a link does."""
+    """A send queue on one end of a pair. Implements SocketListener, as a link does."""
 
     def __init__(self, *, capacity: int = 1024) -> None:
         self.near, self.far = socket_pair(capacity=capacity)
-        self.outbox = SendQueue()
+        self.queue = SendQueue()
         self.stuck: list[LinkLost] = []
         self.done = 0
 
     def start(self) -> Sending:
-        self.outbox.attach(self.near, on_stuck=self.stuck.append)
+        self.queue.attach(self.near, on_stuck=self.stuck.append)
         self.near.attach(self)
         return self
 
     def finish(self) -> None:
-        self.outbox.finish(self._on_done)
+        self.queue.finish(self._on_done)
 
     def _on_done(self) -> None:
         self.done += 1
@@ -43,20 +43,20 @@ class Sending:
     def on_lost(self, error: Exception) -> None: ...
 
     def resume(self) -> None:
-        self.outbox.resume()
+        self.queue.resume()
 
     async def jam(self) -> None:
         """The peer stops reading, and the line is full."""
         self.far.stop_reading()
-        self.outbox.put(b"taken")
+        self.queue.put(b"taken")
         await turns()
-        self.outbox.put(b"stuck")
+        self.queue.put(b"stuck")
         await turns()
         assert self.near.is_paused
 
 
-class Heard(list[bytes]):
-    """Implements SocketUser: keeps every message."""
+class Received(list[bytes]):
+    """Implements SocketListener: records every message."""
 
     is_over = False
 
@@ -73,10 +73,10 @@ class Heard(list[bytes]):
     def resume(self) -> None: ...
 
 
-def fill(outbox: SendQueue) -> None:
+def fill(queue: SendQueue) -> None:
     """One frame more than may wait."""
     for _ in range(LINK_SEND_QUEUE_BYTES_MAX // len(BIG) + 1):
-        outbox.put(BIG)
+        queue.put(BIG)
 
 
 async def everything(socket: Socket) -> AsyncIterator[bytes]:
@@ -86,45 +86,45 @@ async def everything(socket: Socket) -> AsyncIterator[bytes]:
             yield await socket.receive()
 
 
-async def test_what_is_put_in_one_turn_leaves_as_one_message() -> None:
+async def test_what_is_put_in_one_tick_leaves_as_one_message() -> None:
     sending = Sending().start()
     for frame in (b"a", b"b", b"c"):
-        sending.outbox.put(frame)
+        sending.queue.put(frame)
     assert await sending.far.receive() == b"abc"
 
 
-async def test_what_is_put_in_another_turn_leaves_as_another_message() -> None:
+async def test_what_is_put_in_another_tick_leaves_as_another_message() -> None:
     sending = Sending().start()
     for frame in (b"a", b"b"):
-        sending.outbox.put(frame)
+        sending.queue.put(frame)
         await turns()
     assert [await sending.far.receive(), await sending.far.receive()] == [b"a", b"b"]
 
 
 async def test_frames_put_before_there_is_a_socket_are_sent() -> None:
     sending = Sending()
-    sending.outbox.put(b"early")
+    sending.queue.put(b"early")
     sending.start()
     assert await sending.far.receive() == b"early"
 
 
 async def test_order_is_kept_and_a_message_of_many_frames_is_small() -> None:
     sending = Sending().start()
-    heard = Heard(sending.far)
+    received = Received(sending.far)
     frames = [bytes([i % 251]) * (LINK_BATCH_BYTES // (1, 10, 20, 30)[i % 4]) for i in range(60)]
     for frame in frames:
-        sending.outbox.put(frame)
+        sending.queue.put(frame)
     sending.finish()
-    await until(lambda: heard.is_over)
-    assert b"".join(heard) == b"".join(frames)
-    assert all(len(message) <= LINK_BATCH_BYTES for message in heard)
-    assert len(heard) < len(frames)
+    await until(lambda: received.is_over)
+    assert b"".join(received) == b"".join(frames)
+    assert all(len(message) <= LINK_BATCH_BYTES for message in received)
+    assert len(received) < len(frames)
 
 
 async def test_frames_that_make_exactly_a_batch_are_two_messages() -> None:
     sending = Sending().start()
     for _ in range(4):
-        sending.outbox.put(bytes(LINK_BATCH_BYTES // 4))
+        sending.queue.put(bytes(LINK_BATCH_BYTES // 4))
     assert len(await sending.far.receive()) == LINK_BATCH_BYTES * 3 // 4
     assert len(await sending.far.receive()) == LINK_BATCH_BYTES // 4
 
@@ -132,15 +132,15 @@ async def test_frames_that_make_exactly_a_batch_are_two_messages() -> None:
 async def test_a_frame_that_is_longer_than_a_batch_is_a_message_by_itself() -> None:
     sending = Sending().start()
     for frame in (BIG, b"small"):
-        sending.outbox.put(frame)
+        sending.queue.put(frame)
     assert [len(await sending.far.receive()), await sending.far.receive()] == [len(BIG), b"small"]
 
 
 async def test_finishing_sends_what_is_queued_and_takes_no_more() -> None:
     sending = Sending().start()
-    sending.outbox.put(b"last")
+    sending.queue.put(b"last")
     sending.finish()
-    sending.outbox.put(b"too late")
+    sending.queue.put(b"too late")
     assert [message async for message in everything(sending.far)] == [b"last"]
     assert sending.done == 1
 
@@ -159,7 +159,7 @@ async def test_finishing_waits_for_a_peer_that_is_slow() -> None:
 async def test_a_paused_socket_is_sent_nothing_until_it_resumes() -> None:
     sending = Sending(capacity=1).start()
     await sending.jam()
-    sending.outbox.put(b" too")
+    sending.queue.put(b" too")
     await turns()
     sending.far.resume_reading()
     assert [await sending.far.receive(), await sending.far.receive()] == [b"taken", b"stuck too"]
@@ -167,7 +167,7 @@ async def test_a_paused_socket_is_sent_nothing_until_it_resumes() -> None:
 
 async def test_a_queue_that_overflows_before_there_is_a_socket_ends_the_link() -> None:
     sending = Sending()
-    fill(sending.outbox)
+    fill(sending.queue)
     sending.start()
     await until(lambda: sending.stuck)
     assert "stopped reading" in str(sending.stuck[0])
@@ -176,18 +176,18 @@ async def test_a_queue_that_overflows_before_there_is_a_socket_ends_the_link() -
 async def test_a_queue_may_be_full_to_its_limit() -> None:
     sending = Sending()
     for _ in range(LINK_SEND_QUEUE_BYTES_MAX // len(BIG)):
-        sending.outbox.put(BIG)
-    assert not sending.outbox.has_room(1)
+        sending.queue.put(BIG)
+    assert not sending.queue.has_room(1)
     sending.start()
-    Heard(sending.far)
-    await until(lambda: sending.outbox.has_room(LINK_SEND_QUEUE_BYTES_MAX))
+    Received(sending.far)
+    await until(lambda: sending.queue.has_room(LINK_SEND_QUEUE_BYTES_MAX))
     assert not sending.stuck
 
 
 async def test_a_queue_that_overflows_while_the_peer_does_not_read_ends_the_link_soon_but_not_within_the_put() -> None:
     sending = Sending(capacity=1).start()
     await sending.jam()
-    fill(sending.outbox)
+    fill(sending.queue)
     assert not sending.stuck
     await turns()
     assert len(sending.stuck) == 1
@@ -197,10 +197,10 @@ async def test_a_queue_that_overflowed_ends_the_link_even_if_the_peer_reads_agai
     """Frames were lost: going on without them would be worse than the end."""
     sending = Sending(capacity=1).start()
     await sending.jam()
-    fill(sending.outbox)
+    fill(sending.queue)
     sending.far.resume_reading()
     await turns()
-    sending.outbox.put(b"later")
+    sending.queue.put(b"later")
     await turns()
     assert len(sending.stuck) == 1
     assert await sending.far.receive() == b"taken"
@@ -208,7 +208,7 @@ async def test_a_queue_that_overflowed_ends_the_link_even_if_the_peer_reads_agai
 
 
 async def test_a_message_that_is_never_taken_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.01)
+    monkeypatch.setattr(send_queue_module, "LINK_SEND_S", 0.01)
     sending = Sending(capacity=1).start()
     await sending.jam()
     await until(lambda: sending.stuck)
@@ -216,7 +216,7 @@ async def test_a_message_that_is_never_taken_ends_the_link(monkeypatch: pytest.M
 
 
 async def test_a_peer_that_reads_slowly_but_reads_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.2)
+    monkeypatch.setattr(send_queue_module, "LINK_SEND_S", 0.2)
     sending = Sending(capacity=1).start()
     for _ in range(4):
         await sending.jam()
@@ -227,21 +227,25 @@ async def test_a_peer_that_reads_slowly_but_reads_is_not_given_up(monkeypatch: p
 
 
 async def test_an_idle_link_may_stay_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_module, "LINK_SEND_S", 0.01)
+    monkeypatch.setattr(send_queue_module, "LINK_SEND_S", 0.01)
     sending = Sending().start()
-    sending.outbox.put(b"one")
+    sending.queue.put(b"one")
     assert await sending.far.receive() == b"one"
     await asyncio.sleep(0.05)
-    sending.outbox.put(b"two")
+    sending.queue.put(b"two")
     assert await sending.far.receive() == b"two"
     assert not sending.stuck
 
 
 async def test_after_the_end_nothing_piles_up() -> None:
     sending = Sending().start()
-    sending.outbox.put(b"x")
-    sending.outbox.drop()
-    fill(sending.outbox)
+    sending.queue.put(b"x")
+    sending.queue.drop()
+    fill(sending.queue)
     await turns()
-    assert sending.outbox.has_room(LINK_SEND_QUEUE_BYTES_MAX)
+    assert sending.queue.has_room(LINK_SEND_QUEUE_BYTES_MAX)
     assert (sending.stuck, sending.far._early) == ([], type(sending.far._early)())
+
+
+def test_the_largest_body_fits_into_an_empty_queue() -> None:
+    assert SendQueue().has_room(REQUEST_BODY_BYTES_MAX + MIB)

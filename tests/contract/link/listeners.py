@@ -1,4 +1,4 @@
-"""Whoever is at work on a socket, for tests."""
+"""A socket listener for tests."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sparewatt.core.errors import LinkError
 from sparewatt.link.sockets import Socket
 
 
-class User:
-    """Implements SocketUser; keeps what it is told."""
+class RecordingListener:
+    """Implements SocketListener; records every call."""
 
     def __init__(self, socket: Socket, *, on_message: Callable[[bytes], None] = lambda _: None) -> None:
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self.ends: list[LinkError] = []
         self.resumed = 0
         self._on_message = on_message
         socket.attach(self)
 
     def receive(self, message: bytes) -> None:
-        self.heard.append(message)
+        self.received.append(message)
         self._on_message(message)
 
     def on_lost(self, error: LinkError) -> None:
