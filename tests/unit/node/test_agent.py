@@ -135,7 +135,7 @@ async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = No
     async with rigged(data_dir) as rig:
         await rig.inventory.refresh()
         agent = NodeAgent(
-            node_settings(data_dir, gateway_url=f"{gateway.url}/v1", drain_s=5.0),
+            settings=node_settings(data_dir, gateway_url=f"{gateway.url}/v1", drain_s=5.0),
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
@@ -143,7 +143,7 @@ async def dialling(gateway: Gateway, data_dir: Path, *, clock: Clock | None = No
             session=rig.session,
             clock=clock or SystemClock(),
             rng=FixedRng(0.0),
-            tell=rig.said.append,
+            notify=rig.notices.append,
         )
         task = asyncio.create_task(agent.run())
         try:
@@ -198,7 +198,7 @@ async def test_an_agent_joins_and_reports(gateway: Gateway, tmp_path: Path) -> N
         specs = decode_message(gateway.heard(Opcode.SPECS)[0].payload, NodeSpecs)
         assert specs == node.rig.inventory.specs
         assert [model.id for model in specs.models] == [MODEL]
-        assert f"joined {gateway.url} as {KEY.address}" in node.rig.said
+        assert f"joined {gateway.url} as {KEY.address}" in node.rig.notices
 
 
 async def test_a_report_goes_with_the_answer_to_a_ping_but_not_with_each_of_many(
@@ -331,7 +331,7 @@ async def test_an_agent_that_drains_says_so_and_leaves_with_a_goodbye(gateway: G
         assert decode_message(gateway.heard(Opcode.LOAD)[-1].payload, NodeLoad).draining
         assert decode_message(gateway.frames[-1].payload, Goodbye).reason == "the node is stopping"
         assert gateway.visits == 1
-        assert not any("finishing" in said for said in node.rig.said)
+        assert not any("finishing" in said for said in node.rig.notices)
 
 
 async def test_an_agent_that_drains_finishes_its_job_first(gateway: Gateway, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ async def test_who_stops_a_node_is_told_what_it_waits_for(gateway: Gateway, tmp_
         await send_job(gateway.sockets[0])
         await until(lambda: gateway.heard(Opcode.HEAD))
         draining = asyncio.create_task(node.agent.drain())
-        await until(lambda: "finishing 1 answer; Ctrl-C again to stop now" in node.rig.said)
+        await until(lambda: "finishing 1 answer; Ctrl-C again to stop now" in node.rig.notices)
         draining.cancel()
 
 

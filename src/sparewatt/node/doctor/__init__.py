@@ -1,1 +1,1 @@
-"""What is wrong with a node, in plain words, and what to do about it. Looks and asks; changes nothing."""
+"""`sparewatt node doctor`: what is wrong with a node, in plain words, with advice. Changes nothing."""

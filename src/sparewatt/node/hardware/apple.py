@@ -1,31 +1,21 @@
-"""Apple's chips: GPU and processor share the memory. Power and temperature macOS tells only to root."""
+"""Apple's chips, whose GPU and processor share the memory. macOS shows power and temperature to root only."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
 import psutil
 
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu, run_program
+from sparewatt.protocol.link.node_report import GpuReading
 
 PROFILER = ("/usr/sbin/system_profiler", "-json", "SPDisplaysDataType")
 SYSCTL_MEMORY = ("/usr/sbin/sysctl", "-n", "hw.memsize")
 SYSTEM_VERSION = ("/usr/bin/sw_vers", "-productVersion")
 GPU_SHARE = 0.75
-"""Of the memory: what macOS lets the GPU hold on machines of usual size."""
-ASK_S = 20.0
-
-
-def run_program(argv: Sequence[str]) -> str:
-    """What it prints; nothing if it is not there or does not end."""
-    try:
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_S, check=False)  # noqa: S603 (fixed)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout
+"""Of the memory: what macOS lets the GPU use on machines of usual size."""
 
 
 class AppleProbe:
@@ -41,9 +31,9 @@ class AppleProbe:
             self._found = self._detect()
         return self._found
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         free = int(psutil.virtual_memory().available * GPU_SHARE)
-        return [SensorReading(vram_free_bytes=free) for _ in self.gpus()]
+        return [GpuReading(vram_free_bytes=free) for _ in self.gpus()]
 
     def _detect(self) -> list[DetectedGpu]:
         name = chip_of(self._run(PROFILER))
@@ -56,7 +46,7 @@ class AppleProbe:
 
 
 def chip_of(profile: str) -> str | None:
-    """The GPU's name, with its cores, of a chip by Apple; Macs with Intel's have no GPU worth fronting."""
+    """The GPU's name and cores, if the chip is Apple's; Macs with Intel chips have no GPU of use here."""
     try:
         displays = json.loads(profile)["SPDisplaysDataType"]
         for card in displays:

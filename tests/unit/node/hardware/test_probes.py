@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from sparewatt.node.hardware.amd import AmdProbe, names_of
+from sparewatt.node.hardware.amd import AmdProbe, card_names
 from sparewatt.node.hardware.apple import GPU_SHARE, PROFILER, SYSCTL_MEMORY, AppleProbe, chip_of
 from sparewatt.node.hardware.cpu import CpuPower
 from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware, gpu_name
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.hardware.nvidia import NvidiaProbe
+from sparewatt.protocol.link.node_report import GpuReading
 from tests.contract.nvml import RecordedNvml
 from tests.unit.node.rig import node_settings
 
@@ -25,7 +26,7 @@ def test_an_h200_is_described_with_the_memory_that_programs_may_use() -> None:
 
 def test_its_reading_is_in_watts_degrees_and_shares() -> None:
     (reading,) = NvidiaProbe(RecordedNvml()).read()
-    assert reading == SensorReading(150_109_880_320, 120.5, 41.0, 0.37)
+    assert reading == GpuReading(150_109_880_320, 120.5, 41.0, 0.37)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_its_reading_is_in_watts_degrees_and_shares() -> None:
 )
 def test_a_question_that_a_card_does_not_answer_is_unknown_and_the_others_are_not(question: str, field: str) -> None:
     (reading,) = NvidiaProbe(RecordedNvml(refuses=(question,))).read()
-    unknown = {name for name in SensorReading.__slots__ if getattr(reading, name) is None}
+    unknown = {name for name in GpuReading.__struct_fields__ if getattr(reading, name) is None}
     assert unknown == {field}
 
 
@@ -79,10 +80,10 @@ def amd_card(root: Path, number: int, **files: str) -> None:
 def test_an_amd_card_is_read_from_the_kernels_files(tmp_path: Path) -> None:
     amd_card(tmp_path, 0)
     (tmp_path / "card0-HDMI-A-1").mkdir()
-    probe = AmdProbe(root=tmp_path, ask_smi=lambda: json.dumps({"card0": {"Card Series": "Radeon RX 7900 XTX"}}))
+    probe = AmdProbe(root=tmp_path, run_smi=lambda: json.dumps({"card0": {"Card Series": "Radeon RX 7900 XTX"}}))
     (gpu,) = probe.gpus()
     assert (gpu.vendor, gpu.model, gpu.vram_bytes) == ("amd", "Radeon RX 7900 XTX", 25753026560)
-    assert probe.read() == [SensorReading(25753026560 - 1048576, 87.0, 46.0, 0.12)]
+    assert probe.read() == [GpuReading(25753026560 - 1048576, 87.0, 46.0, 0.12)]
 
 
 @pytest.mark.parametrize(
@@ -90,19 +91,19 @@ def test_an_amd_card_is_read_from_the_kernels_files(tmp_path: Path) -> None:
 )
 def test_another_vendors_card_and_a_processors_own_graphics_are_no_gpu(tmp_path: Path, files: dict[str, str]) -> None:
     amd_card(tmp_path, 0, **files)
-    assert AmdProbe(root=tmp_path, ask_smi=lambda: "").gpus() == []
+    assert AmdProbe(root=tmp_path, run_smi=lambda: "").gpus() == []
 
 
 def test_files_that_are_not_there_are_unknown(tmp_path: Path) -> None:
     amd_card(tmp_path, 0, mem_info_vram_used="", gpu_busy_percent="x", **{"hwmon/hwmon3/power1_average": ""})
-    probe = AmdProbe(root=tmp_path, ask_smi=lambda: "no JSON")
+    probe = AmdProbe(root=tmp_path, run_smi=lambda: "no JSON")
     assert probe.gpus()[0].model == "AMD GPU 0x744c"
-    assert probe.read() == [SensorReading(None, None, 46.0, None)]
+    assert probe.read() == [GpuReading(None, None, 46.0, None)]
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"card0": 1, "system": {}}', '{"card0": {"Card Series": 7}}'])
 def test_what_rocm_smi_says_may_be_nonsense(told: str) -> None:
-    assert names_of(told) == {}
+    assert card_names(told) == {}
 
 
 # Apple
@@ -165,7 +166,7 @@ class Broken:
     def gpus(self) -> list[DetectedGpu]:
         raise RuntimeError("driver")
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         return []
 
 

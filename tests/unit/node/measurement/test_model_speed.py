@@ -6,33 +6,40 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
+from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.node.backends.backend import Backend, BackendReply, BackendUnreachable, BadBackendReply
-from sparewatt.node.measurement import chat_speed as measure_module
-from sparewatt.node.measurement.chat_speed import (
+from sparewatt.node.backends.openai import OpenAIBackend
+from sparewatt.node.measurement import model_speed
+from sparewatt.node.measurement.model_speed import (
     BATCH_TOKENS,
     READ_WORDS,
     WRITE_TOKENS,
+    SpeedMeter,
     _JobTiming,
     faster_of,
-    measure_chat_model,
+    is_embedding_only,
     step_per_job_s,
 )
-from sparewatt.node.measurement.speed_file import SpeedFile
 from sparewatt.protocol.link.node_report import Speed, validated
-from sparewatt.testing import EngineSettings, InstantClock
+from sparewatt.testing import EngineSettings, InstantClock, running_engine
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, ScriptedBackend, rigged
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.2)
 
 
+def meter(backend: Backend, *, clock: Clock | None = None) -> SpeedMeter:
+    return SpeedMeter(backend=backend, clock=clock or SystemClock(), rng=seeded(1))
+
+
 async def measured(backend: Backend, *, clock: ManualClock | None = None) -> Speed:
-    return await measure_chat_model(backend, MODEL, limit_tps=None, clock=clock or ManualClock(), rng=seeded(1))
+    return await meter(backend, clock=clock or ManualClock()).measure_chat(MODEL)
 
 
 def event(**fields: Any) -> bytes:
@@ -47,7 +54,7 @@ def usage(prompt: int, completion: int) -> bytes:
     return event(choices=[], usage={"prompt_tokens": prompt, "completion_tokens": completion})
 
 
-class Paced:
+class Timed:
     """Chunks with the time that passes before each; the same for every job."""
 
     def __init__(self, clock: ManualClock, *steps: tuple[float, bytes]) -> None:
@@ -65,14 +72,14 @@ class Paced:
 
 async def test_an_engine_is_measured_within_the_bounds_of_a_report(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        speed = await measure_chat_model(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        speed = await meter(rig.backend, clock=InstantClock()).measure_chat(MODEL)
         assert validated(speed) == speed
         assert (await rig.stats())["finished"] == 4
 
 
 async def test_measuring_reads_much_and_writes_a_little(tmp_path: Path) -> None:
     async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), answer_tokens=1000)) as rig:
-        await measure_chat_model(rig.backend, MODEL, limit_tps=None, clock=InstantClock(), rng=seeded(1))
+        await meter(rig.backend, clock=InstantClock()).measure_chat(MODEL)
         assert (await rig.stats())["tokens"] == WRITE_TOKENS + 1 + 2 * BATCH_TOKENS
 
 
@@ -94,7 +101,7 @@ async def test_a_server_that_fails_is_not_measured(tmp_path: Path, kind: str, er
 
 
 async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure_module, "MEASURE_S", 0.05)
+    monkeypatch.setattr(model_speed, "MEASURE_S", 0.05)
     async with rigged(tmp_path) as rig:
         await rig.fault("stall_after_tokens", after_tokens=2, count=None)
         with pytest.raises(BadBackendReply, match="longer"):
@@ -106,7 +113,7 @@ async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pyt
 
 async def test_the_figures_are_what_the_clock_says() -> None:
     clock = ManualClock()
-    chunks = Paced(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
+    chunks = Timed(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
     speed = await measured(ScriptedBackend(chunks), clock=clock)
     assert speed == Speed(
         ttft_s=0.5,
@@ -124,14 +131,14 @@ async def test_the_figures_are_what_the_clock_says() -> None:
 )
 async def test_an_opening_without_text_is_no_token(opening: bytes) -> None:
     clock = ManualClock()
-    chunks = Paced(clock, (0.1, opening), (0.4, text("a")), (1.0, text("b")), (0, usage(10, 2)))
+    chunks = Timed(clock, (0.1, opening), (0.4, text("a")), (1.0, text("b")), (0, usage(10, 2)))
     assert (await measured(ScriptedBackend(chunks), clock=clock)).ttft_s == 0.5
 
 
 async def test_a_token_without_text_counts_when_the_answer_ends_with_it() -> None:
     clock = ManualClock()
     finish = event(choices=[{"delta": {}, "finish_reason": "length"}])
-    speed = await measured(ScriptedBackend(Paced(clock, (0.5, finish), (0, usage(10, 1)))), clock=clock)
+    speed = await measured(ScriptedBackend(Timed(clock, (0.5, finish), (0, usage(10, 1)))), clock=clock)
     assert (speed.ttft_s, speed.prefill_tps) == (0.5, 20.0)
 
 
@@ -139,7 +146,7 @@ async def test_reasoning_counts_as_tokens() -> None:
     clock = ManualClock()
     thought = event(choices=[{"delta": {"reasoning": "hm"}}])
     speed = await measured(
-        ScriptedBackend(Paced(clock, (0.5, thought), (1.0, thought), (0, usage(10, 2)))), clock=clock
+        ScriptedBackend(Timed(clock, (0.5, thought), (1.0, thought), (0, usage(10, 2)))), clock=clock
     )
     assert (speed.ttft_s, speed.decode_tps) == (0.5, 1.0)
 
@@ -147,7 +154,7 @@ async def test_reasoning_counts_as_tokens() -> None:
 async def test_events_may_be_cut_anywhere_and_written_without_a_space() -> None:
     clock = ManualClock()
     whole = (text("a") + usage(10, 1) + b"data: [DONE]\n\n").replace(b"data: ", b"data:").replace(b"\n", b"\r\n")
-    chunks = Paced(clock, *((0.01, whole[at : at + 1]) for at in range(len(whole))))
+    chunks = Timed(clock, *((0.01, whole[at : at + 1]) for at in range(len(whole))))
     assert (await measured(ScriptedBackend(chunks), clock=clock)).prefill_tps > 0
 
 
@@ -178,7 +185,7 @@ async def test_no_two_measuring_prompts_are_alike() -> None:
     backend = ScriptedBackend([text("a"), usage(10, 1)])
     rng = seeded(1)
     for _ in range(3):
-        await measure_chat_model(backend, MODEL, limit_tps=None, clock=ManualClock(), rng=rng)
+        await SpeedMeter(backend=backend, clock=ManualClock(), rng=rng).measure_chat(MODEL)
     prompts = [json.loads(body)["messages"][0]["content"] for body in backend.bodies]
     assert len({prompt.split()[0] for prompt in prompts}) == len(prompts) == 12
     assert len(prompts[1].split()) == READ_WORDS + 1
@@ -218,41 +225,9 @@ class Loner(ScriptedBackend):
 
 async def test_a_server_that_will_not_have_two_at_once_is_measured_without() -> None:
     clock = ManualClock()
-    chunks = Paced(clock, (0.5, text("a")), (0.5, text("b")), (0.0, usage(100, 2)))
+    chunks = Timed(clock, (0.5, text("a")), (0.5, text("b")), (0.0, usage(100, 2)))
     speed = await measured(Loner(chunks), clock=clock)
     assert (speed.decode_tps, speed.step_per_job_s) == (2.0, None)
-
-
-# what is kept
-
-
-def test_what_was_measured_before_two_at_once_were_is_still_good(tmp_path: Path) -> None:
-    (tmp_path / "m.json").write_bytes(b'{"x":{"prefill_tps":1000.0,"decode_tps":50.0,"ttft_s":0.2}}')
-    assert SpeedFile(tmp_path / "m.json").get("x") == SPEED
-
-
-def test_what_was_measured_is_there_after_a_restart(tmp_path: Path) -> None:
-    SpeedFile(tmp_path / "m.json").put("llama|1", SPEED)
-    again = SpeedFile(tmp_path / "m.json")
-    assert (again.get("llama|1"), again.get("other")) == (SPEED, None)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff", b'{"x":{}}', b'{"x":{"prefill_tps":-1,"decode_tps":1}}', b"[]"]
-)
-def test_a_broken_file_means_measuring_again(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "m.json"
-    path.write_bytes(content)
-    kept = SpeedFile(path)
-    assert kept.get("x") is None
-    kept.put("x", SPEED)
-    assert SpeedFile(path).get("x") == SPEED
-
-
-def test_a_disk_that_cannot_be_written_costs_no_more_than_the_memory_of_it(tmp_path: Path) -> None:
-    kept = SpeedFile(tmp_path / "absent" / "m.json")
-    kept.put("x", SPEED)
-    assert kept.get("x") == SPEED
 
 
 # which of two measurements
@@ -278,7 +253,7 @@ def test_of_two_measurements_each_figure_that_is_clearly_better_counts(
     assert (best.decode_tps, best.prefill_tps) == expected
 
 
-def in_company(tps: float, *, batch: int = 4, decode: float = 30.0, prefill: float = 135.0) -> Speed:
+def in_batch(tps: float, *, batch: int = 4, decode: float = 30.0, prefill: float = 135.0) -> Speed:
     return Speed(
         prefill_tps=prefill,
         decode_tps=decode,
@@ -291,23 +266,91 @@ def in_company(tps: float, *, batch: int = 4, decode: float = 30.0, prefill: flo
 
 
 def test_a_run_that_writes_faster_alone_does_not_take_away_what_was_better_before() -> None:
-    before, now = in_company(84.0), in_company(14.0, decode=33.0, prefill=78.0)
-    assert faster_of(before, now) == in_company(84.0, decode=33.0)
+    before, now = in_batch(84.0), in_batch(14.0, decode=33.0, prefill=78.0)
+    assert faster_of(before, now) == in_batch(84.0, decode=33.0)
 
 
 def test_what_several_at_once_showed_comes_from_one_run() -> None:
-    before = in_company(14.0)
-    assert faster_of(before, in_company(84.0, decode=10.0, prefill=10.0)) == in_company(84.0)
-    assert faster_of(before, in_company(14.5)) == before
+    before = in_batch(14.0)
+    assert faster_of(before, in_batch(84.0, decode=10.0, prefill=10.0)) == in_batch(84.0)
+    assert faster_of(before, in_batch(14.5)) == before
     assert faster_of(before, SPEED).batch_decode_tps == 14.0
     assert faster_of(SPEED, before).batch_decode_tps == 14.0
 
 
 def test_a_server_that_now_works_on_another_number_at_once_is_told_by_the_later_run() -> None:
-    assert faster_of(in_company(84.0, batch=16), in_company(40.0, batch=4)) == in_company(40.0, batch=4)
+    assert faster_of(in_batch(84.0, batch=16), in_batch(40.0, batch=4)) == in_batch(40.0, batch=4)
 
 
 def test_the_first_token_time_that_is_clearly_shorter_counts() -> None:
     slow, quick = msgspec.structs.replace(SPEED, ttft_s=0.5), SPEED
     assert faster_of(slow, quick).ttft_s == 0.2
     assert faster_of(quick, slow) == quick
+
+
+# batches
+
+
+async def test_a_server_is_measured_at_its_own_concurrency(tmp_path: Path) -> None:
+    stages = list[str]()
+    async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), slots=6)) as rig:
+        speed = await meter(rig.backend).measure_chat(MODEL, at_once=6, progress=stages.append)
+    assert speed.batch == 6
+    assert speed.batch_decode_tps
+    assert speed.batch_ttft_s is not None
+    assert stages == ["writes alone (1 of 3)", "reads (2 of 3)", "writes 6 at once (3 of 3)"]
+
+
+@pytest.mark.parametrize(("slots", "at_once"), [(1, 2), (2, 2), (500, 16)])
+async def test_at_least_two_and_at_most_sixteen_at_once(tmp_path: Path, slots: int, at_once: int) -> None:
+    async with rigged(tmp_path) as rig:
+        speed = await meter(rig.backend).measure_chat(MODEL, at_once=slots)
+    assert speed.batch == at_once
+
+
+# models that only embed
+
+
+async def test_a_model_that_only_embeds_is_timed_by_what_it_reads(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        speed = await meter(rig.backend).measure_embedding(MODEL)
+        assert speed.prefill_tps == speed.decode_tps > 0
+        await rig.fault("status")
+        with pytest.raises(BadBackendReply):
+            await meter(rig.backend).measure_embedding(MODEL)
+    with pytest.raises(BadBackendReply):
+        await meter(ScriptedBackend([b"nonsense"])).measure_embedding(MODEL)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "is_so"),
+    [(None, False), ((), False), (("embeddings",), True), (("embeddings", "chat"), False), (("chat",), False)],
+)
+def test_a_model_is_embedding_only_by_its_capabilities(capabilities: tuple[str, ...] | None, *, is_so: bool) -> None:
+    assert is_embedding_only(capabilities) is is_so
+
+
+async def test_reading_is_timed() -> None:
+    async with (
+        running_engine(EngineSettings(models=(MODEL,), prefill_tps=2000.0)) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        speed = await SpeedMeter(
+            backend=OpenAIBackend(url, session), clock=SystemClock(), rng=seeded(1)
+        ).measure_embedding(MODEL)
+    assert 0 < speed.prefill_tps <= 2000.0
+    assert speed.ttft_s > 0
+
+
+async def test_a_server_that_cannot_is_not_measured() -> None:
+    async with running_engine(EngineSettings(models=("other",))) as url, aiohttp.ClientSession() as session:
+        with pytest.raises(BadBackendReply):
+            await meter(OpenAIBackend(url, session)).measure_embedding(MODEL)
+
+
+async def test_a_node_reports_what_its_server_says_it_can_do(tmp_path: Path) -> None:
+    async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), capabilities=("embeddings",))) as rig:
+        await rig.inventory.refresh()
+        (model,) = rig.inventory.specs.models
+    assert model.capabilities == ("embeddings",)
+    assert model.measured is not None

@@ -15,13 +15,14 @@ from sparewatt.node.backends.backend import BackendError, BackendModel, BackendT
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
 from sparewatt.node.hardware.cpu import cpu_tflops
 from sparewatt.node.hardware.detection import detect_hardware
-from sparewatt.node.hardware.gpu import GB
-from sparewatt.node.specs.specs_builder import BackendSpecs
+from sparewatt.node.hardware.gpu import GB, DetectedGpu, Hardware
+from sparewatt.node.hardware.gpu_bench import GpuSpeed
+from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
 from sparewatt.protocol.link.node_report import Speed, validated
 from sparewatt.testing import EngineSettings
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
-from tests.waiting import turns
+from tests.waiting import turns, until
 
 
 def models_of(rig: Rig) -> list[str]:
@@ -54,16 +55,16 @@ async def test_a_model_is_measured_once_even_over_a_restart(tmp_path: Path) -> N
             await rig.inventory.refresh()
             await rig.inventory.refresh()
             assert rig.inventory.specs.models[0].measured is not None
-            said = rig.said
+            said = rig.notices
     assert said == []
 
 
-async def test_another_speed_limit_is_measured_anew(tmp_path: Path) -> None:
+async def test_another_speed_limit_is_measured_again(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
     async with rigged(tmp_path, speed_limit_tps=1e5) as rig:
         await rig.inventory.refresh()
-        assert any(text.startswith("measured") for text in rig.said)
+        assert any(text.startswith("measured") for text in rig.notices)
 
 
 async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_once(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_o
         await rig.fault("status", count=2)  # the first is for the probe
         for _ in range(3):
             await rig.inventory.refresh()
-        assert rig.said == [f"measuring {MODEL}: writes alone (1 of 3)"]
+        assert rig.notices == [f"measuring {MODEL}: writes alone (1 of 3)"]
         assert rig.inventory.specs.models[0].measured is None
         clock.advance(61)
         await rig.inventory.refresh()
@@ -112,7 +113,7 @@ async def test_a_busy_node_does_not_measure_again(tmp_path: Path, busy_with: str
         await rig.fault("stall_after_tokens", after_tokens=1)
         async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
             if busy_with == "mine":
-                rig.inventory.count_own_jobs = lambda: 1
+                rig.inventory.own_jobs = 1
             await rig.inventory.refresh()
         assert rig.inventory.specs.models[0].measured == crowded
 
@@ -135,7 +136,7 @@ async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_sta
         await rig.inventory.refresh()
         assert models_of(rig) == ["good"]
         assert validated(rig.inventory.specs) == rig.inventory.specs
-        assert not any("two words" in text for text in rig.said)
+        assert not any("two words" in text for text in rig.notices)
 
 
 async def test_a_server_that_leaves_takes_its_models_along_and_brings_them_back(tmp_path: Path) -> None:
@@ -165,7 +166,8 @@ async def test_a_change_is_told_and_no_change_is_not(tmp_path: Path) -> None:
 
 async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        running = asyncio.create_task(rig.inventory.run())
+        lost = list[str]()
+        running = asyncio.create_task(rig.inventory.run(on_backend_lost=lost.append))
         async with asyncio.timeout(20):
             while rig.inventory._refresh_wanted.is_set() or not models_of(rig):  # noqa: ASYNC110 (it lies behind HTTP)
                 await asyncio.sleep(0.005)
@@ -173,6 +175,7 @@ async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_pat
             while models_of(rig):
                 rig.inventory.refresh_soon()
                 await asyncio.sleep(0.005)
+            await until(lambda: lost)
         running.cancel()
         await asyncio.wait([running])
 
@@ -243,8 +246,7 @@ async def test_a_server_with_jobs_may_be_slow_to_answer_once(
 ) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
-        lost: list[str] = []
-        rig.inventory.on_backend_lost, rig.inventory.count_own_jobs = lost.append, lambda: jobs
+        rig.inventory.own_jobs = jobs
 
         async def models(_: OpenAIBackend) -> list[BackendModel]:
             raise failure("no answer")
@@ -252,5 +254,39 @@ async def test_a_server_with_jobs_may_be_slow_to_answer_once(
         monkeypatch.setattr(OpenAIBackend, "models", models)
         for look in range(1, looks + 1):
             await rig.inventory.refresh()
-            assert bool(lost) == (look == looks)
+            assert bool(rig.inventory.trouble) == (look == looks)
         assert models_of(rig) == []
+
+
+async def test_the_gpu_is_measured_once_for_each_card_and_driver(tmp_path: Path) -> None:
+    notices, benched = list[str](), list[int]()
+
+    async def bench() -> GpuSpeed:
+        benched.append(1)
+        return GpuSpeed(by="torch", copy_bytes_s=4.1e12, fp16_tflops=755.0)
+
+    for _ in range(2):
+        async with rigged(tmp_path) as rig:
+            hardware = Hardware("H200", 1, 10**11, 60.0, (DetectedGpu("nvidia", "H200", 10**11, "580"),))
+            rig.inventory._specs_builder = SpecsBuilder(rig.inventory.settings, hardware, speed_of=lambda _: None)
+            rig.inventory._publish()
+            await rig.inventory.measure_gpu(bench=bench)
+            assert rig.inventory.specs.gpus[0].fp16_tflops == 755.0
+            notices += rig.notices
+    assert benched == [1]
+    assert notices == ["measuring H200 …", "measured H200: copies 4.10 TB/s, 755 TFLOP/s"]
+
+
+async def test_a_machine_without_a_gpu_is_not_measured_and_a_failure_is_told(tmp_path: Path) -> None:
+    async def bench() -> GpuSpeed:
+        return GpuSpeed(why_not="torch sees no GPU")
+
+    async with rigged(tmp_path) as rig:
+        await rig.inventory.measure_gpu(bench=bench)
+        assert rig.notices == []
+        hardware = Hardware("H200", 1, 10**11, 60.0, (DetectedGpu("nvidia", "H200", 10**11, "580"),))
+        rig.inventory._specs_builder = SpecsBuilder(rig.inventory.settings, hardware, speed_of=lambda _: None)
+        rig.inventory._publish()
+        await rig.inventory.measure_gpu(bench=bench)
+    assert rig.notices[-1] == "H200 itself is not measured: torch sees no GPU"
+    assert not (tmp_path / "gpu.json").exists()

@@ -40,7 +40,7 @@ def test_advice_to_serve_a_file_names_what_is_missing(
 
 
 def test_the_extra_for_serving_brings_no_more_than_a_node_and_llama_cpp() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     first, second = project["optional-dependencies"]["serve"]
     assert first == "sparewatt[node]"
     assert second.startswith("xllamacpp")

@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.hardware.sensor_sampler import STALE_S, SensorSampler, total_watts
 from sparewatt.protocol.link.node_report import GpuReading, validated
 from sparewatt.testing.clocks import ManualClock
 from tests.waiting import until
 
 
-class Probe:
+class FakeGpuProbe:
     def __init__(self) -> None:
         self.watts: float | None = 100.0
         self.reads = 0
@@ -19,21 +19,21 @@ class Probe:
     def gpus(self) -> list[DetectedGpu]:
         return [DetectedGpu("nvidia", "card", 10**9)]
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         self.reads += 1
-        return [SensorReading(5 * 10**8, self.watts, 50.0, 0.5)]
+        return [GpuReading(5 * 10**8, self.watts, 50.0, 0.5)]
 
 
 def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
-    clock, probe, working = ManualClock(), Probe(), [False]
-    sensing = SensorSampler(probe, None, clock=clock, is_working=lambda: working[0])
-    sensing.sample()
+    clock, probe, working = ManualClock(), FakeGpuProbe(), [False]
+    sampler = SensorSampler(probe, None, clock=clock, is_working=lambda: working[0])
+    sampler.sample()
     clock.advance(4)
-    sensing.sample()
+    sampler.sample()
     working[0], probe.watts = True, 300.0
     clock.advance(2)
-    sensing.sample()
-    report = sensing.report()
+    sampler.sample()
+    report = sampler.report()
     assert report is not None
     assert validated(report) == report
     assert report.power_watts == round((4 * 100 + 2 * 300) / 6, 2)
@@ -42,12 +42,12 @@ def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
 
 
 def test_a_report_is_of_what_came_since_the_one_before() -> None:
-    clock, probe = ManualClock(), Probe()
-    sensing = SensorSampler(probe, None, clock=clock, is_working=lambda: True)
+    clock, probe = ManualClock(), FakeGpuProbe()
+    sampler = SensorSampler(probe, None, clock=clock, is_working=lambda: True)
     for _ in range(3):
-        sensing.sample()
+        sampler.sample()
         clock.advance(1)
-    first, second = sensing.report(), sensing.report()
+    first, second = sampler.report(), sampler.report()
     assert first is not None
     assert first.working_s == 2.0
     assert second is not None
@@ -56,35 +56,35 @@ def test_a_report_is_of_what_came_since_the_one_before() -> None:
 
 def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
     clock = ManualClock()
-    sensing = SensorSampler(Probe(), None, clock=clock)
-    sensing.sample()
+    sampler = SensorSampler(FakeGpuProbe(), None, clock=clock)
+    sampler.sample()
     clock.advance(STALE_S + 1)
-    assert sensing.latest() == ((), None)
-    assert sensing.report() is None
+    assert sampler.latest() == ((), None)
+    assert sampler.report() is None
 
 
 def test_a_gpu_that_does_not_tell_its_power_makes_the_sum_unknown() -> None:
-    assert total_watts([SensorReading(power_watts=10), SensorReading()], 5.0) is None
-    assert total_watts([SensorReading(power_watts=10)], None) == 10.0
+    assert total_watts([GpuReading(power_watts=10), GpuReading()], 5.0) is None
+    assert total_watts([GpuReading(power_watts=10)], None) == 10.0
     assert total_watts([], 5.0) == 5.0
     assert total_watts([], None) is None
 
 
 async def test_the_thread_goes_on_after_a_driver_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparewatt.node.hardware.sensor_sampler.EVERY_S", 0.01)
+    monkeypatch.setattr("sparewatt.node.hardware.sensor_sampler.SAMPLE_S", 0.01)
     failed = threading.Event()
 
-    class Shaky(Probe):
-        def read(self) -> list[SensorReading]:
+    class Shaky(FakeGpuProbe):
+        def read(self) -> list[GpuReading]:
             if not failed.is_set():
                 failed.set()
                 raise OSError("driver")
             return super().read()
 
     probe, clock = Shaky(), ManualClock()
-    sensing = SensorSampler(probe, None, clock=clock)
-    sensing.start()
+    sampler = SensorSampler(probe, None, clock=clock)
+    sampler.start()
     try:
         await until(lambda: probe.reads > 0)
     finally:
-        sensing.stop()
+        sampler.stop()

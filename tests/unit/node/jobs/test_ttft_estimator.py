@@ -168,14 +168,14 @@ def test_usual_answers_are_learned_from_what_answers_took() -> None:
 
 def test_the_share_of_reading_rises_while_reading_and_fades_after() -> None:
     share = PrefillShare()
-    share.note(is_reading=True, now_s=0.0)
+    share.note(is_prefilling=True, now_s=0.0)
     assert share.value == 0.0
-    share.note(is_reading=True, now_s=100.0)
+    share.note(is_prefilling=True, now_s=100.0)
     assert share.value == 1.0
-    share.note(is_reading=False, now_s=100.0)
-    share.note(is_reading=False, now_s=115.0)
+    share.note(is_prefilling=False, now_s=100.0)
+    share.note(is_prefilling=False, now_s=115.0)
     assert share.value == 0.37
-    share.note(is_reading=False, now_s=90.0)  # a clock that stumbles changes nothing
+    share.note(is_prefilling=False, now_s=90.0)  # a clock that stumbles changes nothing
     assert share.value == 0.37
 
 

@@ -16,13 +16,23 @@ from sparewatt import __version__
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.machine.spawn import free_port
-from sparewatt.node.doctor.check import DoctorCheck
+from sparewatt.node.doctor.checks import (
+    DoctorCheck,
+    check_agent,
+    check_clock,
+    check_disk,
+    check_gateway,
+    check_gpus,
+    check_key,
+    check_memory,
+    check_token,
+    check_version,
+)
 from sparewatt.node.doctor.diagnostics import run_diagnostics
-from sparewatt.node.doctor.gateway_checks import check_clock, check_gateway, check_token, check_version
-from sparewatt.node.doctor.machine_checks import check_agent, check_disk, check_gpus, check_key, check_memory
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.identity import KEY_FILE, load_or_create_key
 from sparewatt.protocol.link.frames import LINK_PATH
+from sparewatt.protocol.link.node_report import GpuReading
 
 CARD = DetectedGpu("nvidia", "RTX 4090", 24 * 10**9, "580.1")
 
@@ -46,12 +56,12 @@ def test_a_card_without_its_driver_is_wrong_and_none_at_all_is_not(tmp_path: Pat
 
 
 def test_a_card_is_told_with_what_it_does_now() -> None:
-    (found,) = check_gpus([CARD], [SensorReading(10 * 10**9, 99.6, 50.0, 0.25)])
+    (found,) = check_gpus([CARD], [GpuReading(10 * 10**9, 99.6, 50.0, 0.25)])
     assert found.found == "RTX 4090, 24.0 GB, driver 580.1; now 10.0 GB free, 100 W, 50 °C, 25% busy"
 
 
 def test_a_hot_card_is_told() -> None:
-    assert verdicts(check_gpus([CARD], [SensorReading(temperature_c=90.0)])) == {"GPU": "ok", "temperature": "warning"}
+    assert verdicts(check_gpus([CARD], [GpuReading(temperature_c=90.0)])) == {"GPU": "ok", "temperature": "warning"}
 
 
 def test_little_memory_and_little_disk(tmp_path: Path) -> None:
@@ -93,7 +103,7 @@ def test_a_running_agents_own_account_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: dict[str, str]
 ) -> None:
     answer = {"status": status(**changes)}
-    monkeypatch.setattr("sparewatt.node.doctor.machine_checks.ask", lambda _folder, _question: answer)
+    monkeypatch.setattr("sparewatt.node.doctor.checks.ask", lambda _folder, _question: answer)
     checks, told = check_agent(tmp_path)
     assert verdicts(checks) == expected
     assert told == answer["status"]
@@ -172,7 +182,7 @@ async def test_a_name_that_does_not_exist_and_plain_http_to_elsewhere() -> None:
     ],
 )
 def test_what_went_wrong_is_told_in_words(error: Exception, word: str) -> None:
-    from sparewatt.node.doctor.gateway_checks import describe_connection_error
+    from sparewatt.node.doctor.checks import describe_connection_error
 
     check = describe_connection_error("https://g", error)
     assert word in check.found + check.advice

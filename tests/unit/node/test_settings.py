@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.node.saved_settings import (
+from sparewatt.node.settings import (
     SAVED_SETTINGS_FILE,
     SavedSettings,
     merge_saved_settings,

@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.node.hardware.gpu import SensorReading
-from sparewatt.node.owner.owner_rules import FILE, UNTIL_RESUMED_UNIX_S, OwnerRules, read_owner_rules, write_owner_rules
-from sparewatt.node.owner.pause_monitor import CEILING_HOLD_S, PauseMonitor, pause_end_unix_s
-from sparewatt.node.owner.working_hours import BadHours, WorkingHours, parse_hours
+from sparewatt.node.owner.owner_rules import (
+    CEILING_HOLD_S,
+    FILE,
+    UNTIL_RESUMED_UNIX_S,
+    BadHours,
+    OwnerRules,
+    PauseMonitor,
+    WorkingHours,
+    parse_hours,
+    read_owner_rules,
+    write_owner_rules,
+)
+from sparewatt.protocol.link.node_report import GpuReading
 
 NIGHT = parse_hours(("22:00-07:00",), "Europe/Berlin")
 
@@ -72,7 +81,7 @@ class Node:
 
     def why(self, *, after_s: float = 0.0, celsius: float | None = None, watts: float | None = None) -> str | None:
         self._now_s += after_s
-        readings = [SensorReading(temperature_c=celsius)]
+        readings = [GpuReading(temperature_c=celsius)]
         return self._pauses.reason(
             self._wishes, readings=readings, watts=watts, unix_s=1e9 + self._now_s, now_s=self._now_s
         )
@@ -87,7 +96,7 @@ def test_an_owners_pause_ends_by_itself_or_never() -> None:
     assert node.why() == "its owner paused it"
     assert node.why(after_s=61) is None
     assert Node(OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S)).why(after_s=1e9) is not None
-    assert pause_end_unix_s(OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S)) is None
+    assert OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S).pause_end_unix_s is None
 
 
 def test_outside_its_hours_a_node_rests_and_says_when_it_works() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from sparewatt.node.backends.throttle import throttled
+from sparewatt.node.backends.reply_stream import throttled
 from sparewatt.testing import InstantClock
 from sparewatt.testing.clocks import ManualClock
 from tests.waiting import turns

@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.node.backends.backend import BackendLoad, BackendTotals
 from sparewatt.node.backends.prometheus_page import TOTAL_MAX, PrometheusPage, totals_of
-from sparewatt.node.specs.specs_builder import figures_of
+from sparewatt.node.specs.specs_builder import server_metrics
 from sparewatt.protocol.link.node_report import COUNT_MAX, NodeLoad, validated
 
 PAGE = b"""# TYPE vllm:prompt_tokens counter
@@ -34,6 +34,6 @@ def test_an_absurd_count_does_not_cost_the_node_its_link(value: bytes, told: flo
     found = totals_of(PrometheusPage(b"vllm:prompt_tokens_total " + value), "vllm").prompt_tokens
     assert found == told
     load = BackendLoad(10**9, 1, queued=10**9, totals=BackendTotals(prompt_tokens=found))
-    report = validated(NodeLoad(server=figures_of(load)))
+    report = validated(NodeLoad(server=server_metrics(load)))
     assert report.server is not None
     assert (report.server.running, report.server.waiting) == (COUNT_MAX, COUNT_MAX)

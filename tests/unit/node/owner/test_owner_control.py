@@ -16,7 +16,7 @@ import pytest
 
 from sparewatt.core.rng import seeded
 from sparewatt.node.agent import NodeAgent
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.owner.control_socket import (
@@ -29,7 +29,8 @@ from sparewatt.node.owner.control_socket import (
 )
 from sparewatt.node.owner.owner_control import OwnerControl
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, OwnerRules, read_owner_rules
-from sparewatt.node.saved_settings import read_saved_settings
+from sparewatt.node.settings import read_saved_settings
+from sparewatt.protocol.link.node_report import GpuReading
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.node.rig import MODEL, Rig, rigged
@@ -38,7 +39,7 @@ from tests.waiting import turns, until
 KEY = SigningKey.generate(rng=seeded(1))
 
 
-class Probe:
+class FakeGpuProbe:
     """One card whose temperature a test sets."""
 
     celsius = 40.0
@@ -46,18 +47,18 @@ class Probe:
     def gpus(self) -> list[DetectedGpu]:
         return [DetectedGpu("nvidia", "card", 10**9)]
 
-    def read(self) -> list[SensorReading]:
-        return [SensorReading(temperature_c=self.celsius, power_watts=100.0)]
+    def read(self) -> list[GpuReading]:
+        return [GpuReading(temperature_c=self.celsius, power_watts=100.0)]
 
 
-class Office:
+class ControlledNode:
     def __init__(self, rig: Rig, tmp_path: Path) -> None:
-        self.clock, self.probe, self.stop, self.said = ManualClock(), Probe(), asyncio.Event(), list[str]()
+        self.clock, self.probe, self.stop, self.notices = ManualClock(), FakeGpuProbe(), asyncio.Event(), list[str]()
         self.rig = rig
-        self.sensing = SensorSampler(self.probe, None, clock=self.clock)
-        self.sensing.sample()
+        self.sampler = SensorSampler(self.probe, None, clock=self.clock)
+        self.sampler.sample()
         self.agent = NodeAgent(
-            rig.inventory.settings,
+            settings=rig.inventory.settings,
             key=KEY,
             inventory=rig.inventory,
             jobs=rig.jobs,
@@ -65,31 +66,28 @@ class Office:
             session=rig.session,
             clock=self.clock,
             rng=seeded(1),
-            tell=self.said.append,
-            sensing=self.sensing,
+            notify=self.notices.append,
+            sampler=self.sampler,
         )
-        self.desk = OwnerControl(
-            address=KEY.address,
-            server_url=rig.url,
+        self.control = OwnerControl(
+            backend_url=rig.url,
             agent=self.agent,
-            inventory=rig.inventory,
-            jobs=rig.jobs,
-            sensing=self.sensing,
-            wishes=OwnerRules(),
+            sampler=self.sampler,
+            rules=OwnerRules(),
             clock=self.clock,
-            tell=self.said.append,
+            notify=self.notices.append,
             stop=self.stop,
         )
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        return self.desk.answer(msgspec.json.encode(question))
+        return self.control.answer(msgspec.json.encode(question))
 
 
 @asynccontextmanager
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+async def controlled_node(tmp_path: Path) -> AsyncIterator[ControlledNode]:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
-        yield Office(rig, tmp_path)
+        yield ControlledNode(rig, tmp_path)
 
 
 def contents(folder: Path) -> list[Path]:
@@ -149,7 +147,7 @@ def test_a_path_too_long_for_a_socket_takes_a_port(tmp_path: Path, monkeypatch: 
 
 
 async def test_status_tells_what_the_node_is(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         status = here.ask(do="status")["status"]
     assert (status["id"], status["state"], status["slots"]) == (KEY.address, "offline", 8)
     assert [model["id"] for model in status["models"]] == [MODEL]
@@ -157,7 +155,7 @@ async def test_status_tells_what_the_node_is(tmp_path: Path) -> None:
 
 
 async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         rig = here.rig
         await rig.fault("stall_after_tokens", after_tokens=2)
         rig.send(1)
@@ -171,30 +169,30 @@ async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: 
         rig.send(3)
         await rig.ended(3)
         assert read_owner_rules(tmp_path) == OwnerRules()
-    assert [text for text in here.said if "paused" in text] == ["paused: its owner paused it; 1 running first"]
+    assert [text for text in here.notices if "paused" in text] == ["paused: its owner paused it; 1 running first"]
 
 
 async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         here.ask(do="wish", wishes={"temperature_max_c": 80})
         await turns()
         news = asyncio.create_task(here.rig.inventory.wait_load_changed(here.rig.inventory.load_version))
         await turns()
         here.probe.celsius = 85.0
-        here.sensing.sample()
-        here.desk.check_pauses()
+        here.sampler.sample()
+        here.control.check_pauses()
         await until(news.done)
         load = here.rig.jobs.load()
         assert (load.draining, load.paused) == (True, "it is too hot (its owner's ceiling is 80 °C)")
         here.probe.celsius = 60.0
         here.clock.advance(61)
-        here.sensing.sample()
-        here.desk.check_pauses()
+        here.sampler.sample()
+        here.control.check_pauses()
         assert here.rig.jobs.load().paused is None
 
 
 async def test_a_joined_node_without_its_model_server_is_not_online(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         assert here.ask(do="status")["status"]["state"] == "offline"
         here.agent.joined_unix_s = 1.0
         assert here.ask(do="status")["status"]["state"] == "online"
@@ -203,14 +201,14 @@ async def test_a_joined_node_without_its_model_server_is_not_online(tmp_path: Pa
 
 
 async def test_prices_per_token_are_told_as_they_were_set(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         assert here.ask(do="status")["status"]["prompt_usd_per_mtok"] is None
         status = here.ask(do="price", prompt_usd_per_mtok="0.5", completion_usd_per_mtok="1")["status"]
         assert (status["prompt_usd_per_mtok"], status["completion_usd_per_mtok"]) == ("0.5", "1")
 
 
 async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         before = here.rig.inventory.specs.models[0].completion_price_nano
         here.ask(do="price", hourly_usd="0.40")
         after = here.rig.inventory.specs
@@ -234,7 +232,7 @@ async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> N
     ],
 )
 async def test_what_makes_no_sense_is_told_and_changes_nothing(tmp_path: Path, question: dict[str, Any]) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         specs = here.rig.inventory.specs
         assert here.ask(**question)["error"]
         assert here.rig.inventory.specs == specs
@@ -242,6 +240,6 @@ async def test_what_makes_no_sense_is_told_and_changes_nothing(tmp_path: Path, q
 
 
 async def test_drain_asks_the_process_to_end(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
+    async with controlled_node(tmp_path) as here:
         here.ask(do="drain")
         assert here.stop.is_set()
