@@ -32,7 +32,7 @@ class AiohttpSocket(Socket):
     def send(self, message: bytes) -> None:
         if self._end is None:
             self._outgoing.append(message)
-            self._pause()
+            self.is_paused = True
             self._wake_sender.set()
 
     async def wait_closed(self) -> None:

@@ -7,6 +7,8 @@ not sockets; failover and retries are dispatch's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
@@ -69,34 +71,27 @@ class LinkObserver(Protocol):
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class JobStream:
     """One job on one link, as the gateway sees it: its number, its window, its credit."""
 
-    __slots__ = (
-        "_link",
-        "credit_due_bytes",
-        "credit_step_bytes",
-        "has_head",
-        "listener",
-        "number",
-        "on_data",
-        "window_left_bytes",
-    )
+    _link: NodeLink
+    number: int
+    window_left_bytes: int
+    """What the node may still send, by the credit it has received."""
+    listener: StreamListener
+    on_data: Callable[[bytes], None] = field(init=False)
+    """Called for each DATA frame. The listener may replace it by a shorter path."""
+    credit_due_bytes: int = field(init=False, default=0)
+    """Consumed by the client, but not yet granted to the node; negative is a debt, paid off first."""
+    credit_step_bytes: int = field(init=False)
+    """Credit is sent once this much is due. As it is a part of the window, the node cannot stall on less: it still has
+    the rest of its window."""
+    has_head: bool = field(init=False, default=False)
 
-    def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
-        self._link = link
-        self.number = number
-        self.listener = listener
-        self.on_data = listener.on_data
-        """Called for each DATA frame. The listener may replace it by a shorter path."""
-        self.window_left_bytes = window_bytes
-        """What the node may still send, by the credit it has received."""
-        self.credit_due_bytes = 0
-        """Consumed by the client, but not yet granted to the node; negative is a debt, paid off first."""
-        self.credit_step_bytes = window_bytes // link.credit_parts or 1
-        """Credit is sent once this much is due. As it is a part of the window, the node cannot stall on less: it still
-        has the rest of its window."""
-        self.has_head = False
+    def __post_init__(self) -> None:
+        self.on_data = self.listener.on_data
+        self.credit_step_bytes = self.window_left_bytes // self._link.credit_parts or 1
 
     def send_credit(self) -> None:
         """Grant all credit that is due, unless the job is over."""

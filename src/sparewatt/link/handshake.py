@@ -24,7 +24,6 @@ from sparewatt.protocol.link.frames import (
     PROTOCOL_VERSION,
     Challenge,
     Hello,
-    LinkFrame,
     LinkProof,
     Opcode,
     Reject,
@@ -83,11 +82,11 @@ async def authenticate_to_gateway(
     hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
     async with _handshake_timeout():
         socket.send(encode_message(Opcode.HELLO, hello))
-        challenge = decode_message(await _receive_or_reject(socket, Opcode.CHALLENGE), Challenge)
+        challenge = decode_message(await _receive(socket, Opcode.CHALLENGE, or_reject=True), Challenge)
         _check_versions(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
         socket.send(encode_message(Opcode.PROOF, LinkProof(signature=key.sign(digest).hex(), specs=specs)))
-        return decode_message(await _receive_or_reject(socket, Opcode.WELCOME), Welcome)
+        return decode_message(await _receive(socket, Opcode.WELCOME, or_reject=True), Welcome)
 
 
 def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) -> None:
@@ -128,32 +127,19 @@ async def _handshake_timeout() -> AsyncIterator[None]:
         raise LinkLost("the other end did not finish the handshake in time") from None
 
 
-async def _receive(socket: Socket, expected: Opcode) -> bytes:
-    """The payload of a message that holds just the expected frame."""
-    return _payload(await _receive_frame(socket), expected)
+async def _receive(socket: Socket, expected: Opcode, *, or_reject: bool = False) -> bytes:
+    """The payload of a message that holds just the expected frame. `or_reject`: a REJECT is raised as its reason.
 
-
-async def _receive_or_reject(socket: Socket, expected: Opcode) -> bytes:
-    """As `_receive`, for the node, which may get a REJECT instead."""
-    frame = await _receive_frame(socket)
-    if frame.op is not Opcode.REJECT:
-        return _payload(frame, expected)
-    reject = decode_message(frame.payload, Reject)
-    if not reject.final:
-        raise LinkLost(reject.message)
-    raise JoinRefused(reject.message, reason=reject.reason)
-
-
-async def _receive_frame(socket: Socket) -> LinkFrame:
-    """The one frame of a message. Its size is checked before parsing, since the peer is not authenticated yet."""
+    The size is checked before parsing, since the peer is not authenticated yet.
+    """
     message = await socket.receive()
     frames = decode_frames(message) if len(message) <= HANDSHAKE_BYTES_MAX else []
     if len(frames) != 1:
         raise ProtocolViolation("a message of the handshake holds one frame")
-    return frames[0]
-
-
-def _payload(frame: LinkFrame, expected: Opcode) -> bytes:
+    frame = frames[0]
+    if or_reject and frame.op is Opcode.REJECT:
+        reject = decode_message(frame.payload, Reject)
+        raise JoinRefused(reject.message, reason=reject.reason) if reject.final else LinkLost(reject.message)
     if frame.op is not expected or frame.stream:
         raise ProtocolViolation(f"expected {expected.name}")
     return frame.payload

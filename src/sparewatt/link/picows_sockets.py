@@ -147,7 +147,7 @@ class PicowsSocket(Socket, WSListener):
             self._close_timer.cancel()
 
     def pause_writing(self) -> None:
-        self._pause()
+        self.is_paused = True
 
     def resume_writing(self) -> None:
         self._resume()

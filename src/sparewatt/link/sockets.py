@@ -149,9 +149,6 @@ class Socket(abc.ABC):
         if self._end is None:
             self._finish(LinkLost(why))
 
-    def _pause(self) -> None:
-        self.is_paused = True
-
     def _resume(self) -> None:
         self.is_paused = False
         if self._listener is not None and self._end is None:

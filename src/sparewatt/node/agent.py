@@ -211,13 +211,13 @@ class NodeAgent:
             )
             self._has_joined = True
             self.notify(f"joined {url} as {self.key.address}")
-            await self._serve_link(self._new_link(link_name(welcome)), socket, welcome)
+            await self._serve_link(link_name(welcome), socket, welcome)
         finally:
             socket.close()
             await socket.wait_closed()
 
-    def _new_link(self, name: str) -> JoinedLink:
-        return JoinedLink(
+    async def _serve_link(self, name: str, socket: Socket, welcome: Welcome) -> None:
+        link = JoinedLink(
             name=name,
             inventory=self.inventory,
             jobs=self.jobs,
@@ -226,8 +226,6 @@ class NodeAgent:
             stopping=self._stopping,
             clock=self.clock,
         )
-
-    async def _serve_link(self, link: JoinedLink, socket: Socket, welcome: Welcome) -> None:
         self._links.add(link)
         self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()
         try:

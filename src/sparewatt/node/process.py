@@ -25,7 +25,7 @@ from sparewatt.node.backends.backend_source import check_backend_url, http_addre
 from sparewatt.node.backends.capability_probe import probe_undeclared_capabilities
 from sparewatt.node.backends.discovery import AutoDetectedBackend
 from sparewatt.node.hardware.cpu import CpuPower
-from sparewatt.node.hardware.detection import HostGpuProbe, detect_hardware
+from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.jobs.job_runner import NodeJobRunner
@@ -68,7 +68,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], No
         inventory = Inventory(
             settings,
             backend,
-            detect_hardware(settings, gpu_probe),
+            describe_hardware(settings, gpu_probe.gpus()),
             clock=clock,
             rng=rng,
             notify=notify,

@@ -156,7 +156,7 @@ async def test_an_owner_s_own_view_counts_no_job_as_foreign(tmp_path: Path) -> N
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         rig.jobs.is_shared = True
-        rig.link = GatewayLink(send_queue=SendQueue(), runner=rig.jobs, clock=rig.jobs._clock, name="8501")
+        rig.link = GatewayLink(send_queue=SendQueue(), runner=rig.jobs, clock=rig.jobs.clock, name="8501")
         await rig.fault("stall_after_tokens", after_tokens=1)
         rig.send(1)
         await asyncio.sleep(0)

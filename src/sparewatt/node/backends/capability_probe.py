@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -46,15 +47,15 @@ CapabilityProbe = Callable[[Backend, BackendModel], Awaitable[tuple[Capability, 
 """Raises BackendError if the server does not answer."""
 
 
+@dataclass(slots=True)
 class ProbedCapabilities:
     """What was found by probing, by model. Each model is probed once, when it is first seen loaded."""
 
-    def __init__(self, backend: Backend, probe_capabilities: CapabilityProbe | None) -> None:
-        self._backend = backend
-        self._probe_capabilities = probe_capabilities
-        self._features: dict[str, tuple[Capability, ...]] = {}
-        self._continuations: dict[str, ContinuationSupport] = {}
-        self._attempts: Counter[tuple[str, str]] = Counter()
+    backend: Backend
+    probe_capabilities: CapabilityProbe | None
+    _features: dict[str, tuple[Capability, ...]] = field(init=False, default_factory=dict)
+    _continuations: dict[str, ContinuationSupport] = field(init=False, default_factory=dict)
+    _attempts: Counter[tuple[str, str]] = field(init=False, default_factory=Counter)
 
     def continuation_of(self, model_id: str) -> ContinuationSupport:
         """How its server can continue an answer that another node began."""
@@ -80,11 +81,11 @@ class ProbedCapabilities:
         return len(self._features) + len(self._continuations) > known
 
     async def _probe_features(self, model: BackendModel) -> None:
-        probe = self._probe_capabilities
+        probe = self.probe_capabilities
         if probe is None or model.id in self._features or not self._may_try("features", model):
             return
         try:
-            self._features[model.id] = await probe(self._backend, model)
+            self._features[model.id] = await probe(self.backend, model)
         except BackendError as error:
             _log.info("try_failed", model=model.id, why=str(error))
 
@@ -92,7 +93,7 @@ class ProbedCapabilities:
         if model.id in self._continuations or not self._may_try("continuation", model):
             return
         try:
-            self._continuations[model.id] = await probe_continuation(self._backend, model.id)
+            self._continuations[model.id] = await probe_continuation(self.backend, model.id)
         except BackendError as error:
             _log.info("probe_failed", model=model.id, why=str(error))
             return

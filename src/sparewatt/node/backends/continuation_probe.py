@@ -70,10 +70,10 @@ async def probe_continuation(backend: Backend, model: str) -> ContinuationSuppor
         raise BackendTimeout(f"the model server took over {PROBE_S:.0f} s for a few tokens") from None
 
 
+@dataclass(frozen=True, slots=True)
 class _ContinuationProbe:
-    def __init__(self, backend: Backend, model: str) -> None:
-        self._backend = backend
-        self._model = model
+    backend: Backend
+    model: str
 
     async def run(self) -> ContinuationSupport:
         first = await self._stream(CHAT, {"messages": _PROMPT}, PROBE_TOKENS)
@@ -86,7 +86,7 @@ class _ContinuationProbe:
 
     async def _raw(self, text: str, expected_tokens: int) -> RawPromptSource | None:
         for source in ("template", "tokens"):
-            prompt = await raw_prompt(self._backend, self._model, {"messages": _PROMPT}, text, source)
+            prompt = await raw_prompt(self.backend, self.model, {"messages": _PROMPT}, text, source)
             reply = await self._stream(COMPLETIONS, {"prompt": prompt}, 1) if prompt is not None else None
             if reply is not None and reply.prompt_tokens == expected_tokens:
                 return source
@@ -105,9 +105,9 @@ class _ContinuationProbe:
 
     async def _stream(self, path: str, fields: dict[str, Any], tokens: int) -> _ProbeReply | None:
         """Streamed, as jobs are: some servers repeat the given text only in an answer that is not streamed."""
-        common = {"model": self._model, "temperature": 0, "max_tokens": tokens, "stream": True}
+        common = {"model": self.model, "temperature": 0, "max_tokens": tokens, "stream": True}
         body = fields | common | {"stream_options": {"include_usage": True}}
-        answer = await post_json(self._backend, path, body)
+        answer = await post_json(self.backend, path, body)
         return _read(answer) if answer is not None else None
 
 

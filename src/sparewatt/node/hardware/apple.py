@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -22,20 +23,18 @@ class AppleProbe:
     def __init__(self, *, run: Callable[[Sequence[str]], str] = run_program, is_mac: bool | None = None) -> None:
         self._run = run
         self._is_mac = sys.platform == "darwin" if is_mac is None else is_mac
-        self._found: list[DetectedGpu] | None = None
 
     def gpus(self) -> list[DetectedGpu]:
-        if not self._is_mac:
-            return []
-        if self._found is None:
-            self._found = self._detect()
         return self._found
 
     def read(self) -> list[GpuReading]:
         free = int(psutil.virtual_memory().available * GPU_SHARE)
         return [GpuReading(vram_free_bytes=free) for _ in self.gpus()]
 
-    def _detect(self) -> list[DetectedGpu]:
+    @functools.cached_property
+    def _found(self) -> list[DetectedGpu]:
+        if not self._is_mac:
+            return []
         name = chip_of(self._run(PROFILER))
         memory = self._run(SYSCTL_MEMORY).strip()
         if name is None or not memory.isdigit():

@@ -67,7 +67,3 @@ def gpu_name(gpus: Sequence[DetectedGpu]) -> str:
         return "cpu"
     (model, _), *_ = Counter(gpu.model for gpu in gpus).most_common(1)
     return "".join(char for char in model if char.isprintable())[:NAME_CHARS_MAX] or "gpu"
-
-
-def detect_hardware(settings: NodeSettings, probe: HostGpuProbe | None = None) -> Hardware:
-    return describe_hardware(settings, (probe or HostGpuProbe()).gpus())

@@ -6,6 +6,7 @@ module `pynvml`; tests pass an object with recorded answers instead.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -22,22 +23,17 @@ class NvidiaProbe:
     def __init__(self, nvml: Any = None) -> None:
         """`nvml`: the module `pynvml`; None imports the installed one."""
         self._nvml = nvml
-        self._handles: list[Any] | None = None
 
     def gpus(self) -> list[DetectedGpu]:
-        driver = _text(self._call("nvmlSystemGetDriverVersion")) if self._open() else None
-        return [self._describe(handle, driver) for handle in self._open()]
+        driver = _text(self._call("nvmlSystemGetDriverVersion")) if self._handles else None
+        return [self._describe(handle, driver) for handle in self._handles]
 
     def read(self) -> list[GpuReading]:
-        return [self._read(handle) for handle in self._open()]
+        return [self._read(handle) for handle in self._handles]
 
-    def _open(self) -> list[Any]:
-        """Handles of all GPUs; found once, since cards do not come and go."""
-        if self._handles is None:
-            self._handles = self._find()
-        return self._handles
-
-    def _find(self) -> list[Any]:
+    @functools.cached_property
+    def _handles(self) -> list[Any]:
+        """Of all GPUs; found once, since cards do not come and go."""
         try:
             nvml = self._nvml = self._nvml or importlib.import_module("pynvml")
             nvml.nvmlInit()

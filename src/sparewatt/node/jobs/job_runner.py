@@ -6,6 +6,7 @@ A job that could not start in the time that its gateway promised is refused at o
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -34,29 +35,29 @@ BACKLOG_S_MAX = 1e6
 CLOSE_S = 2.0
 
 
+@dataclass(slots=True, eq=False)
 class NodeJobRunner:
     """Implements JobRunner."""
 
-    def __init__(
-        self, backend: Backend, inventory: Inventory, *, clock: Clock, receipts: ReceiptIssuer | None = None
-    ) -> None:
-        self._backend = backend
-        self._inventory = inventory
-        self._clock = clock
-        self._receipts = receipts
-        self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
-        self._ttft_estimator = TtftEstimator()
-        self._idle = asyncio.Event()
+    backend: Backend
+    inventory: Inventory
+    clock: Clock
+    receipts: ReceiptIssuer | None = None
+    draining: bool = field(init=False, default=False)
+    paused: str | None = field(init=False, default=None)
+    """Why the owner's rules accept no new jobs now; those that run are finished."""
+    is_shared: bool = field(init=False, default=False)
+    """Whether several gateway processes send jobs: then each must learn of the others' jobs."""
+    _tasks: dict[IncomingJob, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _ttft_estimator: TtftEstimator = field(init=False, default_factory=TtftEstimator)
+    _idle: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
         self._idle.set()
-        self.draining = False
-        self.paused: str | None = None
-        """Why the owner's rules accept no new jobs now; those that run are finished."""
-        self.is_shared = False
-        """Whether several gateway processes send jobs: then each must learn of the others' jobs."""
 
     def load(self, origin: str | None = None) -> NodeLoad:
         """As the gateway process at the link `origin` should see it: jobs of other links count as foreign."""
-        jobs, slots, inventory = len(self._tasks), self._inventory.specs.slots, self._inventory
+        jobs, slots, inventory = len(self._tasks), self.inventory.specs.slots, self.inventory
         others = NO_FOREIGN_LOAD
         if self.is_shared and origin is not None:
             others = self._ttft_estimator.load_of([job for job in self._tasks if job.origin != origin])
@@ -72,11 +73,11 @@ class NodeJobRunner:
             paused=self.paused,
             kv_used=inventory.kv_used,
             kv_capacity_bytes=inventory.kv_capacity_bytes,
-            prefill_share=self._ttft_estimator.prefill_share(self._clock.now_s()),
+            prefill_share=self._ttft_estimator.prefill_share(self.clock.now_s()),
         )
 
     def _refresh_capacity(self) -> None:
-        inventory = self._inventory
+        inventory = self.inventory
         self._ttft_estimator.capacity = BackendCapacity(
             inventory.specs.slots, inventory.foreign_requests, inventory.kv_capacity_bytes
         )
@@ -92,7 +93,7 @@ class NodeJobRunner:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
-        meta, now_s = job.meta, self._clock.now_s()
+        meta, now_s = job.meta, self.clock.now_s()
         self._ttft_estimator.begin(
             job, self._model(job), meta.prompt_tokens, now_s=now_s, cached_tokens=meta.cached_tokens
         )
@@ -140,12 +141,12 @@ class NodeJobRunner:
     def _forget(self, job: IncomingJob) -> None:
         if self._tasks.pop(job, None) is not None:
             self._note_jobs_changed()
-        self._ttft_estimator.end(job, now_s=self._clock.now_s())
+        self._ttft_estimator.end(job, now_s=self.clock.now_s())
 
     def _note_jobs_changed(self) -> None:
-        self._inventory.own_jobs = len(self._tasks)
+        self.inventory.own_jobs = len(self._tasks)
         if self.is_shared:
-            self._inventory.note_load_changed()
+            self.inventory.note_load_changed()
 
     def _has_first_token(self, job: IncomingJob) -> bool:
         slot_use = self._ttft_estimator.slot_uses.get(job)
@@ -159,14 +160,14 @@ class NodeJobRunner:
             return f"the node is paused: {self.paused}"
         if model is None:
             return "the model is not here any more"
-        if len(self._tasks) >= self._inventory.specs.slots * (1 + NODE_QUEUE_PER_SLOT):
+        if len(self._tasks) >= self.inventory.specs.slots * (1 + NODE_QUEUE_PER_SLOT):
             return "the node is full"
         self._refresh_capacity()
         late_s = self._ttft_estimator.late_ttft_s(
             model,
             job.meta.prompt_tokens,
             promised_s=job.meta.promised_ttft_s,
-            now_s=self._clock.now_s(),
+            now_s=self.clock.now_s(),
             cached_tokens=job.meta.cached_tokens,
         )
         if late_s is None:
@@ -174,10 +175,10 @@ class NodeJobRunner:
         return f"the first token would take {late_s:.1f} s here, {job.meta.promised_ttft_s:.1f} s were counted on"
 
     def _model(self, job: IncomingJob) -> ModelReport | None:
-        return next((model for model in self._inventory.specs.models if model.id == job.meta.model), None)
+        return next((model for model in self.inventory.specs.models if model.id == job.meta.model), None)
 
     async def _run(self, job: IncomingJob) -> None:
-        began_s = self._clock.now_s()
+        began_s = self.clock.now_s()
         count = TokenCounter()
         try:
             first_byte_s = await self._relay(job, began_s, count)
@@ -186,10 +187,10 @@ class NodeJobRunner:
         except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._fail(job, _fail_code(error), str(error))
-            self._inventory.refresh_soon()
+            self.inventory.refresh_soon()
         else:
             self._forget(job)
-            duration_s = self._clock.now_s() - began_s
+            duration_s = self.clock.now_s() - began_s
             job.end(JobEnd(load=self.load(job.origin), first_byte_s=first_byte_s, duration_s=duration_s))
         finally:  # a cancelled answer too has a receipt for what was delivered
             self._issue_receipt(job, count, began_s)
@@ -200,16 +201,16 @@ class NodeJobRunner:
         accumulator = self._accumulator(job, request)
         body = request.body if accumulator is None else as_stream(request.body)
         first_byte_s: float | None = None
-        async with self._backend.post(request.path, body) as reply:
+        async with self.backend.post(request.path, body) as reply:
             is_stream = _is_stream(reply)
             accumulator = accumulator if is_stream else None
             job.send_head(_head(reply.status, reply.content_type if accumulator is None else "application/json"))
             if not is_stream:
                 count.expect_whole()
             chunks = as_chat_stream(reply.chunks) if is_stream and not request.has_requested_shape else reply.chunks
-            async for chunk in throttled(chunks, limit_tps=self._inventory.settings.speed_limit_tps, clock=self._clock):
+            async for chunk in throttled(chunks, limit_tps=self.inventory.settings.speed_limit_tps, clock=self.clock):
                 if first_byte_s is None:
-                    first_byte_s = self._clock.now_s() - began_s
+                    first_byte_s = self.clock.now_s() - began_s
                 self._count(job, count, chunk)
                 if accumulator is None:
                     await job.send_data(chunk)
@@ -225,13 +226,13 @@ class NodeJobRunner:
         body, request_bytes = bytes(job.body), len(job.body) - job.meta.continue_bytes
         if not job.meta.continue_bytes:
             return BackendRequest(job.meta.path, body, has_requested_shape=True)
-        support, text = self._inventory.continuation_of(job.meta.model), body[request_bytes:].decode()
-        return await continuation_request(self._backend, support, job.meta.model, body[:request_bytes], text)
+        support, text = self.inventory.probed.continuation_of(job.meta.model), body[request_bytes:].decode()
+        return await continuation_request(self.backend, support, job.meta.model, body[:request_bytes], text)
 
     def _accumulator(self, job: IncomingJob, request: BackendRequest) -> StreamAccumulator | None:
         """For an answer that the client wants whole and the model server has to stream."""
         path = job.meta.path
-        if job.meta.stream or self._backend.aborts_on_disconnect or not can_be_streamed(path, job.body):
+        if job.meta.stream or self.backend.aborts_on_disconnect or not can_be_streamed(path, job.body):
             return None
         return StreamAccumulator(prompts=count_prompts(path, request.body))
 
@@ -239,19 +240,19 @@ class NodeJobRunner:
         had_begun = count.has_begun
         count.feed(chunk)
         if count.has_begun and not had_begun:
-            count.first_token_at_s = self._clock.now_s()
+            count.first_token_at_s = self.clock.now_s()
             self._ttft_estimator.note_first_token(job, now_s=count.first_token_at_s)
 
     def _issue_receipt(self, job: IncomingJob, count: TokenCounter, began_s: float) -> None:
         """None if nothing was delivered."""
         has_delivered = count.completion_tokens or (job.meta.path != CHAT and count.prompt_tokens)
-        if self._receipts is None or not job.meta.job or not has_delivered:
+        if self.receipts is None or not job.meta.job or not has_delivered:
             return
-        now_s, first_s = self._clock.now_s(), count.first_token_at_s
-        self._receipts.for_link(job.origin).issue(
+        now_s, first_s = self.clock.now_s(), count.first_token_at_s
+        self.receipts.for_link(job.origin).issue(
             Receipt(
                 job=job.meta.job,
-                node=self._receipts.node,
+                node=self.receipts.node,
                 model=job.meta.model,
                 prompt_tokens=count.prompt_tokens,
                 completion_tokens=count.completion_tokens,

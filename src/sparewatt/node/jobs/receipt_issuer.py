@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -55,30 +56,30 @@ class UnconfirmedReceipt(NamedTuple):
     seal: SheetSignature
 
 
+@dataclass(slots=True, eq=False)
 class ReceiptIssuer:
-    def __init__(self, directory: Path, key: SigningKey, *, clock: Clock) -> None:
-        self._directory = directory
-        self._key = key
-        self._clock = clock
-        self._unsigned: list[Receipt] = []
-        self._timer: Timer | None = None
-        self._unconfirmed: OrderedDict[str, UnconfirmedReceipt] = OrderedDict()
-        """By digest."""
-        self._send: SendReceipts | None = None
-        """None while there is no link."""
-        self._in_sheets = False
-        self._by_link: dict[str, ReceiptIssuer] = {}
+    directory: Path
+    key: SigningKey
+    clock: Clock
+    _unsigned: list[Receipt] = field(init=False, default_factory=list)
+    _timer: Timer | None = field(init=False, default=None)
+    _unconfirmed: OrderedDict[str, UnconfirmedReceipt] = field(init=False, default_factory=OrderedDict)
+    """By digest."""
+    _send: SendReceipts | None = field(init=False, default=None)
+    """None while there is no link."""
+    _in_sheets: bool = field(init=False, default=False)
+    _by_link: dict[str, ReceiptIssuer] = field(init=False, default_factory=dict)
 
     @property
     def node(self) -> str:
-        return self._key.address
+        return self.key.address
 
     def for_link(self, link: str) -> ReceiptIssuer:
         """The issuer for one link's jobs: only the gateway process that sent a job can countersign it."""
         if not link:
             return self
         if link not in self._by_link:
-            self._by_link[link] = ReceiptIssuer(self._directory, self._key, clock=self._clock)
+            self._by_link[link] = ReceiptIssuer(self.directory, self.key, clock=self.clock)
         return self._by_link[link]
 
     def retain_links(self, links: Collection[str]) -> None:
@@ -93,7 +94,7 @@ class ReceiptIssuer:
         elif len(self._unsigned) >= SHEET_MAX or not self._in_sheets:
             self.sign_pending()
         elif self._timer is None:
-            self._timer = self._clock.call_later(SIGN_S, self.sign_pending)
+            self._timer = self.clock.call_later(SIGN_S, self.sign_pending)
 
     def sign_pending(self) -> None:
         """Sign and send what has been issued since the last time."""
@@ -116,7 +117,7 @@ class ReceiptIssuer:
         return SignedSheet(receipts, self._seal(receipts, digests, sheet_digest(self.node, digests)))
 
     def _seal(self, receipts: list[Receipt], digests: list[bytes], whole: bytes) -> str:
-        seal = SheetSignature.of(digests, self._key.sign(whole).hex())
+        seal = SheetSignature.of(digests, self.key.sign(whole).hex())
         self._unconfirmed |= {
             digest: UnconfirmedReceipt(receipt, seal) for digest, receipt in zip(seal.digests, receipts, strict=True)
         }
@@ -143,10 +144,10 @@ class ReceiptIssuer:
             self._append_line(msgspec.json.encode(pair) + b"\n")
 
     def _append_line(self, line: bytes) -> None:
-        path = self._directory / FILE
+        path = self.directory / FILE
         try:
             if path.exists() and path.stat().st_size + len(line) > FILE_BYTES_MAX:
-                path.replace(self._directory / OLDER_FILE)
+                path.replace(self.directory / OLDER_FILE)
             with path.open("ab") as file:
                 file.write(line)
         except OSError as error:

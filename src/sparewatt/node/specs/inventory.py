@@ -17,7 +17,6 @@ from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.backend import Backend, BackendError, BackendModel, BackendTimeout
 from sparewatt.node.backends.capability_probe import CapabilityProbe, ProbedCapabilities
-from sparewatt.node.backends.continuation_probe import ContinuationSupport
 from sparewatt.node.hardware.gpu import Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
 from sparewatt.node.measurement.measurement_schedule import MeasurementSchedule, may_load
@@ -56,10 +55,8 @@ class Inventory:
         self._schedule = MeasurementSchedule()
         self._measurement_lock = asyncio.Lock()
         """Two measurements at once would disturb each other."""
-        self._probed = ProbedCapabilities(backend, probe_capabilities)
-        self._specs_builder = SpecsBuilder(
-            settings, hardware, speed_of=self._speed, probed_capabilities=self._probed.of
-        )
+        self.probed = ProbedCapabilities(backend, probe_capabilities)
+        self._specs_builder = SpecsBuilder(settings, hardware, speed_of=self._speed, probed_capabilities=self.probed.of)
         self._backend_specs = BackendSpecs(backend.kind, 1, ())
         self.specs = _checked_specs(self._specs_builder, self._backend_specs)
         self.own_jobs = 0
@@ -114,10 +111,6 @@ class Inventory:
         self._specs_builder = builder
         self._set_specs(specs)
 
-    def continuation_of(self, model_id: str) -> ContinuationSupport:
-        """How its server can continue an answer that another node began."""
-        return self._probed.continuation_of(model_id)
-
     # polling the server
 
     async def run(self, *, on_backend_lost: Callable[[str], None]) -> None:
@@ -146,11 +139,11 @@ class Inventory:
                 self._notify(f"the model server does not answer ({error})")
             self._backend_specs = replace(self._backend_specs, models=())
             self.trouble = str(error)
-            self._probed.forget()
+            self.probed.forget()
         self._slow_refreshes = 0
         self._publish()
         for model in self._models:
-            if await self._probed.probe(model):
+            if await self.probed.probe(model):
                 self._publish()
             await self._measure_if_due(model)
 

@@ -8,9 +8,9 @@ import pytest
 
 from sparewatt.node.hardware.amd import AmdProbe, card_names
 from sparewatt.node.hardware.apple import GPU_SHARE, PROFILER, SYSCTL_MEMORY, AppleProbe, chip_of
-from sparewatt.node.hardware.cpu import CpuPower
+from sparewatt.node.hardware.cpu import CpuPower, cpu_tflops
 from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware, gpu_name
-from sparewatt.node.hardware.gpu import DetectedGpu
+from sparewatt.node.hardware.gpu import GB, DetectedGpu
 from sparewatt.node.hardware.nvidia import NvidiaProbe
 from sparewatt.protocol.link.node_report import GpuReading
 from tests.contract.nvml import RecordedNvml
@@ -197,3 +197,15 @@ def test_a_machine_without_a_gpu_is_a_cpu(tmp_path: Path) -> None:
     found = describe_hardware(node_settings(tmp_path), [])
     assert (found.gpu, found.gpu_count, gpu_name([])) == ("cpu", 0, "cpu")
     assert found.vram_bytes > 0
+
+
+def test_what_the_owner_says_of_the_hardware_wins(tmp_path: Path) -> None:
+    found = describe_hardware(node_settings(tmp_path, gpu="RTX 4090", vram_gb=24.0, tflops=82.6), [])
+    assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("RTX 4090", 1, 24 * GB, 82.6)
+
+
+def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_path: Path) -> None:
+    found = describe_hardware(node_settings(tmp_path), [])
+    assert (found.gpu, found.gpu_count) == ("cpu", 0)
+    assert found.vram_bytes > 0
+    assert found.tflops == cpu_tflops() > 0

@@ -49,7 +49,7 @@ async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
         started = (await rig.stats())["started"]
         await rig.inventory.refresh()
         assert (await rig.stats())["started"] == started
-        rig.inventory._probed.forget()
+        rig.inventory.probed.forget()
         await rig.inventory.refresh()
         assert (await rig.stats())["started"] > started
 
@@ -72,7 +72,7 @@ async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[
 async def test_a_node_whose_server_has_no_way_refuses(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
-        rig.inventory._probed._continuations[MODEL] = NO_CONTINUATION
+        rig.inventory.probed._continuations[MODEL] = NO_CONTINUATION
         rig.send(1, body=chat_body() + b"text", continue_bytes=4)
         fail = await rig.failed(1)
         assert fail.code == "refused"

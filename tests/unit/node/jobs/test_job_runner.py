@@ -177,7 +177,7 @@ async def test_a_request_that_is_no_json_fails_its_job_alone(rig: Rig, body: byt
     ids=["status", "content-type"],
 )
 async def test_a_head_that_a_gateway_would_not_take_fails_its_job_alone(rig: Rig, backend: Backend) -> None:
-    rig.jobs._backend = backend
+    rig.jobs.backend = backend
     rig.send(1)
     assert (await rig.failed(1)).code == "backend_broke"
     assert rig.ops(1) == [Opcode.FAIL]
@@ -187,13 +187,13 @@ async def test_a_head_that_a_gateway_would_not_take_fails_its_job_alone(rig: Rig
     "chunk", [{"choices": [5]}, {"choices": {"a": 1}}, {"choices": [{"delta": {"content": 5}}] * 2}, {"choices": 7}]
 )
 async def test_a_stream_with_numbers_where_objects_should_be_fails_its_job(rig: Rig, chunk: dict[str, Any]) -> None:
-    rig.jobs._backend = ScriptedBackend([b"data: " + msgspec.json.encode(chunk) + b"\n\n", b"data: [DONE]\n\n"])
+    rig.jobs.backend = ScriptedBackend([b"data: " + msgspec.json.encode(chunk) + b"\n\n", b"data: [DONE]\n\n"])
     rig.send(1, is_streamed=False)
     assert (await rig.failed(1)).code == "backend_broke"
 
 
 async def test_a_server_that_answers_whole_whatever_it_is_asked_is_understood(rig: Rig) -> None:
-    rig.jobs._backend = ScriptedBackend([b'{"choices":[]}'], content_type="application/json")
+    rig.jobs.backend = ScriptedBackend([b'{"choices":[]}'], content_type="application/json")
     rig.send(1, is_streamed=False)
     await rig.ended(1)
     assert rig.data(1) == b'{"choices":[]}'
@@ -206,7 +206,7 @@ class Crashing(ScriptedBackend):
 
 
 async def test_an_error_that_nobody_foresaw_fails_its_job_and_frees_its_place(rig: Rig) -> None:
-    rig.jobs._backend = Crashing()
+    rig.jobs.backend = Crashing()
     rig.send(1)
     fail = await rig.failed(1)
     assert (fail.code, counts(fail.load)) == ("protocol", counts(NodeLoad()))

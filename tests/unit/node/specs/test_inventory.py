@@ -13,15 +13,13 @@ from aiohttp.test_utils import TestServer
 from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.node.backends.backend import BackendError, BackendModel, BackendTimeout, BadBackendReply
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
-from sparewatt.node.hardware.cpu import cpu_tflops
-from sparewatt.node.hardware.detection import detect_hardware
-from sparewatt.node.hardware.gpu import GB, DetectedGpu, Hardware
+from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
 from sparewatt.protocol.link.node_report import Speed, validated
 from sparewatt.testing import EngineSettings
 from sparewatt.testing.clocks import ManualClock
-from tests.unit.node.rig import MODEL, Rig, chat_body, node_settings, rigged
+from tests.unit.node.rig import MODEL, Rig, chat_body, rigged
 from tests.waiting import turns, until
 
 
@@ -221,21 +219,6 @@ async def test_a_server_that_says_its_slots_only_later_is_believed_then() -> Non
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         backend = OpenAIBackend(str(server.make_url("/")), session)
         assert [await backend.slots() for _ in range(3)] == [DEFAULT_SLOTS, 16, 16]
-
-
-# hardware
-
-
-def test_what_the_owner_says_of_the_hardware_wins(tmp_path: Path) -> None:
-    found = detect_hardware(node_settings(tmp_path, gpu="RTX 4090", vram_gb=24.0, tflops=82.6))
-    assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("RTX 4090", 1, 24 * GB, 82.6)
-
-
-def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_path: Path) -> None:
-    found = detect_hardware(node_settings(tmp_path))
-    assert (found.gpu, found.gpu_count) == ("cpu", 0)
-    assert found.vram_bytes > 0
-    assert found.tflops == cpu_tflops() > 0
 
 
 @pytest.mark.parametrize(

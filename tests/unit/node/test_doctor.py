@@ -16,7 +16,7 @@ from sparewatt import __version__
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.machine.spawn import free_port
-from sparewatt.node.doctor.checks import (
+from sparewatt.node.doctor import (
     DoctorCheck,
     check_agent,
     check_clock,
@@ -27,8 +27,9 @@ from sparewatt.node.doctor.checks import (
     check_memory,
     check_token,
     check_version,
+    describe_connection_error,
+    run_diagnostics,
 )
-from sparewatt.node.doctor.diagnostics import run_diagnostics
 from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.identity import KEY_FILE, load_or_create_key
 from sparewatt.protocol.link.frames import LINK_PATH
@@ -103,7 +104,7 @@ def test_a_running_agents_own_account_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: dict[str, str]
 ) -> None:
     answer = {"status": status(**changes)}
-    monkeypatch.setattr("sparewatt.node.doctor.checks.ask", lambda _folder, _question: answer)
+    monkeypatch.setattr("sparewatt.node.doctor.ask", lambda _folder, _question: answer)
     checks, told = check_agent(tmp_path)
     assert verdicts(checks) == expected
     assert told == answer["status"]
@@ -182,8 +183,6 @@ async def test_a_name_that_does_not_exist_and_plain_http_to_elsewhere() -> None:
     ],
 )
 def test_what_went_wrong_is_told_in_words(error: Exception, word: str) -> None:
-    from sparewatt.node.doctor.checks import describe_connection_error
-
     check = describe_connection_error("https://g", error)
     assert word in check.found + check.advice
 
