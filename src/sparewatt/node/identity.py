@@ -1,4 +1,4 @@
-"""A node's signing key: generated on first start, kept in one private file. Its address is the node's id."""
+"""A node's signing key: generated on first start, stored in one private file. Its address is the node's id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner of a node may set, and which of it a join saves beside the key (`terms.json`).
+"""What the owner of a node may set, and which of it a join saves next to the key (`terms.json`).
 
 A later join from the same directory without flags is the same node. A flag overrides what was saved. Neither the
 gateway's address nor any secret is saved.

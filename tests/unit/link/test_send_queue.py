@@ -108,7 +108,7 @@ async def test_frames_put_before_there_is_a_socket_are_sent() -> None:
     assert await sending.far.receive() == b"early"
 
 
-async def test_order_is_kept_and_a_message_of_many_frames_is_small() -> None:
+async def test_frames_leave_in_order_and_a_batch_is_bounded() -> None:
     sending = Sending().start()
     received = Received(sending.far)
     frames = [bytes([i % 251]) * (LINK_BATCH_BYTES // (1, 10, 20, 30)[i % 4]) for i in range(60)]
@@ -207,7 +207,7 @@ async def test_a_queue_that_overflowed_ends_the_link_even_if_the_peer_reads_agai
     assert not sending.far._early
 
 
-async def test_a_message_that_is_never_taken_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_never_sent_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send_queue_module, "LINK_SEND_S", 0.01)
     sending = Sending(capacity=1).start()
     await sending.jam()
@@ -215,7 +215,7 @@ async def test_a_message_that_is_never_taken_ends_the_link(monkeypatch: pytest.M
     assert "stopped reading" in str(sending.stuck[0])
 
 
-async def test_a_peer_that_reads_slowly_but_reads_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_does_not_end_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send_queue_module, "LINK_SEND_S", 0.2)
     sending = Sending(capacity=1).start()
     for _ in range(4):
@@ -237,7 +237,7 @@ async def test_an_idle_link_may_stay_idle(monkeypatch: pytest.MonkeyPatch) -> No
     assert not sending.stuck
 
 
-async def test_after_the_end_nothing_piles_up() -> None:
+async def test_after_the_end_nothing_is_queued() -> None:
     sending = Sending().start()
     sending.queue.put(b"x")
     sending.queue.drop()

@@ -147,7 +147,7 @@ def _session() -> aiohttp.ClientSession:
 
 
 class ScriptedBackend(Backend):
-    """A model server that answers every request with the same bytes, for what the engine cannot be told to do."""
+    """A model server that answers every request with the same bytes, for what the engine cannot do."""
 
     kind = "scripted"
     aborts_on_disconnect = False

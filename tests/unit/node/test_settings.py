@@ -1,4 +1,4 @@
-"""A node is called the same, and asks for the same, when it joins again without flags."""
+"""A node that joins again without flags has the same name, prices and server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.node.rig import node_settings
 KEPT = SavedSettings(name="attic", region="DE", prompt_usd_per_mtok="0.02", completion_usd_per_mtok="0.04")
 
 
-def test_what_an_owner_said_once_is_there_at_the_next_join(tmp_path: Path) -> None:
+def test_settings_are_saved_for_the_next_join(tmp_path: Path) -> None:
     save_settings(node_settings(tmp_path, name="attic", region="DE", hourly_usd="0.30"))
     again = merge_saved_settings({"gateway_url": "http://127.0.0.1:1"}, read_saved_settings(tmp_path))
     assert again == {"gateway_url": "http://127.0.0.1:1", "name": "attic", "region": "DE", "hourly_usd": "0.30"}
 
 
-def test_what_is_said_anew_wins_and_is_kept_instead(tmp_path: Path) -> None:
+def test_a_flag_overrides_a_saved_setting_and_replaces_it(tmp_path: Path) -> None:
     save_settings(node_settings(tmp_path, name="attic", region="DE"))
     values = merge_saved_settings({"region": "local"}, read_saved_settings(tmp_path))
     assert values == {"name": "attic", "region": "local"}
@@ -33,41 +33,41 @@ def test_what_is_said_anew_wins_and_is_kept_instead(tmp_path: Path) -> None:
     assert read_saved_settings(tmp_path) == SavedSettings(name="attic")
 
 
-def test_a_new_price_takes_the_place_of_all_old_ones() -> None:
+def test_a_new_price_replaces_all_saved_prices() -> None:
     assert merge_saved_settings({"hourly_usd": "0.20"}, KEPT) == {"name": "attic", "region": "DE", "hourly_usd": "0.20"}
 
 
-def test_what_a_node_serves_with_is_kept_as_a_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_served_file_is_saved_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_settings(node_settings(tmp_path, serve=Path("model.gguf"), serve_as="small", serve_slots=2))
-    kept = read_saved_settings(tmp_path)
-    assert kept.serves() == str(tmp_path / "model.gguf")
-    assert merge_saved_settings({}, kept) == {
+    saved = read_saved_settings(tmp_path)
+    assert saved.serves() == str(tmp_path / "model.gguf")
+    assert merge_saved_settings({}, saved) == {
         "serve": str(tmp_path / "model.gguf"),
         "serve_as": "small",
         "serve_slots": 2,
     }
-    assert merge_saved_settings({"serve_slots": 8}, kept)["serve_as"] == "small"
+    assert merge_saved_settings({"serve_slots": 8}, saved)["serve_as"] == "small"
 
 
-@pytest.mark.parametrize("said", [{"backend_url": "http://127.0.0.1:8080"}, {"serve": "other.gguf"}])
-def test_a_new_way_of_serving_takes_the_place_of_all_of_the_old_one(said: dict[str, str]) -> None:
-    assert merge_saved_settings(said, SavedSettings(serve="/m.gguf", serve_as="small", serve_slots=2)) == said
+@pytest.mark.parametrize("given", [{"backend_url": "http://127.0.0.1:8080"}, {"serve": "other.gguf"}])
+def test_a_new_server_replaces_all_saved_serving_settings(given: dict[str, str]) -> None:
+    assert merge_saved_settings(given, SavedSettings(serve="/m.gguf", serve_as="small", serve_slots=2)) == given
 
 
-def test_an_owner_may_go_back_to_whatever_server_is_found() -> None:
+def test_backend_auto_ignores_the_saved_server() -> None:
     assert merge_saved_settings(
         {"backend_url": "auto"}, SavedSettings(backend_url="http://127.0.0.1:9", name="attic")
     ) == {"name": "attic"}
 
 
-def test_an_owner_who_says_nothing_leaves_no_file(tmp_path: Path) -> None:
+def test_default_settings_write_no_file(tmp_path: Path) -> None:
     save_settings(node_settings(tmp_path))
     assert not (tmp_path / SAVED_SETTINGS_FILE).exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"name": 7}', "\xff"])
-def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / SAVED_SETTINGS_FILE).write_bytes(text.encode("latin-1"))
     with pytest.raises(StartupError, match=SAVED_SETTINGS_FILE):
         read_saved_settings(tmp_path)

@@ -19,7 +19,7 @@ from sparewatt.protocol.link.frames import Opcode, Reject, decode_message, encod
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.node import test_agent
 from tests.unit.node.rig import rigged
-from tests.unit.node.test_agent import Gateway, dialling, running_gateway, send_job
+from tests.unit.node.test_agent import Gateway, running_agent, running_gateway, send_job
 from tests.waiting import until
 
 
@@ -28,7 +28,7 @@ def port_of(process: Gateway) -> int:
 
 
 def list_ports(*processes: Gateway) -> None:
-    """Have each tell where all of them are."""
+    """Each lists the ports of all in its welcome."""
     ports = tuple(map(port_of, processes))
     for process in processes:
         process.link_ports, process.link_port = ports, port_of(process)
@@ -46,7 +46,7 @@ async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, 
 
 
 def last_load(process: Gateway) -> NodeLoad:
-    return decode_message(process.heard(Opcode.LOAD)[-1].payload, NodeLoad)
+    return decode_message(process.received(Opcode.LOAD)[-1].payload, NodeLoad)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def last_load(process: Gateway) -> NodeLoad:
         ("https://ann:secret@gateway.example", "https://ann:secret@gateway.example:9001"),
     ],
 )
-def test_another_port_is_on_the_same_host(url: str, same: str) -> None:
+def test_with_port_keeps_the_host(url: str, same: str) -> None:
     assert with_port(url, 9001) == same
 
 
 async def test_a_node_keeps_a_link_to_each_process(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
-    async with dialling(pair[0], tmp_path):
-        await until(lambda: all(process.heard(Opcode.LOAD) and process.heard(Opcode.SPECS) for process in pair))
-        assert [process.visits for process in pair] == [1, 1]
+    async with running_agent(pair[0], tmp_path):
+        await until(lambda: all(process.received(Opcode.LOAD) and process.received(Opcode.SPECS) for process in pair))
+        assert [process.connections for process in pair] == [1, 1]
 
 
 async def test_a_job_of_one_process_is_foreign_to_the_other(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
     first, second = pair
-    async with dialling(first, tmp_path) as node:
+    async with running_agent(first, tmp_path) as node:
         await until(lambda: second.sockets and first.sockets)
         await node.rig.fault("stall_after_tokens", after_tokens=1)
         await send_job(second.sockets[0])
@@ -80,17 +80,19 @@ async def test_a_job_of_one_process_is_foreign_to_the_other(pair: tuple[Gateway,
         assert (own.running, own.foreign, own.foreign_models) == (1, 0, ())
 
 
-async def test_a_lost_side_is_dialled_again_and_home_stays(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+async def test_a_lost_side_link_is_dialled_again_and_the_home_link_stays(
+    pair: tuple[Gateway, Gateway], tmp_path: Path
+) -> None:
     first, second = pair
-    async with dialling(first, tmp_path) as node:
+    async with running_agent(first, tmp_path) as node:
         await until(lambda: second.sockets)
         second.sockets[0].close()
-        await until(lambda: second.visits == 2 and len(second.sockets) == 2)
-        assert first.visits == 1
+        await until(lambda: second.connections == 2 and len(second.sockets) == 2)
+        assert first.connections == 1
         assert node.agent.joined_unix_s is not None
 
 
-async def test_a_lost_home_is_dialled_where_it_was_while_a_side_is_up(
+async def test_a_lost_home_link_is_dialled_at_its_own_port_while_a_side_link_is_up(
     pair: tuple[Gateway, Gateway], tmp_path: Path
 ) -> None:
     """The public port may lead to the process that has a link already, which would lose it by that."""
@@ -100,41 +102,41 @@ async def test_a_lost_home_is_dialled_where_it_was_while_a_side_is_up(
             first.link_ports,
             first.link_port,
         )  # as if the public port had led to the first
-        async with dialling(public, tmp_path):
+        async with running_agent(public, tmp_path):
             await until(lambda: second.sockets)
             public.sockets[0].close()
             await until(lambda: first.sockets)
-            assert (public.visits, second.visits) == (1, 1)
+            assert (public.connections, second.connections) == (1, 1)
 
 
 async def test_without_any_link_the_public_address_is_dialled(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
     _, second = pair
     async with running_gateway() as public:
         public.link_ports, public.link_port = (1, port_of(second)), 1
-        async with dialling(public, tmp_path):
+        async with running_agent(public, tmp_path):
             await until(lambda: second.sockets)
             second.instead = refuse
             second.sockets[0].close()
             public.sockets[0].close()
-            await until(lambda: public.visits == 2)
+            await until(lambda: public.connections == 2)
 
 
 async def refuse(socket: Socket) -> None:
     socket.send(encode_message(Opcode.REJECT, Reject(reason="wrong_host", message="not here")))
 
 
-async def test_a_side_that_refuses_does_not_end_the_node(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+async def test_a_refused_side_link_does_not_end_the_node(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
     first, second = pair
     second.instead = refuse
-    async with dialling(first, tmp_path) as node:
-        await until(lambda: second.visits > 1)
+    async with running_agent(first, tmp_path) as node:
+        await until(lambda: second.connections > 1)
         assert not node.task.done()
         assert len(first.sockets) == 1
 
 
 async def test_a_process_that_is_no_longer_listed_is_left(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
     first, second = pair
-    async with dialling(first, tmp_path) as node:
+    async with running_agent(first, tmp_path) as node:
         await until(lambda: second.sockets)
         list_ports(first)
         first.sockets[0].close()
@@ -142,17 +144,17 @@ async def test_a_process_that_is_no_longer_listed_is_left(pair: tuple[Gateway, G
         assert not node.rig.jobs.is_shared
 
 
-async def test_every_process_hears_the_goodbye(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
-    async with dialling(pair[0], tmp_path) as node:
+async def test_every_process_gets_the_goodbye(pair: tuple[Gateway, Gateway], tmp_path: Path) -> None:
+    async with running_agent(pair[0], tmp_path) as node:
         await until(lambda: all(process.sockets for process in pair))
         await node.agent.drain()
         await node.over()
         assert node.task.exception() is None
-        await until(lambda: all(process.heard(Opcode.GOODBYE) for process in pair))
+        await until(lambda: all(process.received(Opcode.GOODBYE) for process in pair))
         assert all(last_load(process).draining for process in pair)
 
 
-async def test_an_owner_s_own_view_counts_no_job_as_foreign(tmp_path: Path) -> None:
+async def test_the_owners_view_counts_no_job_as_foreign(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         rig.jobs.is_shared = True

@@ -59,7 +59,7 @@ class BackendTotals:
 
 @dataclass(frozen=True, slots=True)
 class BackendLoad:
-    """The requests that the server runs now, whoever sent them, and how many it can run at once."""
+    """The requests that the server runs now, from this node and from others, and how many it can run at once."""
 
     running: int
     slots: int

@@ -63,7 +63,7 @@ class OpenAIBackend(BackendHttpClient):
     """Implements Backend."""
 
     kind: ClassVar[str] = "openai"
-    aborts_on_disconnect = False  # llama.cpp does not, and a server that does cannot be told apart
+    aborts_on_disconnect = False  # llama.cpp does not, and nothing distinguishes a server that does
     capabilities_to_probe: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
     _slots = DEFAULT_SLOTS
 

@@ -2,7 +2,7 @@
 
 A model that writes gets one job that writes a little, one that reads much, and a batch: as many at once as the server
 runs, within bounds. A model that only embeds is timed by what it reads. Jobs pass the owner's speed limit, as real ones
-do, so it shows in the figures. When to measure is decided in `measurement_schedule`.
+do, so it shows in the figures. `SpeedFile` saves them. When to measure is decided in `measurement_schedule`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -34,6 +36,7 @@ TIME_S_MAX = 3600.0
 EMBEDDING_BYTES_MAX = 4 << 20
 NOISE_FACTOR = 1.05
 """Runs on the same server differ by a few per cent; figures that differ by less count as equal."""
+_T = TypeVar("_T")
 _WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
 _WRITES = frozenset({"chat", "completions"})
 
@@ -245,3 +248,27 @@ def _has_better_batch(before: Speed, now: Speed) -> bool:
     if now.batch_decode_tps is None or before.batch_decode_tps is None:
         return before.batch_decode_tps is None
     return now.batch != before.batch or now.batch_decode_tps > NOISE_FACTOR * before.batch_decode_tps
+
+
+class SpeedFile(Generic[_T]):
+    """Figures on disk, by what they were measured on: a restart on the same server need not measure again."""
+
+    def __init__(self, path: Path, shape: type[_T]) -> None:
+        self._path = path
+        try:
+            self._speeds = msgspec.json.decode(path.read_bytes(), type=dict[str, shape])  # type: ignore[valid-type]
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            self._speeds = dict[str, _T]()
+
+    def get(self, key: str) -> _T | None:
+        return self._speeds.get(key)
+
+    def put(self, key: str, speed: _T) -> None:
+        """If the disk is full, it is kept in memory only, and measured again after a restart."""
+        self._speeds[key] = speed
+        try:
+            temporary = self._path.with_suffix(".tmp")
+            temporary.write_bytes(msgspec.json.encode(self._speeds))
+            temporary.replace(self._path)
+        except OSError as error:
+            _log.warning("measure_not_kept", why=str(error))

@@ -1,6 +1,6 @@
 """An owner's rules for a node besides its price: pauses, working hours, ceilings of power and temperature.
 
-They are saved beside the key (`wishes.json`). `PauseMonitor` decides whether the node is paused now: it then finishes
+They are saved next to the key (`wishes.json`). `PauseMonitor` decides whether the node is paused now: it then finishes
 its jobs and gets no new ones, and its reputation does not suffer. Decisions are pure: time and readings come in by
 argument.
 """

@@ -20,8 +20,7 @@ from sparewatt.node.backends.capability_probe import CapabilityProbe, ProbedCapa
 from sparewatt.node.hardware.gpu import Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
 from sparewatt.node.measurement.measurement_schedule import MeasurementSchedule, may_load
-from sparewatt.node.measurement.model_speed import SpeedMeter, faster_of, is_embedding_only
-from sparewatt.node.measurement.speed_file import GPU_SPEED_FILE, SPEED_FILE, SpeedFile
+from sparewatt.node.measurement.model_speed import SpeedFile, SpeedMeter, faster_of, is_embedding_only
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, server_metrics, token_prices
 from sparewatt.protocol.link.node_report import NodeSpecs, ServerMetrics, Speed, validated
@@ -50,8 +49,8 @@ class Inventory:
         self._clock = clock
         self._notify = notify
         self._meter = SpeedMeter(backend=backend, clock=clock, rng=rng, limit_tps=settings.speed_limit_tps)
-        self._speeds = SpeedFile(settings.data_dir / SPEED_FILE, Speed)
-        self._gpu_speeds = SpeedFile(settings.data_dir / GPU_SPEED_FILE, GpuSpeed)
+        self._speeds = SpeedFile(settings.data_dir / "measured.json", Speed)
+        self._gpu_speeds = SpeedFile(settings.data_dir / "gpu.json", GpuSpeed)
         self._schedule = MeasurementSchedule()
         self._measurement_lock = asyncio.Lock()
         """Two measurements at once would disturb each other."""

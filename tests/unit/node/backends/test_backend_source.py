@@ -1,4 +1,4 @@
-"""A file is served only where llama.cpp is there to do it, and otherwise the owner is told what to run."""
+"""A file is served only where llama.cpp is installed; otherwise the error says how to install it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparewatt.node.backends.backend_source import check_backend_url, how_to_ser
 from tests.unit.node.rig import node_settings
 
 
-async def test_without_llama_cpp_the_owner_is_told_what_to_run_before_anything_starts(
+async def test_without_llama_cpp_the_join_fails_at_once_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend_source, "has_llama", lambda: False)
@@ -30,12 +30,12 @@ async def test_without_llama_cpp_the_owner_is_told_what_to_run_before_anything_s
     assert not (tmp_path / "llama.log").exists()
 
 
-@pytest.mark.parametrize(("has_llama", "is_told"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("has_llama", "is_advised"), [(True, False), (False, True)])
 def test_advice_to_serve_a_file_names_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, *, has_llama: bool, is_told: bool
+    monkeypatch: pytest.MonkeyPatch, *, has_llama: bool, is_advised: bool
 ) -> None:
     monkeypatch.setattr(backend_source, "has_llama", lambda: has_llama)
-    assert ("pip install xllamacpp" in how_to_serve()) is is_told
+    assert ("pip install xllamacpp" in how_to_serve()) is is_advised
     assert "--serve" in how_to_serve()
 
 
@@ -47,11 +47,11 @@ def test_the_extra_for_serving_brings_no_more_than_a_node_and_llama_cpp() -> Non
 
 
 @pytest.mark.parametrize("url", ["banana", "127.0.0.1:8080", "ftp://x", "http://", "http://a:99999", ""])
-def test_what_is_no_address_is_told_with_what_one_looks_like(url: str) -> None:
+def test_a_bad_backend_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(StartupError, match=r"It looks like http://127\.0\.0\.1:8080"):
         check_backend_url(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://models.example/v1", "http://[::1]:1"])
-def test_an_address_is_one(url: str) -> None:
+def test_a_valid_backend_address_is_accepted(url: str) -> None:
     check_backend_url(url)

@@ -1,4 +1,4 @@
-"""What model servers count of themselves is read from their own pages, within what a report may say."""
+"""Metrics of model servers are read from their Prometheus pages, within the bounds of a report."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ vllm:e2e_request_latency_seconds_count{model_name="a"} 5
 """
 
 
-def test_the_engines_of_a_server_are_added_up() -> None:
+def test_metrics_of_several_engines_are_summed() -> None:
     assert totals_of(PrometheusPage(PAGE), "vllm") == BackendTotals(1500.0, 70.0, 1.25, 5.0, 12.5, 5.0)
 
 
-def test_what_a_server_does_not_tell_is_not_told() -> None:
+def test_metrics_that_a_server_does_not_report_are_unknown() -> None:
     assert totals_of(PrometheusPage(PAGE), "sglang") == BackendTotals()
 
 
-@pytest.mark.parametrize(("value", "told"), [(b"-5", 0.0), (b"1e300", TOTAL_MAX), (b"NaN", None), (b"+Inf", None)])
-def test_an_absurd_count_does_not_cost_the_node_its_link(value: bytes, told: float | None) -> None:
+@pytest.mark.parametrize(("value", "expected"), [(b"-5", 0.0), (b"1e300", TOTAL_MAX), (b"NaN", None), (b"+Inf", None)])
+def test_an_absurd_count_does_not_cost_the_node_its_link(value: bytes, expected: float | None) -> None:
     found = totals_of(PrometheusPage(b"vllm:prompt_tokens_total " + value), "vllm").prompt_tokens
-    assert found == told
+    assert found == expected
     load = BackendLoad(10**9, 1, queued=10**9, totals=BackendTotals(prompt_tokens=found))
     report = validated(NodeLoad(server=server_metrics(load)))
     assert report.server is not None

@@ -77,7 +77,7 @@ async def test_where_the_network_cuts_makes_no_difference(n_bytes: int) -> None:
     assert clock.now_s() == pytest.approx(len(EVENTS) / 2.0)
 
 
-async def test_a_source_that_breaks_is_heard_of() -> None:
+async def test_an_error_of_the_source_is_raised() -> None:
     async def source() -> AsyncIterator[bytes]:
         yield EVENTS[0]
         raise ConnectionError

@@ -38,7 +38,7 @@ def test_its_reading_is_in_watts_degrees_and_shares() -> None:
         ("nvmlDeviceGetMemoryInfo", "vram_free_bytes"),
     ],
 )
-def test_a_question_that_a_card_does_not_answer_is_unknown_and_the_others_are_not(question: str, field: str) -> None:
+def test_an_unsupported_nvml_call_makes_only_its_own_figure_unknown(question: str, field: str) -> None:
     (reading,) = NvidiaProbe(RecordedNvml(refuses=(question,))).read()
     unknown = {name for name in GpuReading.__struct_fields__ if getattr(reading, name) is None}
     assert unknown == {field}
@@ -50,7 +50,7 @@ def test_a_driver_that_does_not_answer_at_all_means_no_gpu(question: str) -> Non
     assert (probe.gpus(), probe.read()) == ([], [])
 
 
-def test_cards_are_looked_for_once() -> None:
+def test_gpus_are_detected_once() -> None:
     nvml = RecordedNvml(count=2)
     probe = NvidiaProbe(nvml)
     assert len(probe.gpus()) == len(probe.read()) == 2
@@ -101,9 +101,9 @@ def test_files_that_are_not_there_are_unknown(tmp_path: Path) -> None:
     assert probe.read() == [GpuReading(None, None, 46.0, None)]
 
 
-@pytest.mark.parametrize("told", ["", "[]", "{", '{"card0": 1, "system": {}}', '{"card0": {"Card Series": 7}}'])
-def test_what_rocm_smi_says_may_be_nonsense(told: str) -> None:
-    assert card_names(told) == {}
+@pytest.mark.parametrize("output", ["", "[]", "{", '{"card0": 1, "system": {}}', '{"card0": {"Card Series": 7}}'])
+def test_nonsense_from_rocm_smi_names_no_card(output: str) -> None:
+    assert card_names(output) == {}
 
 
 # Apple
@@ -123,7 +123,7 @@ def test_a_mac_shares_its_memory() -> None:
     assert len(probe.read()) == 1
 
 
-def test_a_machine_that_is_no_mac_is_not_asked() -> None:
+def test_on_a_machine_that_is_no_mac_nothing_is_run() -> None:
     def run(_: Any) -> str:
         raise AssertionError("asked")
 
@@ -131,7 +131,7 @@ def test_a_machine_that_is_no_mac_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("profile", ["", "{}", '{"SPDisplaysDataType": [{"sppci_model": "Intel Iris"}]}', "[1]"])
-def test_macs_without_a_chip_of_apples(profile: str) -> None:
+def test_a_mac_without_an_apple_chip_has_no_gpu(profile: str) -> None:
     assert chip_of(profile) is None
 
 
@@ -155,7 +155,7 @@ def test_power_of_the_processor_is_the_counters_difference(tmp_path: Path) -> No
     assert cpu.watts() is None
 
 
-def test_a_machine_that_does_not_tell_its_power(tmp_path: Path) -> None:
+def test_unreadable_power_counters_mean_unknown_power(tmp_path: Path) -> None:
     assert CpuPower(now_s=lambda: 0.0, root=tmp_path / "none").watts() is None
 
 
@@ -187,7 +187,7 @@ def test_gpus_are_reported_as_one_machine(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_owner_says_counts_more_than_what_was_found(tmp_path: Path) -> None:
+def test_settings_override_detected_gpus(tmp_path: Path) -> None:
     settings = node_settings(tmp_path, gpu="my card", vram_gb=10, tflops=5)
     found = describe_hardware(settings, NvidiaProbe(RecordedNvml()).gpus())
     assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("my card", 1, 10 * 10**9, 5)
@@ -199,12 +199,12 @@ def test_a_machine_without_a_gpu_is_a_cpu(tmp_path: Path) -> None:
     assert found.vram_bytes > 0
 
 
-def test_what_the_owner_says_of_the_hardware_wins(tmp_path: Path) -> None:
+def test_settings_override_a_machine_without_a_gpu(tmp_path: Path) -> None:
     found = describe_hardware(node_settings(tmp_path, gpu="RTX 4090", vram_gb=24.0, tflops=82.6), [])
     assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("RTX 4090", 1, 24 * GB, 82.6)
 
 
-def test_a_machine_without_a_word_from_its_owner_is_described_by_what_it_is(tmp_path: Path) -> None:
+def test_without_settings_a_machine_without_a_gpu_reports_its_processor(tmp_path: Path) -> None:
     found = describe_hardware(node_settings(tmp_path), [])
     assert (found.gpu, found.gpu_count) == ("cpu", 0)
     assert found.vram_bytes > 0

@@ -24,7 +24,7 @@ class FakeGpuProbe:
         return [GpuReading(5 * 10**8, self.watts, 50.0, 0.5)]
 
 
-def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
+def test_power_while_working_is_averaged_separately() -> None:
     clock, probe, working = ManualClock(), FakeGpuProbe(), [False]
     sampler = SensorSampler(probe, None, clock=clock, is_working=lambda: working[0])
     sampler.sample()
@@ -41,7 +41,7 @@ def test_the_mean_of_work_is_kept_apart_from_the_mean_of_all() -> None:
     assert report.gpus == (GpuReading(5 * 10**8, 300.0, 50.0, 0.5),)
 
 
-def test_a_report_is_of_what_came_since_the_one_before() -> None:
+def test_a_report_covers_the_samples_since_the_last_report() -> None:
     clock, probe = ManualClock(), FakeGpuProbe()
     sampler = SensorSampler(probe, None, clock=clock, is_working=lambda: True)
     for _ in range(3):
@@ -54,7 +54,7 @@ def test_a_report_is_of_what_came_since_the_one_before() -> None:
     assert (second.working_s, second.working_watts, second.power_watts) == (0.0, None, 100.0)
 
 
-def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
+def test_a_stale_reading_of_a_hung_driver_is_not_reported() -> None:
     clock = ManualClock()
     sampler = SensorSampler(FakeGpuProbe(), None, clock=clock)
     sampler.sample()
@@ -63,7 +63,7 @@ def test_a_driver_that_hangs_makes_the_reading_old_and_it_is_not_told() -> None:
     assert sampler.report() is None
 
 
-def test_a_gpu_that_does_not_tell_its_power_makes_the_sum_unknown() -> None:
+def test_one_gpu_without_a_power_reading_makes_the_sum_unknown() -> None:
     assert total_watts([GpuReading(power_watts=10), GpuReading()], 5.0) is None
     assert total_watts([GpuReading(power_watts=10)], None) == 10.0
     assert total_watts([], 5.0) == 5.0

@@ -1,4 +1,4 @@
-"""A node that goes on with another's answer, and servers that cannot."""
+"""A node continues another node's answer (failover), and refuses where its server cannot."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def text_in(data: bytes) -> str:
 # jobs
 
 
-async def test_a_node_says_that_it_can_go_on(tmp_path: Path) -> None:
+async def test_a_node_reports_that_it_can_continue_answers(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         [model] = rig.inventory.specs.models
         assert set(model.capabilities or ()) >= {"chat", "continue_prefill", "continue_raw"}
 
 
-async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
+async def test_a_server_that_comes_back_is_probed_again(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         started = (await rig.stats())["started"]
@@ -55,7 +55,7 @@ async def test_a_server_that_comes_back_is_asked_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"logprobs": True}], ids=["raw", "prefill"])
-async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[str, Any]) -> None:
+async def test_the_rest_of_an_answer_is_streamed_as_chat_chunks(tmp_path: Path, more: dict[str, Any]) -> None:
     whole = expected_text(render_chat([{"role": "user", "content": "hi"}]), max_tokens=12)
     had = whole[:17]  # inside a token
     async with rigged(tmp_path) as rig:
@@ -69,7 +69,7 @@ async def test_the_rest_of_an_answer_comes_as_a_chat(tmp_path: Path, more: dict[
         assert rig.data(1).count(b'"usage":{') == 1
 
 
-async def test_a_node_whose_server_has_no_way_refuses(tmp_path: Path) -> None:
+async def test_a_continuation_is_refused_where_the_server_supports_none(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         rig.inventory.probed._continuations[MODEL] = NO_CONTINUATION
@@ -79,45 +79,45 @@ async def test_a_node_whose_server_has_no_way_refuses(tmp_path: Path) -> None:
         assert rig.jobs.count() == 0
 
 
-async def test_a_text_that_is_no_text_fails_the_job_and_not_the_node(tmp_path: Path) -> None:
+async def test_a_text_that_is_not_utf8_fails_its_job_alone(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         rig.send(1, body=chat_body() + b"\xff\xfe", continue_bytes=2)
         assert (await rig.failed(1)).code == "protocol"
 
 
-# errands
+# requests to the model server
 
 
-async def test_white_space_that_a_server_would_lose_is_not_given_to_it() -> None:
+async def test_a_text_whose_white_space_the_server_would_trim_is_refused() -> None:
     ways = ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=True))
     with pytest.raises(CannotContinue):
         await continuation_request(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far ")
-    errand = await continuation_request(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far")
-    body = json.loads(errand.body)
+    posted = await continuation_request(Quirky(lambda _, __: None), ways, "m", chat_body(), "so far")
+    body = json.loads(posted.body)
     assert body["messages"][-1] == {"role": "assistant", "content": "so far"}
     assert body["continue_final_message"] is True
     assert body["add_generation_prompt"] is False
 
 
-async def test_a_raw_prompt_is_asked_for_as_much_as_the_chat() -> None:
+async def test_a_raw_prompt_keeps_the_sampling_fields_and_the_limit_of_the_chat() -> None:
     backend = Quirky(lambda path, _: {"prompt": "<user>hi<bot>"} if path == "/apply-template" else None)
     request = chat_body(max_completion_tokens=9, temperature=0.5, tools=[], stop=["x"])
-    errand = await continuation_request(backend, ContinuationSupport(raw="template"), "m", request, "so far")
-    body = json.loads(errand.body)
-    assert (errand.path, errand.has_requested_shape) == (COMPLETIONS, False)
+    posted = await continuation_request(backend, ContinuationSupport(raw="template"), "m", request, "so far")
+    body = json.loads(posted.body)
+    assert (posted.path, posted.has_requested_shape) == (COMPLETIONS, False)
     assert body["prompt"] == "<user>hi<bot>so far"
     assert body["max_tokens"] == 9
     assert (body["temperature"], body["stop"]) == (0.5, ["x"])
     assert not {"messages", "tools", "max_completion_tokens"} & set(body)
 
 
-async def test_a_completion_goes_on_behind_its_own_prompt() -> None:
+async def test_a_completion_continues_after_its_own_prompt() -> None:
     request = b'{"model":"m","prompt":"Once","max_tokens":5}'
-    errand = await continuation_request(
+    posted = await continuation_request(
         Quirky(lambda _, __: None), ContinuationSupport(raw="template"), "m", request, " upon"
     )
-    assert errand == (COMPLETIONS, b'{"model":"m","prompt":"Once upon","max_tokens":5}', True)
+    assert posted == (COMPLETIONS, b'{"model":"m","prompt":"Once upon","max_tokens":5}', True)
 
 
 async def test_a_raw_prompt_may_be_tokens() -> None:
@@ -125,11 +125,11 @@ async def test_a_raw_prompt_may_be_tokens() -> None:
         assert path == "/tokenize"
         return {"tokens": [1, 2, 3] if "messages" in body else [4, 5]}
 
-    errand = await continuation_request(Quirky(answer), ContinuationSupport(raw="tokens"), "m", chat_body(), "so far")
-    assert json.loads(errand.body)["prompt"] == [1, 2, 3, 4, 5]
+    posted = await continuation_request(Quirky(answer), ContinuationSupport(raw="tokens"), "m", chat_body(), "so far")
+    assert json.loads(posted.body)["prompt"] == [1, 2, 3, 4, 5]
 
 
-async def test_a_server_that_does_not_tell_its_prompt_broke() -> None:
+async def test_a_server_that_returns_no_prompt_fails_the_job() -> None:
     with pytest.raises(BadBackendReply):
         await continuation_request(
             Quirky(lambda _, __: None), ContinuationSupport(raw="template"), "m", chat_body(), "so far"
@@ -189,23 +189,23 @@ def _stream(answer: Answer) -> bytes:
     return b"data: " + msgspec.json.encode(answer) + b"\n\ndata: [DONE]\n\n"
 
 
-def told(text: str, prompt_tokens: int, written: int) -> Answer:
+def streamed_reply(text: str, prompt_tokens: int, written: int) -> Answer:
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": written}
     return {"choices": [{"index": 0, "delta": {"content": text}}], "usage": usage}
 
 
 def server(*, closing: int = 0, needs_flags: bool = False, trims: bool = False, echoes: bool = False) -> Quirky:
-    """A chat server whose prompts have 10 tokens and a letter each; `closing` are those around a finished turn."""
+    """A chat server whose prompts have 10 tokens and a letter each; `closing` are those around a finished message."""
 
     def answer(path: str, body: dict[str, Any]) -> Answer:
         if path != CHAT:
             return None
         last = body["messages"][-1]
         if last["role"] == "user":
-            return told("abcdefgh", 10, 8)
+            return streamed_reply("abcdefgh", 10, 8)
         given = last["content"].rstrip() if trims else last["content"]
         is_open = not needs_flags or body.get("continue_final_message")
-        return told(given + "x" if echoes else "x", 10 + len(given) + (0 if is_open else 5) + closing, 1)
+        return streamed_reply(given + "x" if echoes else "x", 10 + len(given) + (0 if is_open else 5) + closing, 1)
 
     return Quirky(answer)
 
@@ -218,26 +218,28 @@ def server(*, closing: int = 0, needs_flags: bool = False, trims: bool = False, 
         (server(trims=True), ContinuationSupport(prefill=AssistantPrefill(needs_flags=True, trims=True))),
         (server(closing=1), NO_CONTINUATION),
         (server(echoes=True), NO_CONTINUATION),
-        (Quirky(lambda path, _: told("", 10, 0) if path == CHAT else None), NO_CONTINUATION),
-        (Quirky(lambda path, _: told("abc", 0, 0) if path == CHAT else None), NO_CONTINUATION),
+        (Quirky(lambda path, _: streamed_reply("", 10, 0) if path == CHAT else None), NO_CONTINUATION),
+        (Quirky(lambda path, _: streamed_reply("abc", 0, 0) if path == CHAT else None), NO_CONTINUATION),
     ],
-    ids=["right", "by flags", "trims", "closes the turn", "repeats", "says nothing", "counts nothing"],
+    ids=["right", "by flags", "trims", "closes the message", "repeats", "writes nothing", "counts nothing"],
 )
-async def test_a_way_is_believed_by_the_tokens_that_were_read(backend: Quirky, ways: ContinuationSupport) -> None:
+async def test_a_way_to_continue_is_accepted_by_its_count_of_prompt_tokens(
+    backend: Quirky, ways: ContinuationSupport
+) -> None:
     assert await probe_continuation(backend, "m") == ways
 
 
-async def test_a_template_that_is_not_the_chats_own_is_not_believed() -> None:
+async def test_a_template_that_differs_from_the_chats_own_is_rejected() -> None:
     def answer(path: str, body: dict[str, Any]) -> Answer:
         if path == "/apply-template":
             return {"prompt": "<user>"}
         if path == COMPLETIONS:
-            return told("x", 12 + len(body["prompt"]), 1)
-        return told("abcdefgh", 10, 8) if path == CHAT and len(body["messages"]) == 1 else None
+            return streamed_reply("x", 12 + len(body["prompt"]), 1)
+        return streamed_reply("abcdefgh", 10, 8) if path == CHAT and len(body["messages"]) == 1 else None
 
     assert await probe_continuation(Quirky(answer), "m") == NO_CONTINUATION
 
 
-async def test_a_server_that_would_not_chat_is_asked_again_later() -> None:
+async def test_a_server_that_refuses_to_chat_is_probed_again_later() -> None:
     with pytest.raises(BadBackendReply):
         await probe_continuation(Quirky(lambda _, __: None), "m")

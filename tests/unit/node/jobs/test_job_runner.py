@@ -22,12 +22,12 @@ from tests.waiting import until
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with looked(tmp_path) as rig:
+    async with refreshed_rig(tmp_path) as rig:
         yield rig
 
 
 @asynccontextmanager
-async def looked(data_dir: Path, **changes: Any) -> AsyncIterator[Rig]:
+async def refreshed_rig(data_dir: Path, **changes: Any) -> AsyncIterator[Rig]:
     """A node that knows its models."""
     async with rigged(data_dir, **changes) as rig:
         await rig.inventory.refresh()
@@ -122,7 +122,7 @@ async def test_a_node_whose_model_server_left_refuses(tmp_path: Path) -> None:
 
 
 async def test_a_full_node_refuses_the_next_job_and_takes_it_when_there_is_room(tmp_path: Path) -> None:
-    async with looked(tmp_path, engine=EngineSettings(models=(MODEL,), slots=1)) as rig:
+    async with refreshed_rig(tmp_path, engine=EngineSettings(models=(MODEL,), slots=1)) as rig:
         await occupy(rig, 1)
         n_jobs = 1 + NODE_QUEUE_PER_SLOT
         for stream in range(2, n_jobs + 2):
@@ -138,7 +138,7 @@ async def test_a_full_node_refuses_the_next_job_and_takes_it_when_there_is_room(
 # failures
 
 
-async def test_a_server_that_cannot_be_reached_fails_the_job_and_is_looked_at_again(tmp_path: Path) -> None:
+async def test_an_unreachable_server_fails_the_job_and_is_polled_again(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         await rig.fault("drop_before_head")
@@ -148,7 +148,7 @@ async def test_a_server_that_cannot_be_reached_fails_the_job_and_is_looked_at_ag
         assert rig.inventory._refresh_wanted.is_set()
 
 
-async def test_a_server_that_breaks_in_the_middle_fails_the_job_after_what_it_said(rig: Rig) -> None:
+async def test_a_server_that_breaks_off_fails_the_job_after_what_was_streamed(rig: Rig) -> None:
     await rig.fault("drop_after_tokens", after_tokens=3)
     rig.send(1)
     assert (await rig.failed(1)).code == "backend_broke"
@@ -192,7 +192,7 @@ async def test_a_stream_with_numbers_where_objects_should_be_fails_its_job(rig: 
     assert (await rig.failed(1)).code == "backend_broke"
 
 
-async def test_a_server_that_answers_whole_whatever_it_is_asked_is_understood(rig: Rig) -> None:
+async def test_a_server_that_never_streams_is_understood(rig: Rig) -> None:
     rig.jobs.backend = ScriptedBackend([b'{"choices":[]}'], content_type="application/json")
     rig.send(1, is_streamed=False)
     await rig.ended(1)
@@ -205,7 +205,7 @@ class Crashing(ScriptedBackend):
         raise ZeroDivisionError
 
 
-async def test_an_error_that_nobody_foresaw_fails_its_job_and_frees_its_place(rig: Rig) -> None:
+async def test_an_unexpected_error_fails_its_job_and_frees_its_slot(rig: Rig) -> None:
     rig.jobs.backend = Crashing()
     rig.send(1)
     fail = await rig.failed(1)
@@ -233,7 +233,7 @@ async def test_the_load_that_goes_with_a_failure_does_not_count_the_job_that_fai
     assert counts((await rig.failed(1)).load) == counts(NodeLoad())
 
 
-async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -> None:
+async def test_own_jobs_do_not_count_as_foreign_after_they_ended(rig: Rig) -> None:
     await occupy(rig, 1)
     await rig.inventory.refresh()
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
@@ -242,29 +242,31 @@ async def test_own_jobs_are_not_taken_for_strangers_after_they_ended(rig: Rig) -
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 0)
 
 
-async def test_work_that_did_not_come_from_here_is_strangers(rig: Rig) -> None:
+async def test_requests_that_did_not_come_from_this_node_are_foreign(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=1)
     async with rig.session.post(f"{rig.url}/v1/chat/completions", data=chat_body()):
         await rig.inventory.refresh()
     assert (rig.jobs.load().running, rig.jobs.load().foreign) == (0, 1)
 
 
-async def test_the_memory_for_contexts_is_told_where_the_server_tells_it(tmp_path: Path) -> None:
-    async with looked(tmp_path, engine=EngineSettings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)) as rig:
+async def test_the_kv_capacity_is_reported_where_the_server_reports_it(tmp_path: Path) -> None:
+    async with refreshed_rig(
+        tmp_path, engine=EngineSettings(models=(MODEL,), slots=3, n_ctx=1000, n_params=10**9)
+    ) as rig:
         per_token = rig.inventory.specs.models[0].kv_bytes_per_token
         assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * per_token > 0
 
 
 @pytest.mark.parametrize("engine", [EngineSettings(models=("a", "b")), EngineSettings(models=("a",), n_params=0)])
-async def test_memory_that_cannot_be_told_apart_is_not_told(tmp_path: Path, engine: EngineSettings) -> None:
-    async with looked(tmp_path, engine=engine) as rig:
+async def test_the_kv_capacity_is_unknown_where_it_cannot_be_derived(tmp_path: Path, engine: EngineSettings) -> None:
+    async with refreshed_rig(tmp_path, engine=engine) as rig:
         await rig.inventory.refresh()
         assert rig.jobs.load().kv_capacity_bytes is None
 
 
-async def test_the_share_of_time_spent_reading_is_measured(tmp_path: Path) -> None:
+async def test_the_prefill_share_is_measured(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with looked(tmp_path, clock=clock) as rig:
+    async with refreshed_rig(tmp_path, clock=clock) as rig:
         await rig.fault("stall_after_tokens", after_tokens=0)
         rig.send(1)
         clock.advance(15)
@@ -281,9 +283,9 @@ KNOWN = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.3)
 
 
 @asynccontextmanager
-async def known(data_dir: Path, *, slots: int = 8) -> AsyncIterator[Rig]:
-    """A node of known speed, whose clock stands still."""
-    async with looked(data_dir, clock=ManualClock(), engine=EngineSettings(models=(MODEL,), slots=slots)) as rig:
+async def measured_rig(data_dir: Path, *, slots: int = 8) -> AsyncIterator[Rig]:
+    """A node of measured_rig speed, whose clock stands still."""
+    async with refreshed_rig(data_dir, clock=ManualClock(), engine=EngineSettings(models=(MODEL,), slots=slots)) as rig:
         model = msgspec.structs.replace(rig.inventory.specs.models[0], measured=KNOWN)
         rig.inventory.specs = msgspec.structs.replace(rig.inventory.specs, models=(model,))
         yield rig
@@ -297,13 +299,13 @@ async def stall(rig: Rig, *streams: int, prompt_tokens: int) -> None:
 
 
 async def test_a_job_whose_promise_can_be_kept_is_taken(tmp_path: Path) -> None:
-    async with known(tmp_path) as rig:
+    async with measured_rig(tmp_path) as rig:
         rig.send(1, promised_ttft_s=1.0, prompt_tokens=100)
         await rig.ended(1)
 
 
-async def test_a_job_that_unread_prompts_would_hold_up_is_refused_with_fresh_state(tmp_path: Path) -> None:
-    async with known(tmp_path) as rig:
+async def test_a_job_behind_a_prefill_backlog_is_refused_with_the_current_load(tmp_path: Path) -> None:
+    async with measured_rig(tmp_path) as rig:
         await stall(rig, 1, prompt_tokens=1000)
         rig.send(2, promised_ttft_s=1.0, prompt_tokens=100)
         fail = await rig.failed(2)
@@ -314,21 +316,21 @@ async def test_a_job_that_unread_prompts_would_hold_up_is_refused_with_fresh_sta
 
 
 async def test_the_same_job_is_taken_when_nothing_was_promised(tmp_path: Path) -> None:
-    async with known(tmp_path) as rig:
+    async with measured_rig(tmp_path) as rig:
         await stall(rig, 1, prompt_tokens=1000)
         rig.send(2, promised_ttft_s=0.0, prompt_tokens=100)
         await rig.ended(2)
 
 
 async def test_the_same_job_is_taken_when_its_gateway_knew_of_the_wait(tmp_path: Path) -> None:
-    async with known(tmp_path) as rig:
+    async with measured_rig(tmp_path) as rig:
         await stall(rig, 1, prompt_tokens=1000)
         rig.send(2, promised_ttft_s=15.0, prompt_tokens=100)
         await rig.ended(2)
 
 
 async def test_a_job_beyond_the_slots_waits_for_an_answer_to_end(tmp_path: Path) -> None:
-    async with known(tmp_path, slots=1) as rig:
+    async with measured_rig(tmp_path, slots=1) as rig:
         await occupy(rig, 1)
         rig.send(2, promised_ttft_s=5.0, prompt_tokens=100)
         assert "would take 27.6 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1 s of reading, halved
@@ -393,7 +395,7 @@ async def test_idle_is_when_the_last_job_ended(rig: Rig) -> None:
     assert await rig.jobs.wait_until_idle(0)
 
 
-async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(rig: Rig) -> None:
+async def test_jobs_without_a_first_token_fail_when_the_server_stops_answering(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=0)
     await occupy(rig, 1)
     rig.jobs.fail_waiting("the model server does not answer")
@@ -401,7 +403,7 @@ async def test_what_has_not_begun_is_given_up_when_the_server_stops_answering(ri
     assert rig.jobs.count() == 0
 
 
-async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
+async def test_jobs_past_their_first_token_are_left_to_the_gateway(rig: Rig) -> None:
     await rig.fault("stall_after_tokens", after_tokens=3)
     await occupy(rig, 1)
     await until(lambda: all(turn.first_token_at_s is not None for turn in rig.jobs._ttft_estimator.slot_uses.values()))
@@ -412,7 +414,7 @@ async def test_what_has_begun_is_left_to_the_gateway(rig: Rig) -> None:
 # other endpoints
 
 
-async def test_a_text_is_streamed_from_the_server_and_given_whole(rig: Rig) -> None:
+async def test_a_completion_is_streamed_by_the_server_and_sent_whole(rig: Rig) -> None:
     body = json.dumps({"model": MODEL, "prompt": "Once", "max_tokens": 4}).encode()
     rig.send(1, body=body, is_streamed=False, path="/v1/completions")
     await rig.until_over(1)
@@ -422,7 +424,7 @@ async def test_a_text_is_streamed_from_the_server_and_given_whole(rig: Rig) -> N
     assert whole["usage"]["completion_tokens"] == 4
 
 
-async def test_vectors_are_passed_on_as_they_came(rig: Rig) -> None:
+async def test_embeddings_are_passed_on_unchanged(rig: Rig) -> None:
     body = json.dumps({"model": MODEL, "input": ["a", "b"]}).encode()
     rig.send(1, body=body, is_streamed=False, path="/v1/embeddings")
     await rig.until_over(1)

@@ -1,4 +1,4 @@
-"""A whole answer from a stream: what the server would have said in one piece."""
+"""A whole answer is put together from a stream, as the server would have sent it without streaming."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_pieces_of_an_answer_are_joined() -> None:
     assert whole["usage"]["total_tokens"] == 5
 
 
-def test_several_answers_are_kept_apart_and_counted_together() -> None:
+def test_several_choices_stay_separate_and_their_usage_is_summed() -> None:
     whole = assembled(chunk(1, content="b"), chunk(0, content="a"), usage(31, 4), usage(31, 5), DONE)
     assert [choice["message"]["content"] for choice in whole["choices"]] == ["a", "b"]
     assert whole["usage"] == {"prompt_tokens": 31, "completion_tokens": 9, "total_tokens": 40}

@@ -1,4 +1,4 @@
-"""What a node's receipt will say, counted as the answer passes."""
+"""Tokens are counted for the receipt as the answer passes through the node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def event(**fields: Any) -> bytes:
     return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
 
-def said(text: str = "a", **more: Any) -> bytes:
+def text_event(text: str = "a", **more: Any) -> bytes:
     return event(choices=[{"index": 0, "delta": {"content": text}}], **more)
 
 
@@ -30,18 +30,18 @@ DONE = b"data: [DONE]\n\n"
 ROLE = event(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])
 STREAMS = {
     "nothing": ([DONE], (0, 0)),
-    "no count of its own": ([ROLE, said(), said(), DONE], (0, 2)),
-    "a count at the end": ([ROLE, said("abc"), event(choices=[], usage=usage(7, 3)), DONE], (7, 3)),
+    "no count of its own": ([ROLE, text_event(), text_event(), DONE], (0, 2)),
+    "a count at the end": ([ROLE, text_event("abc"), event(choices=[], usage=usage(7, 3)), DONE], (7, 3)),
     "a count per answer": (
-        [said(), event(choices=[], usage=usage(7, 3)), event(choices=[], usage=usage(7, 4)), DONE],
+        [text_event(), event(choices=[], usage=usage(7, 3)), event(choices=[], usage=usage(7, 4)), DONE],
         (7, 7),
     ),
-    "a count on the way": ([said(usage=usage(7, 1)), said(usage=usage(7, 2)), DONE], (7, 2)),
+    "a count on the way": ([text_event(usage=usage(7, 1)), text_event(usage=usage(7, 2)), DONE], (7, 2)),
     "a count on the way and at the end": (
-        [said(usage=usage(7, 1)), said(usage=usage(7, 2)), event(choices=[], usage=usage(7, 2)), DONE],
+        [text_event(usage=usage(7, 1)), text_event(usage=usage(7, 2)), event(choices=[], usage=usage(7, 2)), DONE],
         (7, 2),
     ),
-    "comments and junk": ([b": ping\n\n", b"data: {broken\n\n", said(), b"event: x\n\n", DONE], (0, 1)),
+    "comments and junk": ([b": ping\n\n", b"data: {broken\n\n", text_event(), b"event: x\n\n", DONE], (0, 1)),
 }
 
 
@@ -69,7 +69,7 @@ def test_the_node_counts_as_the_gateway_does(name: str) -> None:
 
 def test_lines_may_end_as_on_windows() -> None:
     count = TokenCounter()
-    count.feed(said().replace(b"\n", b"\r\n"))
+    count.feed(text_event().replace(b"\n", b"\r\n"))
     assert count.completion_tokens == 1
 
 
@@ -85,7 +85,7 @@ def test_a_whole_answer_is_believed_once_it_is_complete() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"choices": []}', b'{"choices":[],"usage":{"prompt_tokens":-1}}'])
-def test_a_whole_answer_that_says_no_count_counts_nothing(body: bytes) -> None:
+def test_a_whole_answer_without_usage_counts_nothing(body: bytes) -> None:
     count = TokenCounter()
     count.expect_whole()
     count.feed(body)
@@ -93,7 +93,7 @@ def test_a_whole_answer_that_says_no_count_counts_nothing(body: bytes) -> None:
     assert (count.prompt_tokens, count.completion_tokens) == (0, 0)
 
 
-def test_what_it_remembers_is_bounded() -> None:
+def test_its_buffer_is_bounded() -> None:
     streamed, whole = TokenCounter(), TokenCounter()
     whole.expect_whole()
     piece = b"x" * (3 << 20)
@@ -102,7 +102,7 @@ def test_what_it_remembers_is_bounded() -> None:
         whole.feed(piece)
     assert len(streamed._rest) <= SSE_EVENT_BYTES_MAX
     assert len(whole._rest) <= REPLY_BODY_BYTES_MAX + 1
-    streamed.feed(b"\n" + said())
+    streamed.feed(b"\n" + text_event())
     assert streamed.completion_tokens == 1
 
 
@@ -115,7 +115,7 @@ def test_no_input_breaks_it(pieces: list[bytes]) -> None:
     assert count.completion_tokens >= 0
 
 
-def test_vectors_count_what_was_read() -> None:
+def test_embeddings_count_their_prompt_tokens() -> None:
     count = TokenCounter()
     count.expect_whole()
     count.feed(b'{"object":"list","data":[],"usage":{"prompt_tokens":9,"total_tokens":9}}')

@@ -100,7 +100,7 @@ async def test_a_server_that_fails_is_not_measured(tmp_path: Path, kind: str, er
             await measured(rig.backend)
 
 
-async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_measuring_a_server_that_stalls_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_speed, "MEASURE_S", 0.05)
     async with rigged(tmp_path) as rig:
         await rig.fault("stall_after_tokens", after_tokens=2, count=None)
@@ -111,7 +111,7 @@ async def test_a_server_that_stalls_is_given_up(tmp_path: Path, monkeypatch: pyt
 # the figures
 
 
-async def test_the_figures_are_what_the_clock_says() -> None:
+async def test_the_figures_follow_from_the_clock() -> None:
     clock = ManualClock()
     chunks = Timed(clock, (0.1, text(None)), (0.4, text("a")), (0.5, text("b")), (0.5, text("c")), (0.0, usage(100, 3)))
     speed = await measured(ScriptedBackend(chunks), clock=clock)
@@ -223,7 +223,7 @@ class Loner(ScriptedBackend):
             yield reply
 
 
-async def test_a_server_that_will_not_have_two_at_once_is_measured_without() -> None:
+async def test_a_server_that_refuses_two_jobs_at_once_is_measured_without_a_batch() -> None:
     clock = ManualClock()
     chunks = Timed(clock, (0.5, text("a")), (0.5, text("b")), (0.0, usage(100, 2)))
     speed = await measured(Loner(chunks), clock=clock)
@@ -270,7 +270,7 @@ def test_a_run_that_writes_faster_alone_does_not_take_away_what_was_better_befor
     assert faster_of(before, now) == in_batch(84.0, decode=33.0)
 
 
-def test_what_several_at_once_showed_comes_from_one_run() -> None:
+def test_the_figures_of_a_batch_come_from_one_run() -> None:
     before = in_batch(14.0)
     assert faster_of(before, in_batch(84.0, decode=10.0, prefill=10.0)) == in_batch(84.0)
     assert faster_of(before, in_batch(14.5)) == before
@@ -278,7 +278,7 @@ def test_what_several_at_once_showed_comes_from_one_run() -> None:
     assert faster_of(SPEED, before).batch_decode_tps == 14.0
 
 
-def test_a_server_that_now_works_on_another_number_at_once_is_told_by_the_later_run() -> None:
+def test_for_a_batch_of_another_size_the_later_run_counts() -> None:
     assert faster_of(in_batch(84.0, batch=16), in_batch(40.0, batch=4)) == in_batch(40.0, batch=4)
 
 
@@ -330,7 +330,7 @@ def test_a_model_is_embedding_only_by_its_capabilities(capabilities: tuple[str, 
     assert is_embedding_only(capabilities) is is_so
 
 
-async def test_reading_is_timed() -> None:
+async def test_an_embedding_model_is_timed_by_its_reading() -> None:
     async with (
         running_engine(EngineSettings(models=(MODEL,), prefill_tps=2000.0)) as url,
         aiohttp.ClientSession() as session,
@@ -342,13 +342,13 @@ async def test_reading_is_timed() -> None:
     assert speed.ttft_s > 0
 
 
-async def test_a_server_that_cannot_is_not_measured() -> None:
+async def test_an_embedding_model_that_the_server_does_not_have_is_not_measured() -> None:
     async with running_engine(EngineSettings(models=("other",))) as url, aiohttp.ClientSession() as session:
         with pytest.raises(BadBackendReply):
             await meter(OpenAIBackend(url, session)).measure_embedding(MODEL)
 
 
-async def test_a_node_reports_what_its_server_says_it_can_do(tmp_path: Path) -> None:
+async def test_a_node_reports_the_capabilities_of_its_server(tmp_path: Path) -> None:
     async with rigged(tmp_path, engine=EngineSettings(models=(MODEL,), capabilities=("embeddings",))) as rig:
         await rig.inventory.refresh()
         (model,) = rig.inventory.specs.models

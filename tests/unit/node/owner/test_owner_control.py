@@ -1,4 +1,4 @@
-"""The control socket and what it may be asked: by file where there are such, by port and secret elsewhere."""
+"""The control socket and its commands: a Unix socket where there are such, else a port and a secret."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ async def ask_beside(data_dir: Path, question: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("by_file", [True, False], ids=["socket file", "port and secret"])
-async def test_a_question_is_answered_and_nothing_is_left_behind(tmp_path: Path, by_file: bool) -> None:  # noqa: FBT001
+async def test_a_command_is_answered_and_no_file_is_left_behind(tmp_path: Path, by_file: bool) -> None:  # noqa: FBT001
     (tmp_path / SOCKET_FILE).write_text("of a node that was killed")
     (tmp_path / PORT_FILE).write_text("of another")
-    async with serve_control(tmp_path, lambda body: {"heard": json.loads(body)}, rng=seeded(1), by_file=by_file):
-        assert await ask_beside(tmp_path, {"do": "status"}) == {"heard": {"do": "status"}}
+    async with serve_control(tmp_path, lambda body: {"received": json.loads(body)}, rng=seeded(1), by_file=by_file):
+        assert await ask_beside(tmp_path, {"do": "status"}) == {"received": {"do": "status"}}
         (left,) = contents(tmp_path)
         assert left.stat().st_mode & 0o077 == 0, "nobody else may open it"
     assert contents(tmp_path) == []
@@ -111,11 +111,11 @@ async def test_a_question_is_answered_and_nothing_is_left_behind(tmp_path: Path,
         await ask_beside(tmp_path, {"do": "status"})
 
 
-async def test_by_port_whoever_does_not_know_the_secret_learns_nothing(tmp_path: Path) -> None:
-    heard = list[bytes]()
+async def test_on_a_port_a_command_without_the_secret_gets_no_answer(tmp_path: Path) -> None:
+    received = list[bytes]()
 
     def answer(body: bytes) -> dict[str, Any]:
-        heard.append(body)
+        received.append(body)
         return {}
 
     async with serve_control(tmp_path, answer, rng=seeded(1), by_file=False):
@@ -124,11 +124,11 @@ async def test_by_port_whoever_does_not_know_the_secret_learns_nothing(tmp_path:
         writer.write(b"guess\n" + b'{"do":"drain"}\n')
         assert await reader.read() == b""
         writer.close()
-    assert heard == []
+    assert received == []
 
 
 @pytest.mark.parametrize("sent", [b"", b"no end", b"\xff\xfe\n", b"x" * (2 << 20) + b"\n"])
-async def test_nonsense_on_the_socket_does_no_harm(tmp_path: Path, sent: bytes) -> None:
+async def test_nonsense_on_the_socket_does_not_stop_the_agent(tmp_path: Path, sent: bytes) -> None:
     async with serve_control(tmp_path, lambda body: json.loads(body), rng=seeded(1)):  # noqa: PLW0108 (raises for nonsense)
         reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET_FILE)
         writer.write(sent)
@@ -139,14 +139,14 @@ async def test_nonsense_on_the_socket_does_no_harm(tmp_path: Path, sent: bytes) 
         assert await ask_beside(tmp_path, {"a": 1}) == {"a": 1}
 
 
-def test_a_path_too_long_for_a_socket_takes_a_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_too_long_for_a_socket_falls_back_to_a_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert has_socket_files(Path("/short"))
     assert not has_socket_files(Path("/" + "long" * 30))
     monkeypatch.delattr(socket, "AF_UNIX")
     assert not has_socket_files(Path("/short"))
 
 
-async def test_status_tells_what_the_node_is(tmp_path: Path) -> None:
+async def test_status_describes_the_node(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         status = here.ask(do="status")["status"]
     assert (status["id"], status["state"], status["slots"]) == (KEY.address, "offline", 8)
@@ -172,7 +172,7 @@ async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: 
     assert [text for text in here.notices if "paused" in text] == ["paused: its owner paused it; 1 running first"]
 
 
-async def test_heat_pauses_by_itself_and_the_gateway_hears_of_it(tmp_path: Path) -> None:
+async def test_heat_pauses_the_node_and_is_reported_to_the_gateway(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         here.ask(do="wish", wishes={"temperature_max_c": 80})
         await turns()
@@ -200,14 +200,14 @@ async def test_a_joined_node_without_its_model_server_is_not_online(tmp_path: Pa
         assert here.ask(do="status")["status"]["state"] == "no_server"
 
 
-async def test_prices_per_token_are_told_as_they_were_set(tmp_path: Path) -> None:
+async def test_status_has_prices_per_token_as_they_were_set(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         assert here.ask(do="status")["status"]["prompt_usd_per_mtok"] is None
         status = here.ask(do="price", prompt_usd_per_mtok="0.5", completion_usd_per_mtok="1")["status"]
         assert (status["prompt_usd_per_mtok"], status["completion_usd_per_mtok"]) == ("0.5", "1")
 
 
-async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> None:
+async def test_prices_change_without_a_restart_and_are_saved(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         before = here.rig.inventory.specs.models[0].completion_price_nano
         here.ask(do="price", hourly_usd="0.40")
@@ -231,7 +231,9 @@ async def test_prices_change_without_a_restart_and_are_kept(tmp_path: Path) -> N
         {"do": "status", "more": 1},
     ],
 )
-async def test_what_makes_no_sense_is_told_and_changes_nothing(tmp_path: Path, question: dict[str, Any]) -> None:
+async def test_an_invalid_command_is_answered_with_an_error_and_changes_nothing(
+    tmp_path: Path, question: dict[str, Any]
+) -> None:
     async with controlled_node(tmp_path) as here:
         specs = here.rig.inventory.specs
         assert here.ask(**question)["error"]
@@ -239,7 +241,7 @@ async def test_what_makes_no_sense_is_told_and_changes_nothing(tmp_path: Path, q
         assert not (tmp_path / "wishes.json").exists()
 
 
-async def test_drain_asks_the_process_to_end(tmp_path: Path) -> None:
+async def test_drain_sets_the_stop_event_of_the_process(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         here.ask(do="drain")
         assert here.stop.is_set()

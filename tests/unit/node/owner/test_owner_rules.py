@@ -76,18 +76,18 @@ def test_a_zone_that_is_gone_later_does_not_stop_the_node() -> None:
 class Node:
     """One node's pauses, over time."""
 
-    def __init__(self, wishes: OwnerRules) -> None:
-        self._pauses, self._wishes, self._now_s = PauseMonitor(), wishes, 0.0
+    def __init__(self, rules: OwnerRules) -> None:
+        self._pauses, self._rules, self._now_s = PauseMonitor(), rules, 0.0
 
     def why(self, *, after_s: float = 0.0, celsius: float | None = None, watts: float | None = None) -> str | None:
         self._now_s += after_s
         readings = [GpuReading(temperature_c=celsius)]
         return self._pauses.reason(
-            self._wishes, readings=readings, watts=watts, unix_s=1e9 + self._now_s, now_s=self._now_s
+            self._rules, readings=readings, watts=watts, unix_s=1e9 + self._now_s, now_s=self._now_s
         )
 
 
-def test_nothing_wished_for_is_no_pause() -> None:
+def test_without_rules_there_is_no_pause() -> None:
     assert Node(OwnerRules()).why(celsius=120, watts=9000) is None
 
 
@@ -99,7 +99,7 @@ def test_an_owners_pause_ends_by_itself_or_never() -> None:
     assert OwnerRules(paused_until_unix_s=UNTIL_RESUMED_UNIX_S).pause_end_unix_s is None
 
 
-def test_outside_its_hours_a_node_rests_and_says_when_it_works() -> None:
+def test_outside_its_hours_a_node_is_paused_with_the_hours_as_reason() -> None:
     noon = Node(OwnerRules(hours=parse_hours(("00:00-00:01",), "UTC")))
     assert "00:00-00:01" in (noon.why() or "")
 
@@ -120,18 +120,18 @@ def test_power_pauses_and_comes_back() -> None:
     assert node.why(watts=50, after_s=CEILING_HOLD_S + 1) is None
 
 
-def test_a_reading_that_nobody_has_stops_nobody() -> None:
+def test_an_unknown_reading_exceeds_no_ceiling() -> None:
     node = Node(OwnerRules(watts_max=300, temperature_max_c=80))
     assert node.why() is None
     assert node.why(celsius=90, watts=50) is not None
     assert node.why(after_s=CEILING_HOLD_S + 1) is None
 
 
-def test_wishes_outlive_a_restart_and_a_damaged_file_is_told(tmp_path: Path) -> None:
+def test_rules_survive_a_restart_and_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert read_owner_rules(tmp_path) == OwnerRules()
-    wishes = OwnerRules(paused_until_unix_s=5.0, hours=NIGHT, watts_max=300, temperature_max_c=80)
-    write_owner_rules(tmp_path, wishes)
-    assert read_owner_rules(tmp_path) == wishes
+    rules = OwnerRules(paused_until_unix_s=5.0, hours=NIGHT, watts_max=300, temperature_max_c=80)
+    write_owner_rules(tmp_path, rules)
+    assert read_owner_rules(tmp_path) == rules
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
     (tmp_path / FILE).write_text('{"watts_max": -1}')
     with pytest.raises(StartupError, match="Remove it"):

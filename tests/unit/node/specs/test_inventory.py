@@ -27,7 +27,7 @@ def models_of(rig: Rig) -> list[str]:
     return [model.id for model in rig.inventory.specs.models]
 
 
-async def test_before_it_has_looked_a_node_has_no_models(tmp_path: Path) -> None:
+async def test_before_the_first_refresh_a_node_has_no_models(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         assert models_of(rig) == []
         assert validated(rig.inventory.specs) == rig.inventory.specs
@@ -53,8 +53,8 @@ async def test_a_model_is_measured_once_even_over_a_restart(tmp_path: Path) -> N
             await rig.inventory.refresh()
             await rig.inventory.refresh()
             assert rig.inventory.specs.models[0].measured is not None
-            said = rig.notices
-    assert said == []
+            notices = rig.notices
+    assert notices == []
 
 
 async def test_another_speed_limit_is_measured_again(tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ async def test_checks_of_a_figure_come_to_an_end(tmp_path: Path) -> None:
     clock = ManualClock()
     async with rigged(tmp_path, clock=clock) as rig:
         await rig.inventory.refresh()
-        asked = list[int]()
+        jobs_started = list[int]()
         for _ in range(6):
             clock.advance(4000)
             await rig.inventory.refresh()
-            asked.append((await rig.stats())["started"])
-    assert asked[0] < asked[3] == asked[-1]
+            jobs_started.append((await rig.stats())["started"])
+    assert jobs_started[0] < jobs_started[3] == jobs_started[-1]
 
 
 async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_a_model_that_no_gateway_would_take_is_left_out_and_the_others_sta
         assert not any("two words" in text for text in rig.notices)
 
 
-async def test_a_server_that_leaves_takes_its_models_along_and_brings_them_back(tmp_path: Path) -> None:
+async def test_models_go_and_come_back_with_their_server(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         base, rig.backend._base = rig.backend._base, "http://127.0.0.1:1"
@@ -148,7 +148,7 @@ async def test_a_server_that_leaves_takes_its_models_along_and_brings_them_back(
         assert models_of(rig) == [MODEL]
 
 
-async def test_a_change_is_told_and_no_change_is_not(tmp_path: Path) -> None:
+async def test_only_a_change_of_specs_is_signalled(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         await rig.inventory.refresh()
         waiting = asyncio.create_task(rig.inventory.wait_specs_changed())
@@ -162,7 +162,7 @@ async def test_a_change_is_told_and_no_change_is_not(tmp_path: Path) -> None:
             await waiting
 
 
-async def test_being_told_to_look_again_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
+async def test_refresh_soon_does_not_wait_for_the_next_poll(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         lost = list[str]()
         running = asyncio.create_task(rig.inventory.run(on_backend_lost=lost.append))
@@ -207,7 +207,7 @@ async def test_a_price_with_a_typo_stops_the_start(tmp_path: Path, field: str) -
 # slots
 
 
-async def test_a_server_that_says_its_slots_only_later_is_believed_then() -> None:
+async def test_slots_that_a_server_reports_later_are_used_then() -> None:
     """llama.cpp answers 503 while it loads."""
     answers = [web.Response(status=503), web.json_response({"total_slots": 16}), web.Response(status=503)]
 
@@ -260,7 +260,7 @@ async def test_the_gpu_is_measured_once_for_each_card_and_driver(tmp_path: Path)
     assert notices == ["measuring H200 …", "measured H200: copies 4.10 TB/s, 755 TFLOP/s"]
 
 
-async def test_a_machine_without_a_gpu_is_not_measured_and_a_failure_is_told(tmp_path: Path) -> None:
+async def test_a_machine_without_a_gpu_is_not_benchmarked_and_a_failure_is_shown(tmp_path: Path) -> None:
     async def bench() -> GpuSpeed:
         return GpuSpeed(why_not="torch sees no GPU")
 

@@ -21,7 +21,7 @@ SPEED = Speed(prefill_tps=1000.0, decode_tps=100.0)
 
 
 @pytest.mark.parametrize("tokens_per_s", [1e-3, 0.7, 33.3, 1e7])
-def test_a_slower_node_is_dearer_per_token(tmp_path: Path, tokens_per_s: float) -> None:
+def test_a_slower_node_costs_more_per_token(tmp_path: Path, tokens_per_s: float) -> None:
     settings = node_settings(tmp_path, hourly_usd="1")
     slow, quick = (Speed(prefill_tps=1.0, decode_tps=tps) for tps in (tokens_per_s, 2 * tokens_per_s))
     assert token_prices(settings, slow)[1] >= token_prices(settings, quick)[1]
@@ -37,7 +37,7 @@ def test_without_prices_they_follow_from_the_hour_and_the_measured_speed(tmp_pat
     assert price == (parse_usd("0.1"), parse_usd("1"))
 
 
-def test_what_the_owner_set_wins_even_if_it_is_nothing(tmp_path: Path) -> None:
+def test_a_set_price_wins_even_if_it_is_zero(tmp_path: Path) -> None:
     settings = node_settings(tmp_path, prompt_usd_per_mtok="0", completion_usd_per_mtok="2.5")
     assert token_prices(settings, SPEED) == (Nano(0), parse_usd("2.5"))
 
@@ -47,12 +47,12 @@ def test_one_price_may_be_set_and_the_other_follow(tmp_path: Path) -> None:
     assert price == (parse_usd("7"), parse_usd("1"))
 
 
-def test_what_is_not_measured_has_no_price_yet(tmp_path: Path) -> None:
+def test_a_model_that_is_not_measured_has_no_price_yet(tmp_path: Path) -> None:
     assert token_prices(node_settings(tmp_path), None) == (Nano(0), Nano(0))
 
 
 @pytest.mark.parametrize("field", ["hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok"])
-def test_a_price_that_is_none_is_refused(tmp_path: Path, field: str) -> None:
+def test_a_malformed_price_is_refused(tmp_path: Path, field: str) -> None:
     with pytest.raises(InvalidAmount):
         token_prices(node_settings(tmp_path, **{field: "cheap"}), SPEED)
 
@@ -76,7 +76,7 @@ def test_capabilities_are_those_reported_and_those_probed(tmp_path: Path) -> Non
     assert builder(tmp_path).model_report(backend_model()).capabilities is None
 
 
-def test_each_gpu_is_reported_and_the_first_with_what_it_reached(tmp_path: Path) -> None:
+def test_each_gpu_is_reported_and_the_first_with_its_benchmark(tmp_path: Path) -> None:
     gpus = (DetectedGpu("nvidia", "H200\n", 10**11, "580"), DetectedGpu("nvidia", "H200", 10**11))
     hardware = Hardware("H200", 2, 2 * 10**11, 100.0, gpus)
     speed = GpuSpeed(by="torch", copy_bytes_s=4.1e12, fp16_tflops=755.0)
