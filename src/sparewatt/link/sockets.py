@@ -134,7 +134,7 @@ class Socket(abc.ABC):
         if isinstance(error, ProtocolViolation):
             self._fail(error)
             return
-        self._fail(LinkLost("something broke at this end"), code=1011)
+        self._fail(LinkLost("an internal error at this end"), code=1011)
         context = {"message": "an error in what a link received", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 

@@ -73,7 +73,7 @@ async def model_server(
                 f"No model server answers on this machine (looked for {ports}). "
                 f"Start one, name it with --backend URL, or serve a file{how_to_serve()}."
             )
-        others = f"; not fronted: {describe_servers(found[1:])}" if len(found) > 1 else ""
+        others = f"; not used: {describe_servers(found[1:])}" if len(found) > 1 else ""
         notify(f"found {describe_servers(found[:1])}{others}")
         yield found[0].url
 

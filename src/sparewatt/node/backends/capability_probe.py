@@ -87,7 +87,7 @@ class ProbedCapabilities:
         try:
             self._features[model.id] = await probe(self.backend, model)
         except BackendError as error:
-            _log.info("try_failed", model=model.id, why=str(error))
+            _log.info("probe_failed", model=model.id, why=str(error))
 
     async def _probe_continuation(self, model: BackendModel) -> None:
         if model.id in self._continuations or not self._may_try("continuation", model):
@@ -95,9 +95,9 @@ class ProbedCapabilities:
         try:
             self._continuations[model.id] = await probe_continuation(self.backend, model.id)
         except BackendError as error:
-            _log.info("probe_failed", model=model.id, why=str(error))
+            _log.info("continuation_probe_failed", model=model.id, why=str(error))
             return
-        _log.info("probed", model=model.id, ways=",".join(self._continuations[model.id].capabilities))
+        _log.info("continuation_probed", model=model.id, ways=",".join(self._continuations[model.id].capabilities))
 
     def _may_try(self, what: str, model: BackendModel) -> bool:
         self._attempts[what, model.id] += 1
@@ -134,7 +134,7 @@ async def _can(backend: Backend, model: str, wanted: Capability) -> bool:
     except TimeoutError:
         raise BackendTimeout(f"the model server took over {PROBE_S:.0f} s for a tiny job") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _log.info("try_failed", what=wanted, model=model, why=str(error)[:200])
+        _log.info("probe_failed", what=wanted, model=model, why=str(error)[:200])
         return False
 
 

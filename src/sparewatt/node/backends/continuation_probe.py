@@ -78,7 +78,7 @@ class _ContinuationProbe:
     async def run(self) -> ContinuationSupport:
         first = await self._stream(CHAT, {"messages": _PROMPT}, PROBE_TOKENS)
         if first is None:
-            raise BadBackendReply("the model server would not chat")
+            raise BadBackendReply("the model server refused to chat")
         if not first.text.strip() or not first.completion_tokens or not first.prompt_tokens:
             return NO_CONTINUATION
         expected = first.prompt_tokens + first.completion_tokens

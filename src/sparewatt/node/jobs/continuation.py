@@ -64,10 +64,10 @@ async def continuation_request(
     if support.raw is not None and not needs_chat(fields):
         prompt = await raw_prompt(backend, model, fields, text, support.raw)
         if prompt is None:
-            raise BadBackendReply("the model server did not tell its prompt")
+            raise BadBackendReply("the model server did not return its prompt")
         return BackendRequest(COMPLETIONS, _raw_body(fields, prompt), has_requested_shape=False)
     if support.prefill is None:
-        raise CannotContinue("the model server has no way to go on with such an answer")
+        raise CannotContinue("the model server cannot continue such an answer")
     return BackendRequest(CHAT, _prefilled_body(fields, text, support.prefill), has_requested_shape=True)
 
 

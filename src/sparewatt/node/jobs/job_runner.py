@@ -126,11 +126,9 @@ class NodeJobRunner:
 
     def _on_task_done(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
         self._forget(job)
-        if (
-            not task.cancelled() and (error := task.exception()) is not None
-        ):  # a bug: the gateway must still learn of it
+        if not task.cancelled() and (error := task.exception()) is not None:  # a bug: the gateway must still get a FAIL
             _log.warning("job_crashed", error=repr(error))
-            self._fail(job, "protocol", f"the node stumbled ({type(error).__name__})")
+            self._fail(job, "protocol", f"the node had an internal error ({type(error).__name__})")
         if not self._tasks:
             self._idle.set()
 

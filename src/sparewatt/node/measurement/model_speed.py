@@ -228,14 +228,11 @@ def faster_of(before: Speed, now: Speed) -> Speed:
     and come from one run.
     """
     batch = now if _has_better_batch(before, now) else before
-    return Speed(
+    return msgspec.structs.replace(
+        batch,
         prefill_tps=_higher(before.prefill_tps, now.prefill_tps),
         decode_tps=_higher(before.decode_tps, now.decode_tps),
         ttft_s=now.ttft_s if now.ttft_s * NOISE_FACTOR < before.ttft_s else before.ttft_s,
-        step_per_job_s=batch.step_per_job_s,
-        batch=batch.batch,
-        batch_decode_tps=batch.batch_decode_tps,
-        batch_ttft_s=batch.batch_ttft_s,
     )
 
 
@@ -271,4 +268,4 @@ class SpeedFile(Generic[_T]):
             temporary.write_bytes(msgspec.json.encode(self._speeds))
             temporary.replace(self._path)
         except OSError as error:
-            _log.warning("measure_not_kept", why=str(error))
+            _log.warning("speed_file_unwritable", why=str(error))
