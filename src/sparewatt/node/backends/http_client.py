@@ -32,16 +32,25 @@ class BackendHttpClient:
         self._base = base_url.rstrip("/").removesuffix("/v1")
         self._session = session
 
-    async def get(self, path: str) -> bytes:
-        """Raises BackendError, also for every status but 200."""
-        return await self._request("GET", path, None)
+    async def fetch(self, path: str, body: object = None) -> bytes:
+        """GET, or POST of a body as JSON. Raises BackendError, also for every status but 200."""
+        method, data, headers = ("GET", None, None) if body is None else ("POST", msgspec.json.encode(body), _JSON)
+        timeout = aiohttp.ClientTimeout(total=ASK_S)
+        try:
+            async with self._session.request(
+                method, self._base + path, data=data, headers=headers, timeout=timeout, allow_redirects=False
+            ) as reply:
+                answer = await collect(reply.content.iter_any(), bytes_max=ANSWER_BYTES_MAX)
+        except _FAULTS as error:
+            raise _failure(error, f"{path} did not answer") from None
+        if reply.status != 200:
+            raise BadBackendReply(f"{path} answered {reply.status}")
+        return answer
 
     async def read(self, path: str, shape: type[_T], *, body: object = None) -> _T:
-        """JSON of a known shape; with a body it is a POST. Raises BackendError."""
-        sent = None if body is None else msgspec.json.encode(body)
-        answer = await self._request("GET" if sent is None else "POST", path, sent)
+        """As `fetch`, for JSON of a known shape."""
         try:
-            return msgspec.json.decode(answer, type=shape)
+            return msgspec.json.decode(await self.fetch(path, body), type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BadBackendReply("the model server's answer has an unknown shape") from None
 
@@ -75,20 +84,6 @@ class BackendHttpClient:
             yield BackendReply(reply.status, reply.content_type, _chunks(reply))
         finally:
             reply.close()  # not release: with unread data left, the generation must stop
-
-    async def _request(self, method: str, path: str, body: bytes | None) -> bytes:
-        headers = _JSON if body is not None else None
-        timeout = aiohttp.ClientTimeout(total=ASK_S)
-        try:
-            async with self._session.request(
-                method, self._base + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as reply:
-                answer = await collect(reply.content.iter_any(), bytes_max=ANSWER_BYTES_MAX)
-        except _FAULTS as error:
-            raise _failure(error, f"{path} did not answer") from None
-        if reply.status != 200:
-            raise BadBackendReply(f"{path} answered {reply.status}")
-        return answer
 
 
 async def _chunks(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

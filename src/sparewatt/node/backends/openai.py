@@ -92,7 +92,7 @@ class OpenAIBackend(BackendHttpClient):
 
     async def _metrics(self) -> PrometheusPage | None:
         try:
-            return PrometheusPage(await self.get("/metrics"))
+            return PrometheusPage(await self.fetch("/metrics"))
         except BackendError:
             return None
 

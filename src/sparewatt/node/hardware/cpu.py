@@ -31,12 +31,13 @@ class CpuPower:
         self._before: tuple[float, int] | None = None
 
     def watts(self) -> float | None:
-        microjoules = _sum(self._counters)
-        if microjoules is None:
+        try:
+            microjoules = sum(int(counter.read_text()) for counter in self._counters)
+        except (OSError, ValueError):
             return None
         now_s, before = self._now_s(), self._before
         self._before = (now_s, microjoules)
-        if before is None or now_s <= before[0]:
+        if not self._counters or before is None or now_s <= before[0]:
             return None
         watts = (microjoules - before[1]) / 1e6 / (now_s - before[0])
         return round(watts, 2) if 0 <= watts < WATTS_MAX else None
@@ -49,10 +50,3 @@ def _packages(root: Path) -> list[Path]:
     except OSError:
         return []
     return [path / "energy_uj" for path in found]
-
-
-def _sum(counters: list[Path]) -> int | None:
-    try:
-        return sum(int(counter.read_text()) for counter in counters) if counters else None
-    except (OSError, ValueError):
-        return None
