@@ -61,8 +61,8 @@ def _data(number: int, data: bytes) -> bytes:
     return _HEADER.pack(Opcode.DATA, number, len(data)) + data
 
 
-class DirectOutbox(SendQueue):
-    """Everything of one turn of the event loop leaves as one message, without a task that has to wake up for it."""
+class DirectSendQueue(SendQueue):
+    """Everything of one tick of the event loop leaves as one message, without a task that has to wake up for it."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Node:
 
     def __init__(self, key: SigningKey, wire: Wire, *, ticks: Ticks) -> None:
         self._key = key
-        self._link = GatewayLink(outbox=DirectOutbox(wire), runner=self, clock=SystemClock(), on_ping=self.beat)
+        self._link = GatewayLink(send_queue=DirectSendQueue(wire), runner=self, clock=SystemClock(), on_ping=self.beat)
         self._sheets = Sheets(key, self._link)
         self._ticks = ticks
         self._loop = asyncio.get_running_loop()

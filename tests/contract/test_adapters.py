@@ -19,12 +19,10 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.node.backends import http_client
-from sparewatt.node.backends.auto_detected import AutoDetectedBackend
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTimeout, BadBackendReply
-from sparewatt.node.backends.discovery import detect_backend, find_local_servers
+from sparewatt.node.backends.capability_probe import probe_undeclared_capabilities
+from sparewatt.node.backends.discovery import AutoDetectedBackend, detect_backend, find_local_servers
 from sparewatt.node.backends.openai import DEFAULT_SLOTS
-from sparewatt.node.measurement.speed_file import SpeedFile
-from sparewatt.node.process import probe_undeclared_capabilities
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.node_report import Capability, validated
 from tests.contract.chats import ask_streamed
@@ -178,11 +176,10 @@ async def node_over(url: str, session: aiohttp.ClientSession, folder: Path) -> A
         node_settings(folder),
         backend,
         HARDWARE,
-        SpeedFile(folder / "measured.json"),
         clock=SystemClock(),
         rng=seeded(1),
-        tell=lambda _: None,
-        probe_capabilities=lambda model: probe_undeclared_capabilities(backend, model),
+        notify=lambda _: None,
+        probe_capabilities=probe_undeclared_capabilities,
     )
 
 

@@ -13,7 +13,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
 from sparewatt.node.backends.backend import Backend, BackendReply
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.measurement.chat_speed import measure_chat_model
+from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.protocol.openai.chat import read_error_message
 from tests.contract.chats import (
     CEILING_S,
@@ -186,6 +186,6 @@ class TestBackendContract:
         await until_running(backend, 0)
 
     async def test_its_speed_can_be_measured(self, server: Server, backend: OpenAIBackend) -> None:
-        speed = await measure_chat_model(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
+        speed = await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat(server.model)
 
         assert all(math.isfinite(value) and value > 0 for value in (speed.ttft_s, speed.prefill_tps, speed.decode_tps))

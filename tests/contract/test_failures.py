@@ -18,7 +18,7 @@ from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.backend import BackendUnreachable, BadBackendReply
 from sparewatt.node.backends.discovery import find_local_servers
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
-from sparewatt.node.measurement.chat_speed import measure_chat_model
+from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.testing import Fault
 from tests.contract.chats import CEILING_S, ENDLESS, PATH, ask_whole, chat, first_content, until_running
 from tests.contract.servers import DETERMINISTIC, Kind, Server, every_kind, running_server
@@ -98,7 +98,7 @@ class TestNobodyThere:
 
     async def test_it_cannot_be_measured(self, backend: OpenAIBackend) -> None:
         with pytest.raises(BackendUnreachable):
-            await measure_chat_model(backend, "a-model", limit_tps=None, clock=SystemClock(), rng=SystemRng())
+            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat("a-model")
 
     async def test_its_load_is_not_known(self, backend: OpenAIBackend) -> None:
         assert await backend.load() is None
@@ -196,7 +196,7 @@ class TestFaults:
         await self.give(server, session, Fault(kind, after_tokens=2))  # type: ignore[arg-type]  # as parametrized
 
         with pytest.raises(BadBackendReply):
-            await measure_chat_model(backend, server.model, limit_tps=None, clock=SystemClock(), rng=SystemRng())
+            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat(server.model)
 
     async def test_a_stalled_stream_can_be_left(
         self, server: Server, session: aiohttp.ClientSession, backend: OpenAIBackend

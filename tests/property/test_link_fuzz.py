@@ -33,7 +33,7 @@ from sparewatt.protocol.link.frames import (
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import BadSignature, recover_address
 from tests.trying import at_least
-from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
+from tests.unit.link.ends import Listener, grant, job_of, lone_gateway, lone_node
 from tests.unit.protocol.reports import SPECS
 
 SHAPES = (
@@ -148,7 +148,7 @@ def test_a_node_that_waits_for_credit_waits_for_the_client(window_bytes: int, st
         sent += piece
         some = min(taking, sent - taken)
         taken += some
-        stream.grant(some)
+        grant(stream, some)
         told += sum(decode_message(each.payload, Credit).n_bytes for each in wire.frames() if each.op is Opcode.CREDIT)
         left = window_bytes + told - sent
         assert stream.window_left_bytes == left

@@ -1,6 +1,6 @@
-"""The link: one WebSocket that a node dials, carrying many jobs with flow control. Both ends live here.
+"""The link: one WebSocket that a node dials, multiplexing many jobs with credit-based flow control.
 
-`gateway_end` and `node_end` know frames and no sockets; `handshake` proves who dials; `sockets` is what a link needs of
-a WebSocket, with picows and aiohttp behind it. Nothing here knows what a job means: that is dispatch on one side and
-the agent on the other.
+Both ends live here. `gateway_end` and `node_end` know frames but no sockets; `handshake` authenticates the node;
+`sockets` is the interface to a WebSocket, which picows or aiohttp implement; `send_queue` batches what leaves. What a
+job means is up to dispatch on the gateway and to the agent on the node.
 """

@@ -1,6 +1,6 @@
-"""The link on aiohttp's WebSocket: where picows is not installed, and for whoever is asked by an aiohttp route.
+"""The link on aiohttp's WebSocket: used without picows, and where an aiohttp route accepts the connection.
 
-aiohttp is asked for messages and waits while it sends, so there are two tasks to a socket here.
+aiohttp offers `await receive()` and `await send()` instead of callbacks, so each socket has a task for either.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import aiohttp
 from aiohttp import WebSocketError, web
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
 from sparewatt.link.sockets import BROKEN, CLOSE_S, NOT_BINARY, Socket
 
 
@@ -27,17 +26,17 @@ class AiohttpSocket(Socket):
         self._wake_sender = asyncio.Event()
         self._close_code = 1000
         self._close_timer: asyncio.TimerHandle | None = None
-        self._listening = asyncio.create_task(self._listen())
-        self._sending = asyncio.create_task(self._send_all())
+        self._receiver = asyncio.create_task(self._receive_all())
+        self._sender = asyncio.create_task(self._send_all())
 
     def send(self, message: bytes) -> None:
         if self._end is None:
             self._outgoing.append(message)
-            self._pause()
+            self.is_paused = True
             self._wake_sender.set()
 
     async def wait_closed(self) -> None:
-        await asyncio.wait([self._sending])
+        await asyncio.wait([self._sender])
 
     def _close(self, code: int = 1000) -> None:
         self._close_code = code
@@ -45,9 +44,10 @@ class AiohttpSocket(Socket):
         self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _abort(self) -> None:
-        asyncio.get_running_loop().call_soon(self._sending.cancel)  # a task that never began would clean up nothing
+        # Not at once: a task that is cancelled before its first tick never reaches its `finally`.
+        asyncio.get_running_loop().call_soon(self._sender.cancel)
 
-    async def _listen(self) -> None:
+    async def _receive_all(self) -> None:
         while self._end is None:
             message = await self._ws.receive()
             match message.type:
@@ -62,9 +62,9 @@ class AiohttpSocket(Socket):
         self._wake_sender.set()
 
     async def _send_all(self) -> None:
-        """Until the end. What was sent before it still goes out."""
+        """Send until the end. Messages queued before it still leave."""
         try:
-            with suppress(OSError, RuntimeError, aiohttp.ClientError):  # whoever listens is told below
+            with suppress(OSError, RuntimeError, aiohttp.ClientError):  # `_tear_down` reports the loss
                 await self._send_until_over()
                 await self._ws.close(code=self._close_code)
         finally:
@@ -80,17 +80,12 @@ class AiohttpSocket(Socket):
                 self._resume()
 
     async def _tear_down(self) -> None:
-        """What aiohttp has not closed by now it closes when its own closing is cancelled."""
+        """Close what is still open. aiohttp drops the connection when its own close is cancelled, hence timeout 0."""
         self._mark_lost()
         if self._close_timer is not None:
             self._close_timer.cancel()
-        self._listening.cancel()
-        await asyncio.wait([self._listening])
+        self._receiver.cancel()
+        await asyncio.wait([self._receiver])
         with suppress(TimeoutError, OSError, RuntimeError, aiohttp.ClientError):
             async with asyncio.timeout(0):
                 await self._ws.close(code=self._close_code)
-
-
-async def dial_aiohttp(url: str, session: aiohttp.ClientSession) -> Socket:
-    """Raises aiohttp's errors, or OSError."""
-    return AiohttpSocket(await session.ws_connect(url, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0))

@@ -1,4 +1,8 @@
-"""Dialling a gateway: picows where it is installed, else aiohttp; what goes wrong is told in the same words by both."""
+"""Dials a gateway with picows where it is installed, else with aiohttp.
+
+Errors of both libraries come out alike: `UpgradeRefused`, `LinkLost` or an `OSError`. When to dial again is up to the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from sparewatt.core.errors import LinkLost
-from sparewatt.link.aiohttp_sockets import dial_aiohttp
+from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.sockets import Socket
 from sparewatt.link.websocket_library import WebSocketLibrary, has_picows
 
 
 class UpgradeRefused(LinkLost):
-    """Something answers there, but it makes no WebSocket of it."""
+    """An HTTP server answered, but did not switch to WebSocket."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"it answered {status}")
@@ -23,7 +28,7 @@ class UpgradeRefused(LinkLost):
 
 
 async def dial(url: str, *, session: aiohttp.ClientSession, library: WebSocketLibrary = "auto") -> Socket:
-    """Raises LinkLost, OSError or aiohttp's ClientError. A name and password in the address are for aiohttp to send."""
+    """Raises LinkLost, OSError or aiohttp's ClientError. Only aiohttp sends a name and password from the URL."""
     if library == "aiohttp" or (library == "auto" and (not has_picows() or urlsplit(url).username is not None)):
         return await _dial_aiohttp(url, session)
     return await _dial_picows(url)
@@ -31,13 +36,13 @@ async def dial(url: str, *, session: aiohttp.ClientSession, library: WebSocketLi
 
 async def _dial_aiohttp(url: str, session: aiohttp.ClientSession) -> Socket:
     try:
-        return await dial_aiohttp(url, session)
+        return AiohttpSocket(await session.ws_connect(url, max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=0))
     except aiohttp.WSServerHandshakeError as error:
         raise UpgradeRefused(error.status) from None
 
 
 async def _dial_picows(url: str) -> Socket:
-    from picows import WSError, WSHandshakeError  # noqa: PLC0415 (may not be there)
+    from picows import WSError, WSHandshakeError  # noqa: PLC0415 (may not be installed)
 
     from sparewatt.link.picows_sockets import dial_picows  # noqa: PLC0415 (likewise)
 
@@ -52,7 +57,7 @@ async def _dial_picows(url: str) -> Socket:
 
 
 def explain_permanent_error(root_url: str, error: Exception) -> str | None:
-    """What to tell the owner, if `root_url` is a mistake that dialling again cannot mend."""
+    """What the owner has to correct in `root_url`; None for an error that dialling again may get over."""
     match error:
         case UpgradeRefused():
             return f"{root_url} is no Sparewatt gateway: it answered {error.answered_status}. Check the address."

@@ -1,18 +1,20 @@
-"""The gateway's end of a link: opens jobs on a node and hands what comes back to their listeners.
+"""The gateway's end of a link: opens jobs on a node, passes replies to their listeners, and grants flow-control credit.
 
-Plain callbacks, no tasks: a frame that arrives has reached its client's sink, or the way that it handed out, when
-`receive` returns.
+Synchronous callbacks, no tasks: when `receive` returns, each frame has reached the sink of its client. It knows frames,
+not sockets; failover and retries are dispatch's.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_CREDIT_PARTS, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
@@ -36,14 +38,17 @@ from sparewatt.protocol.link.frames import (
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipt, SignedReceipts, SignedSheet
 
+LINK_CREDIT_PARTS = 4
+"""Credit is sent when this part of a window has been consumed: a quarter, instead of a frame for every token."""
 _STREAM_MAX = (1 << 32) - 1
+_RTT_S_MAX = 600.0
 _STAMP = struct.Struct(">d")
 _DATA, _HEAD, _END, _FAIL = int(Opcode.DATA), int(Opcode.HEAD), int(Opcode.END), int(Opcode.FAIL)
 _LOAD, _PONG = int(Opcode.LOAD), int(Opcode.PONG)
 
 
 class StreamListener(Protocol):
-    """Who opened a job. After `on_end` or `on_fail` nothing more is called."""
+    """Receives the reply to one job. After `on_end` or `on_fail` nothing more is called."""
 
     def on_head(self, head: JobReplyHead) -> None: ...
 
@@ -55,7 +60,7 @@ class StreamListener(Protocol):
 
 
 class LinkObserver(Protocol):
-    """Who keeps the table of nodes."""
+    """Receives what nodes report; the gateway's registry of links implements it."""
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None: ...
 
@@ -66,50 +71,37 @@ class LinkObserver(Protocol):
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class JobStream:
-    """One job on one link, seen from the gateway."""
+    """One job on one link, as the gateway sees it: its number, its window, its credit."""
 
-    __slots__ = (
-        "_link",
-        "credit_due_bytes",
-        "credit_step_bytes",
-        "has_head",
-        "listener",
-        "number",
-        "on_data",
-        "window_left_bytes",
-    )
+    _link: NodeLink
+    number: int
+    window_left_bytes: int
+    """What the node may still send, by the credit it has received."""
+    listener: StreamListener
+    on_data: Callable[[bytes], None] = field(init=False)
+    """Called for each DATA frame. The listener may replace it by a shorter path."""
+    credit_due_bytes: int = field(init=False, default=0)
+    """Consumed by the client, but not yet granted to the node; negative is a debt, paid off first."""
+    credit_step_bytes: int = field(init=False)
+    """Credit is sent once this much is due. As it is a part of the window, the node cannot stall on less: it still has
+    the rest of its window."""
+    has_head: bool = field(init=False, default=False)
 
-    def __init__(self, link: NodeLink, number: int, window_bytes: int, listener: StreamListener) -> None:
-        self._link = link
-        self.number = number
-        self.listener = listener
-        self.on_data = listener.on_data
-        """Who gets what comes: the listener may put something shorter in its place."""
-        self.window_left_bytes = window_bytes
-        """What the node may still send, by what it was told."""
-        self.credit_due_bytes = 0
-        """What the client has taken and the node was not told yet; negative is a debt, paid off first."""
-        self.credit_step_bytes = window_bytes // link.credit_parts or 1
-        """Owed this much, the node is told. Until then it has the rest of its window, so it never waits for credit of
-        which the client has taken all: what it waits with is more than what it is owed."""
-        self.has_head = False
-
-    def grant(self, n_bytes: int) -> None:
-        """The client has taken `n_bytes`: the node may send as many more, once they are a good part of its window."""
-        self.credit_due_bytes += n_bytes
-        if self.credit_due_bytes >= self.credit_step_bytes:
-            self.send_credit()
+    def __post_init__(self) -> None:
+        self.on_data = self.listener.on_data
+        self.credit_step_bytes = self.window_left_bytes // self._link.credit_parts or 1
 
     def send_credit(self) -> None:
-        """All that is owed, unless the job is over."""
+        """Grant all credit that is due, unless the job is over."""
         granted, self.credit_due_bytes = self.credit_due_bytes, 0
         if self._link.has(self):
             self.window_left_bytes += granted
             self._link.send(encode_message(Opcode.CREDIT, Credit(n_bytes=granted), stream=self.number))
 
     def cancel(self) -> None:
-        """Stop the job on the node. The listener hears nothing more."""
+        """Stop the job on the node. Its listener is not called again."""
         if self._link.forget(self):
             self._link.send(encode_frame(Opcode.CANCEL, self.number))
 
@@ -117,9 +109,9 @@ class JobStream:
 class NodeLink:
     """An authenticated link to one node."""
 
-    def __init__(self, node_id: NodeId, *, outbox: SendQueue, observer: LinkObserver, clock: Clock) -> None:
+    def __init__(self, node_id: NodeId, *, send_queue: SendQueue, observer: LinkObserver, clock: Clock) -> None:
         self.node_id = node_id
-        self._send_queue = outbox
+        self._send_queue = send_queue
         self._observer = observer
         self._clock = clock
         self._streams: dict[int, JobStream] = {}
@@ -128,7 +120,7 @@ class NodeLink:
         self.is_lost = False
 
     def open(self, job: JobRequest, body: bytes, listener: StreamListener) -> JobStream:
-        """Send a job. A link that has no room for it says so to the listener, as a full node would."""
+        """Send a job. If the link has no room, the listener gets the `refused` that a full node would send."""
         if not self._has_room(body):
             listener.on_fail(JobFailure(code="refused", message="the link to the node is full"))
             return JobStream(self, 0, 0, listener)
@@ -145,11 +137,11 @@ class NodeLink:
         return self._streams.get(stream.number) is stream
 
     def forget(self, stream: JobStream) -> bool:
-        """False if it was over already."""
+        """False if it had ended already."""
         return self.has(stream) and self._streams.pop(stream.number) is stream
 
     def _has_room(self, body: bytes) -> bool:
-        """Never true for more jobs than a node accepts: it would end the link, and every job on it."""
+        """False at the number of jobs that a node accepts: one more would make it end the link."""
         has_number = len(self._streams) < LINK_JOBS_MAX and self._last_number < _STREAM_MAX
         return has_number and self._send_queue.has_room(len(body) + LINK_CONTROL_BYTES_MAX)
 
@@ -165,19 +157,19 @@ class NodeLink:
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
         if self.is_lost:
-            return  # given up while the message was on its way: a newer link may speak for the node now
+            return  # replaced while the message was in flight: a newer link may have the node now
         if len(message) > FRAME_HEADER_BYTES:
             op, number, length = unpack_header(message)
             if op == _DATA and length == len(message) - FRAME_HEADER_BYTES <= LINK_FRAME_BYTES_MAX:
                 stream = self._streams.get(number)
                 if stream is not None and stream.has_head and stream.window_left_bytes >= length:
-                    stream.window_left_bytes -= length  # one piece of one answer, as nearly all messages are
+                    stream.window_left_bytes -= length  # fast path: nearly every message is one DATA frame
                     stream.on_data(message[FRAME_HEADER_BYTES:])
                     return
         self._receive_frames(split_frames(message))
 
     def _receive_frames(self, frames: list[tuple[int, int, bytes]]) -> None:
-        """Pieces of one answer that follow each other are one piece."""
+        """Adjacent DATA frames of one job are joined, so that its listener is called once."""
         at, n_frames = 0, len(frames)
         while at < n_frames:
             op, number, payload = frames[at]
@@ -202,7 +194,7 @@ class NodeLink:
         """The socket is gone: every open job fails at once, so that another node can take over."""
         self.is_lost = True
         streams = list(self._streams.values())
-        self._streams.clear()  # and not another one: a message may be in the middle of being read
+        self._streams.clear()  # not replaced: `_receive_frames` may be in the middle of a message
         for stream in streams:
             stream.listener.on_fail(JobFailure(code="link_lost", message=why))
 
@@ -223,7 +215,7 @@ class NodeLink:
             case Opcode.SHEET:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedSheet))
             case Opcode.GOODBYE:
-                decode_message(payload, Goodbye)  # the socket's end follows and says the rest
+                decode_message(payload, Goodbye)  # nothing to do: the socket closes next
             case _:
                 raise ProtocolViolation(f"{op.name} does not belong on stream 0")
 
@@ -231,7 +223,7 @@ class NodeLink:
         if len(payload) != _STAMP.size:
             raise ProtocolViolation("a PONG returns the PING's 8 bytes")
         rtt_s = self._clock.now_s() - float(_STAMP.unpack(payload)[0])
-        if 0 <= rtt_s <= 600:  # anything else is an echo that the node made up
+        if 0 <= rtt_s <= _RTT_S_MAX:  # otherwise the node invented the time stamp
             self._observer.on_rtt(self.node_id, rtt_s)
 
     def _receive_job_frame(self, op: int, number: int, payload: bytes) -> None:
@@ -239,7 +231,7 @@ class NodeLink:
             raise ProtocolViolation(f"stream {number} was never opened")
         stream = self._streams.get(number)
         if stream is None:
-            parse_opcode(op)  # cancelled by us while the frame was on its way
+            parse_opcode(op)  # the job was cancelled while the frame was in flight
         elif op == _HEAD:
             self._receive_head(stream, payload)
         elif op == _END:

@@ -1,7 +1,8 @@
-"""Who is dialling, and whom: three messages before a link carries anything.
+"""The handshake of a link: challenge-response authentication of a node by its signing key, before any job.
 
-The node signs the host name it dialled and a nonce from each side. So a recorded proof is worthless later, and a
-gateway in the middle cannot pass a node's proof on to another gateway. The join token is looked at only afterwards.
+The node signs the host name it dialled and a nonce from each side. So a recorded proof cannot be replayed, and a
+gateway in the middle cannot pass a node's proof on to another gateway. Whether the node may join (its join token) is
+decided afterwards, by the gateway.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from urllib.parse import urlsplit
 
 from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_HANDSHAKE_S
+from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.core.versions import version_conflict
-from sparewatt.link.sockets import Socket
+from sparewatt.link.sockets import LINK_HANDSHAKE_S, Socket
 from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
     PROTOCOL_VERSION,
     Challenge,
     Hello,
-    LinkFrame,
     LinkProof,
     Opcode,
     Reject,
@@ -41,7 +41,7 @@ _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
 def host_of(url: str) -> str:
-    """The name that both sides sign: `host:port` in lower case, the port always written."""
+    """The name that the node signs: `host:port` in lower case, always with the port."""
     parts = urlsplit(url)
     if parts.hostname is None:
         raise ValueError(f"{url!r} names no host")
@@ -50,7 +50,7 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedNode:
-    """A node that has proved to hold its key. Whether it may join is not decided here."""
+    """A node that has proved possession of its key. Whether it may join is decided later."""
 
     node_id: NodeId
     token: str | None
@@ -60,7 +60,7 @@ class AuthenticatedNode:
 async def authenticate_node(
     socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng
 ) -> AuthenticatedNode:
-    """The gateway's half. Raises JoinRefused with what to tell the node, ProtocolViolation or LinkLost."""
+    """The gateway's half. Raises JoinRefused with a message for the node, ProtocolViolation or LinkLost."""
     async with _handshake_timeout():
         hello = decode_message(await _receive(socket, Opcode.HELLO), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
@@ -82,11 +82,11 @@ async def authenticate_to_gateway(
     hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
     async with _handshake_timeout():
         socket.send(encode_message(Opcode.HELLO, hello))
-        challenge = decode_message(await _receive_or_reject(socket, Opcode.CHALLENGE), Challenge)
+        challenge = decode_message(await _receive(socket, Opcode.CHALLENGE, or_reject=True), Challenge)
         _check_versions(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
         socket.send(encode_message(Opcode.PROOF, LinkProof(signature=key.sign(digest).hex(), specs=specs)))
-        return decode_message(await _receive_or_reject(socket, Opcode.WELCOME), Welcome)
+        return decode_message(await _receive(socket, Opcode.WELCOME, or_reject=True), Welcome)
 
 
 def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) -> None:
@@ -106,9 +106,9 @@ def _check_hello(hello: Hello, *, hosts: Collection[str], gateway_version: str) 
 
 
 def _check_versions(*, agent: str, gateway: str) -> None:
-    """Both sides look: either may be the one that knows the rule of a later release."""
-    if (why := version_conflict(agent=agent, gateway=gateway)) is not None:
-        raise JoinRefused(why, reason="version_apart")
+    """Both sides check: a rule about compatibility may be known only to the newer release."""
+    if (conflict := version_conflict(agent=agent, gateway=gateway)) is not None:
+        raise JoinRefused(conflict, reason="version_apart")
 
 
 def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:
@@ -127,32 +127,19 @@ async def _handshake_timeout() -> AsyncIterator[None]:
         raise LinkLost("the other end did not finish the handshake in time") from None
 
 
-async def _receive(socket: Socket, expected: Opcode) -> bytes:
-    """The payload of a message that holds just the expected frame."""
-    return _payload(await _receive_frame(socket), expected)
+async def _receive(socket: Socket, expected: Opcode, *, or_reject: bool = False) -> bytes:
+    """The payload of a message that holds just the expected frame. `or_reject`: a REJECT is raised as its reason.
 
-
-async def _receive_or_reject(socket: Socket, expected: Opcode) -> bytes:
-    """As `_receive`, for the side that may be told no."""
-    frame = await _receive_frame(socket)
-    if frame.op is not Opcode.REJECT:
-        return _payload(frame, expected)
-    reject = decode_message(frame.payload, Reject)
-    if not reject.final:
-        raise LinkLost(reject.message)
-    raise JoinRefused(reject.message, reason=reject.reason)
-
-
-async def _receive_frame(socket: Socket) -> LinkFrame:
-    """The one frame of a message. Measured before it is read: nobody has shown yet who they are."""
+    The size is checked before parsing, since the peer is not authenticated yet.
+    """
     message = await socket.receive()
     frames = decode_frames(message) if len(message) <= HANDSHAKE_BYTES_MAX else []
     if len(frames) != 1:
         raise ProtocolViolation("a message of the handshake holds one frame")
-    return frames[0]
-
-
-def _payload(frame: LinkFrame, expected: Opcode) -> bytes:
+    frame = frames[0]
+    if or_reject and frame.op is Opcode.REJECT:
+        reject = decode_message(frame.payload, Reject)
+        raise JoinRefused(reject.message, reason=reject.reason) if reject.final else LinkLost(reject.message)
     if frame.op is not expected or frame.stream:
         raise ProtocolViolation(f"expected {expected.name}")
     return frame.payload

@@ -1,15 +1,20 @@
-"""The node's end of a link: collects a job's body, starts it, and sends its reply within the credit it was given."""
+"""The node's end of a link: collects a job's body, starts the job, and sends its reply within its flow-control credit.
+
+It knows frames, not sockets; running a job is up to the `JobRunner`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.link.send_queue import SendQueue
+from sparewatt.link.sockets import LINK_BATCH_BYTES
 from sparewatt.protocol.link.frames import (
     Credit,
     Goodbye,
@@ -29,25 +34,31 @@ from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts, S
 
 
 class JobRunner(Protocol):
-    """Who does the work: the agent."""
+    """Runs jobs; the node agent implements it."""
 
     def start(self, job: IncomingJob) -> None: ...
 
     def cancel(self, job: IncomingJob) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class IncomingJob:
     """One job on the node, from OPEN to END or FAIL."""
 
-    def __init__(self, link: GatewayLink, number: int, meta: JobRequest) -> None:
-        self._link = link
-        self.origin = link.name
-        """The name of the link that it came by."""
-        self.number = number
-        self.meta = meta
-        self.body = bytearray()
-        self._credit = meta.window_bytes
-        self._more_credit = asyncio.Event()
+    _link: GatewayLink
+    number: int
+    meta: JobRequest
+    body: bytearray = field(init=False, default_factory=bytearray)
+    _credit: int = field(init=False)
+    _more_credit: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._credit = self.meta.window_bytes
+
+    @property
+    def origin(self) -> str:
+        """The name of the link that delivered it."""
+        return self._link.name
 
     def add_credit(self, n_bytes: int) -> None:
         self._credit += n_bytes
@@ -57,7 +68,7 @@ class IncomingJob:
         self._link.send(encode_message(Opcode.HEAD, head, stream=self.number))
 
     async def send_data(self, data: bytes) -> None:
-        """Send as it comes, waiting only when the gateway's client does not keep up."""
+        """Send at once; wait only without credit, when the gateway's client does not keep up (back-pressure)."""
         at = 0
         while at < len(data):
             while self._credit <= 0:
@@ -77,32 +88,26 @@ class IncomingJob:
             self._link.send(encode_message(Opcode.FAIL, fail, stream=self.number))
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class GatewayLink:
-    """An accepted link to one process of a gateway. `name` tells it from links to the others."""
+    """An accepted link to one gateway process; `name` distinguishes it from links to the other processes."""
 
-    def __init__(
-        self,
-        *,
-        outbox: SendQueue,
-        runner: JobRunner,
-        clock: Clock,
-        on_countersigned: Callable[[Countersignature], None] = lambda _: None,
-        on_ping: Callable[[], None] = lambda: None,
-        name: str = "",
-    ) -> None:
-        self.name = name
-        self._send_queue = outbox
-        self._runner = runner
-        self._clock = clock
-        self._on_countersigned = on_countersigned
-        self._on_ping = on_ping
-        """Called when a ping has been answered: what it sends leaves in the same message."""
-        self._jobs: dict[int, IncomingJob] = {}
-        self.last_heard_s = clock.now_s()
-        self.goodbye_reason: str | None = None
+    send_queue: SendQueue
+    runner: JobRunner
+    clock: Clock
+    on_countersigned: Callable[[Countersignature], None] = lambda _: None
+    on_ping: Callable[[], None] = lambda: None
+    """Called after the PONG is queued: frames sent by it leave in the same message."""
+    name: str = ""
+    last_heard_s: float = field(init=False)
+    goodbye_reason: str | None = field(init=False, default=None)
+    _jobs: dict[int, IncomingJob] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.last_heard_s = self.clock.now_s()
 
     def send(self, frame: bytes) -> None:
-        self._send_queue.put(frame)
+        self.send_queue.put(frame)
 
     def send_specs(self, specs: NodeSpecs) -> None:
         self.send(encode_message(Opcode.SPECS, specs))
@@ -113,26 +118,26 @@ class GatewayLink:
     def send_receipt(self, signed: SignedReceipts) -> None:
         self.send(encode_message(Opcode.SHEET if isinstance(signed, SignedSheet) else Opcode.RECEIPT, signed))
 
-    def say_goodbye(self, reason: str, *, then: Callable[[], None] = lambda: None) -> None:
-        """The last words: `then` is called when they, and all before them, have left."""
+    def say_goodbye(self, reason: str, *, on_sent: Callable[[], None] = lambda: None) -> None:
+        """Send no more frames after this one. `on_sent` is called when the queue is empty."""
         self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
-        self._send_queue.finish(then)
+        self.send_queue.finish(on_sent)
 
     def close_job(self, job: IncomingJob) -> bool:
-        """False if it was over already."""
+        """False if it had ended already."""
         return self._jobs.get(job.number) is job and self._jobs.pop(job.number) is job
 
     def receive(self, message: bytes) -> None:
         """Act on one WebSocket message. Raises ProtocolViolation, after which the link must be closed."""
-        self.last_heard_s = self._clock.now_s()
+        self.last_heard_s = self.clock.now_s()
         for op, number, payload in split_frames(message):
             self._receive_frame(parse_opcode(op), number, payload)
 
     def on_lost(self) -> None:
-        """The gateway is gone: nobody wants these answers any more."""
+        """The gateway is gone: cancel all of its jobs."""
         jobs, self._jobs = list(self._jobs.values()), {}
         for job in jobs:
-            self._runner.cancel(job)
+            self.runner.cancel(job)
 
     def _receive_frame(self, op: Opcode, number: int, payload: bytes) -> None:
         match op:
@@ -142,11 +147,11 @@ class GatewayLink:
                 self._open(number, payload)
             case Opcode.PING:
                 self.send(encode_frame(Opcode.PONG, 0, payload))
-                self._on_ping()
+                self.on_ping()
             case Opcode.GOODBYE:
                 self.goodbye_reason = decode_message(payload, Goodbye).reason
             case Opcode.COUNTERSIGNED:
-                self._on_countersigned(decode_message(payload, Countersignature))
+                self.on_countersigned(decode_message(payload, Countersignature))
             case _:
                 raise ProtocolViolation(f"a gateway does not send {op.name}")
 
@@ -156,12 +161,12 @@ class GatewayLink:
         job = IncomingJob(self, number, decode_message(payload, JobRequest))
         self._jobs[number] = job
         if job.meta.body_bytes == 0:
-            self._runner.start(job)
+            self.runner.start(job)
 
     def _receive_job_frame(self, op: Opcode, number: int, payload: bytes) -> None:
         job = self._jobs.get(number)
         if job is None:
-            return  # it ended while the frame was on its way
+            return  # it ended while the frame was in flight
         match op:
             case Opcode.BODY:
                 self._add_body(job, payload)
@@ -169,11 +174,11 @@ class GatewayLink:
                 job.add_credit(decode_message(payload, Credit).n_bytes)
             case _:
                 self.close_job(job)
-                self._runner.cancel(job)
+                self.runner.cancel(job)
 
     def _add_body(self, job: IncomingJob, payload: bytes) -> None:
         job.body += payload
         if not payload or len(job.body) > job.meta.body_bytes:
             raise ProtocolViolation("a body is longer than announced, or comes in empty pieces")
         if len(job.body) == job.meta.body_bytes:
-            self._runner.start(job)
+            self.runner.start(job)

@@ -1,7 +1,7 @@
-"""The link on picows: WebSocket frames parsed and masked in C, each handed over by a call.
+"""The link on picows: WebSocket frames are parsed and masked in C, and each is passed on by a callback.
 
-Both ends: `dial_picows` for a node, `adopt` for a gateway whose own HTTP front end has read the request already. picows
-leaves fragments, pings and closing to us. Its transports are asyncio's own here, not those of aiofastnet.
+Both ends: `dial_picows` for a node, `adopt` for a gateway whose HTTP front end has already read the request. picows
+leaves fragmentation, pings and the close handshake to its user. Transports are asyncio's, not those of aiofastnet.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows'
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
 from sparewatt.core.fair_queue import FairQueue
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_HANDSHAKE_S, LINK_MESSAGE_BYTES_MAX, LINK_READ_BUFFER_BYTES
-from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, NOT_BINARY, Socket
+from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
+from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, LINK_BATCH_BYTES, LINK_HANDSHAKE_S, NOT_BINARY, Socket
 
 _LOG = logging.getLogger("sparewatt.picows")
-_LOG.setLevel(logging.CRITICAL)  # it would log every connection, and what a stranger sent wrong; `lost` says all that
+_LOG.setLevel(logging.CRITICAL)  # picows would log every connection and parse error, which `on_lost` reports already
+LINK_READ_BUFFER_BYTES = 4 * KIB
+"""The first read buffer of a link; it doubles when it is full. Ten thousand idle links take 40 MB."""
 _HEADER_BYTES_MAX = 14
 _COPIED_BYTES_MAX = 8192
-"""A longer message picows hands to the transport beside a header in memory that its next frame writes over."""
+"""picows passes a longer message on uncopied, behind a header whose memory its next frame overwrites."""
 _HAPPY_EYEBALLS_S = 0.25
 _UPGRADE = re.compile(rb"^connection:[^\r\n]*\bupgrade\b[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 _BINARY = WSMsgType.BINARY
@@ -49,14 +51,14 @@ _WS_SCHEMES = {"http": "ws", "https": "wss"}
 class PicowsSocket(Socket, WSListener):
     """Either end of a picows WebSocket."""
 
-    def __init__(self, on_open: Callable[[Socket], None] | None = None, line: FairQueue | None = None) -> None:
-        """`line`: where it waits with others before it is read on."""
+    def __init__(self, on_open: Callable[[Socket], None] | None = None, read_queue: FairQueue | None = None) -> None:
+        """`read_queue`: sockets that have been read enough wait there, so that others are read first."""
         Socket.__init__(self)
         self._on_open = on_open
-        self._read_queue = line
+        self._read_queue = read_queue
         self._tick_bytes = 0
+        """Read in the tick `_tick` of the event loop."""
         self._tick = -1
-        """In which turn of the event loop."""
         self._transport: WSTransport | None = None
         self._parts: bytearray | None = None
         self._close_timer: asyncio.TimerHandle | None = None
@@ -76,11 +78,11 @@ class PicowsSocket(Socket, WSListener):
 
     async def wait_closed(self) -> None:
         if self._transport is not None:
-            with suppress(WSError):  # `lost` has told
+            with suppress(WSError):  # `on_lost` has reported it
                 await self._transport.wait_disconnected()
 
     def _close(self, code: int = 1000) -> None:
-        """The other end answers; then the connection is closed, and what is still unread does not reset it."""
+        """Send a close frame and wait for the peer's. Closing TCP at once would reset it and lose unread data."""
         if self._transport is not None:
             self._transport.send_close(WSCloseCode(code))
             self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
@@ -97,7 +99,7 @@ class PicowsSocket(Socket, WSListener):
             self._on_open(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A whole message in one frame, as nearly all are, is heard right here: a call less for each."""
+        """Fast path: nearly every message is one binary frame, and is received without another call."""
         if (
             frame.msg_type is _BINARY
             and frame.fin
@@ -107,13 +109,13 @@ class PicowsSocket(Socket, WSListener):
         ):
             try:
                 self._receive(frame.get_payload_as_bytes())
-            except Exception as error:  # noqa: BLE001 (as in `_hear`)
+            except Exception as error:  # noqa: BLE001 (as in `Socket._on_message`)
                 self._on_listener_error(error)
-            line, size = self._read_queue, frame.payload_size
-            if line is not None and (turn := line.tick_number()) == self._tick:
+            queue, size = self._read_queue, frame.payload_size
+            if queue is not None and (tick := queue.tick_number()) == self._tick:
                 size = self._tick_bytes = self._tick_bytes + size
-            elif line is not None:
-                self._tick, self._tick_bytes = turn, size
+            elif queue is not None:
+                self._tick, self._tick_bytes = tick, size
             if size > LINK_BATCH_BYTES:
                 self._pause_reading(transport.underlying_transport)
         else:
@@ -126,7 +128,7 @@ class PicowsSocket(Socket, WSListener):
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._fail(ProtocolViolation(BROKEN))
         elif kind == _BINARY and frame.fin and self._parts is None:
-            return  # it is over, and nobody listens
+            return  # the socket has ended, and has no listener any more
         elif kind == WSMsgType.PING:
             if not self.is_paused:  # a peer that pings and reads nothing must not fill our memory
                 transport.send_pong(frame.get_payload_as_bytes())
@@ -138,33 +140,33 @@ class PicowsSocket(Socket, WSListener):
             self._add_part(frame, begins=kind == _BINARY)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        if self._end is None and transport.is_close_frame_sent:  # by picows, for what it could not parse
+        if self._end is None and transport.is_close_frame_sent:  # picows sent it, for a frame that it could not parse
             self._finish(ProtocolViolation(BROKEN))
         self._mark_lost()
         if self._close_timer is not None:
             self._close_timer.cancel()
 
     def pause_writing(self) -> None:
-        self._pause()
+        self.is_paused = True
 
     def resume_writing(self) -> None:
         self._resume()
 
-    # inside
+    # internals
 
-    def _pause_reading(self, below: asyncio.Transport) -> None:
-        """Read on when all others had a turn: a socket holds megabytes, and would be read in one go."""
+    def _pause_reading(self, tcp: asyncio.Transport) -> None:
+        """Fair queueing: read the others before reading on. A socket buffers megabytes, a long block for the loop."""
         self._tick_bytes = 0
-        if not below.is_reading():
+        if not tcp.is_reading():
             return
-        below.pause_reading()
+        tcp.pause_reading()
         if self._read_queue is None:
-            asyncio.get_running_loop().call_soon(_resume_reading, below)
+            asyncio.get_running_loop().call_soon(_resume_reading, tcp)
         else:
-            self._read_queue.enqueue(self, partial(_resume_reading, below))
+            self._read_queue.enqueue(self, partial(_resume_reading, tcp))
 
     def _on_frame_after_close(self, transport: WSTransport, *, is_close: bool) -> None:
-        """picows goes on reading after what it refused, and would hand over even a message that is too long."""
+        """picows reads on after a frame that it refused, and would pass on even a message that is too long."""
         if self._end is None:
             self._finish(ProtocolViolation(BROKEN))
         if is_close:
@@ -179,7 +181,7 @@ class PicowsSocket(Socket, WSListener):
             self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)
 
     def _add_part(self, frame: WSFrame, *, begins: bool) -> None:
-        """A message in pieces: bounded as a whole, and none inside another."""
+        """A fragmented message: bounded as a whole, and not interleaved with another."""
         if begins != (self._parts is None):
             self._fail(ProtocolViolation(BROKEN))
             return
@@ -193,23 +195,26 @@ class PicowsSocket(Socket, WSListener):
             self._on_message(bytes(parts))
 
 
-def _resume_reading(below: asyncio.Transport) -> None:
-    if not below.is_closing() and not below.is_reading():
-        below.resume_reading()
+def _resume_reading(tcp: asyncio.Transport) -> None:
+    if not tcp.is_closing() and not tcp.is_reading():
+        tcp.resume_reading()
 
 
 def adopt(
-    transport: asyncio.Transport, head: bytes, on_socket: Callable[[Socket], None], *, line: FairQueue | None = None
+    transport: asyncio.Transport,
+    head: bytes,
+    on_socket: Callable[[Socket], None],
+    *,
+    read_queue: FairQueue | None = None,
 ) -> asyncio.BaseProtocol:
-    """Make a WebSocket of a connection to our own server, from inside its `data_received`.
+    """Upgrade a connection of our own server to a WebSocket, from inside its `data_received`.
 
-    `head` is everything that was read of it so far: a whole request, and what came after. A good one is answered with
-    101 and `on_socket` is called before this returns; a bad one with 400, and the connection ends. The protocol that
-    was there hears nothing more of it, not even `connection_lost`. In `line` sockets that have much to say wait to be
-    read on.
+    `head` is everything read from it so far: a whole request, and what followed. A valid upgrade is answered with 101,
+    and `on_socket` is called before this returns; an invalid one with 400, and the connection ends. The protocol before
+    is not called again, not even `connection_lost`. Sockets with much to read wait in `read_queue` between reads.
     """
-    protocol = _server_protocol(on_socket, line)
-    transport.pause_reading()  # uvloop chooses how it reads when it begins to
+    protocol = _server_protocol(on_socket, read_queue)
+    transport.pause_reading()  # uvloop picks its way of reading from the protocol when it starts to read
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
     _feed(protocol, _normalise_upgrade_header(head))
@@ -219,7 +224,7 @@ def adopt(
 
 
 def _normalise_upgrade_header(head: bytes) -> bytes:
-    """picows knows no `Connection: keep-alive, Upgrade`, which is good HTTP."""
+    """picows does not accept `Connection: keep-alive, Upgrade`, which is valid HTTP."""
     start, end, rest = head.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"Connection: Upgrade", start, count=1) + end + rest
 
@@ -234,8 +239,10 @@ def _feed(protocol: asyncio.BufferedProtocol, head: bytes) -> None:
 
 
 class _BoundedReadProtocol(WSProtocol):  # type: ignore[misc]
-    """Takes little at a time. picows doubles its buffer whenever a read fills it, and hands over all that is in it
-    even to who has asked for a rest: of a busy link that was a megabyte in one go.
+    """Reads at most `LINK_BATCH_BYTES` at a time.
+
+    picows doubles its buffer whenever a read fills it, and passes on all of it even after `pause_reading`: for a busy
+    link that was a megabyte in one tick.
     """
 
     def get_buffer(self, size_hint: int) -> memoryview:
@@ -243,12 +250,12 @@ class _BoundedReadProtocol(WSProtocol):  # type: ignore[misc]
         return buffer[:LINK_BATCH_BYTES]
 
 
-def _server_protocol(on_socket: Callable[[Socket], None], line: FairQueue | None) -> asyncio.BufferedProtocol:
+def _server_protocol(on_socket: Callable[[Socket], None], read_queue: FairQueue | None) -> asyncio.BufferedProtocol:
     protocol: asyncio.BufferedProtocol = _BoundedReadProtocol(
         None,  # host
         None,  # path
         False,  # is_client_side
-        lambda _request: PicowsSocket(on_socket, line),
+        lambda _request: PicowsSocket(on_socket, read_queue),
         _LOG,
         True,  # disconnect_on_exception
         LINK_HANDSHAKE_S,
@@ -265,23 +272,25 @@ def _server_protocol(on_socket: Callable[[Socket], None], line: FairQueue | None
 
 
 async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
-    """Raises LinkLost, picows' WSError or OSError. No redirect is followed: nodes sign the name that they dialled."""
+    """Raises LinkLost, picows' WSError or OSError. Follows no redirect: nodes sign the host that they dialled."""
     parts = urlsplit(url)
     address = urlunsplit(parts._replace(scheme=_WS_SCHEMES.get(parts.scheme, parts.scheme)))
     socket = PicowsSocket()
-    below: list[sockets.socket] = []
+    connected: list[sockets.socket] = []
 
     async def connect(to: WSParsedURL) -> sockets.socket:
-        below.append(await _connect(to))
-        return below[0]
+        connected.append(await _connect(to))
+        return connected[0]
 
     try:
         await _upgrade(address, socket, connect, tls=tls)
     except BaseException:
         socket.abort()
-        _hang_up(below)
+        for tcp in connected:  # picows leaves the connection open when its caller is cancelled
+            with suppress(OSError):
+                tcp.shutdown(sockets.SHUT_RDWR)
         raise
-    if not socket.is_open:  # the other end left without an answer, of which picows says nothing
+    if not socket.is_open:  # the peer closed without a reply, which picows does not raise
         raise LinkLost(CLOSED)
     return socket
 
@@ -297,7 +306,7 @@ async def _upgrade(
         lambda *_: socket,
         address,
         ssl_context=tls,
-        websocket_handshake_timeout=None,  # whoever dials has a deadline for all of it
+        websocket_handshake_timeout=None,  # the caller has a deadline for all of it
         logger_name=_LOG,
         enable_auto_pong=False,
         max_frame_size=LINK_MESSAGE_BYTES_MAX - 1,
@@ -308,15 +317,8 @@ async def _upgrade(
     )
 
 
-def _hang_up(below: list[sockets.socket]) -> None:
-    """picows leaves the connection open when whoever waits for its answer does so no longer."""
-    for raw in below:
-        with suppress(OSError):  # it is closed already
-            raw.shutdown(sockets.SHUT_RDWR)
-
-
 async def _connect(url: WSParsedURL) -> sockets.socket:
-    """As aiohttp does: all addresses of the name, IPv6 and IPv4 in turn."""
+    """Happy Eyeballs, as aiohttp does: all addresses of the name, IPv6 and IPv4 alternating."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(url.host, url.port, type=sockets.SOCK_STREAM, proto=sockets.IPPROTO_TCP)
     return await aiohappyeyeballs.start_connection(

@@ -1,4 +1,7 @@
-"""Frames waiting to be sent. Everything put in one turn of the event loop leaves as one WebSocket message."""
+"""A bounded send queue that batches: all frames put in one tick of the event loop leave as one WebSocket message.
+
+Putting never waits. Back-pressure shows as a growing queue; a peer that stops reading ends the link.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,20 @@ from collections import deque
 from collections.abc import Callable
 
 from sparewatt.core.errors import LinkLost
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_SEND_QUEUE_BYTES_MAX, LINK_SEND_S
-from sparewatt.link.sockets import Socket
+from sparewatt.core.limits import MIB
+from sparewatt.link.sockets import LINK_BATCH_BYTES, Socket
 
-_STUCK = "the other end stopped reading"
+LINK_SEND_QUEUE_BYTES_MAX = 64 * MIB
+"""Frames that may wait on one link before it counts as stuck and is closed."""
+LINK_SEND_S = 60.0
+"""A peer that makes no room for the next message for this long never will; a full one over 1 Mbit/s takes 9 s."""
 
 
 class SendQueue:
-    """A bounded queue before a socket. Putting never waits; a peer that stops reading ends the link instead.
-
-    Before `attach` frames are only collected. `on_stuck` is called once, from the event loop: the link must end.
-    `before_sending` is called whenever frames are about to leave: for what must be on disk by then.
-    """
+    """The frames of one link. Before `attach` they are only collected."""
 
     def __init__(self, *, before_sending: Callable[[], None] | None = None) -> None:
+        """`before_sending` is called whenever frames are about to leave: for what must be on disk by then."""
         self._before_sending = before_sending
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -33,12 +36,12 @@ class SendQueue:
         self._send_timer: asyncio.TimerHandle | None = None
 
     def attach(self, socket: Socket, *, on_stuck: Callable[[LinkLost], None]) -> None:
-        """From here on, what is put leaves at the end of the turn."""
+        """From here on, send at the end of each tick. `on_stuck` is called once, from the event loop: end the link."""
         self._socket = socket
         self._call_soon = asyncio.get_running_loop().call_soon  # looked up once: that takes a system call
         self._on_stuck = on_stuck
         if self._has_overflowed:
-            asyncio.get_running_loop().call_soon(self._give_up)
+            self._call_soon(self._give_up)
         self._schedule()
 
     def has_room(self, n_bytes: int) -> bool:
@@ -55,23 +58,23 @@ class SendQueue:
         if not self._is_due:
             self._schedule()
 
-    def finish(self, then: Callable[[], None]) -> None:
-        """Take no more, send what is queued, then call `then`."""
+    def finish(self, on_sent: Callable[[], None]) -> None:
+        """Take no more frames, send those that are queued, then call `on_sent`."""
         self._is_closed = True
-        self._on_empty = then
+        self._on_empty = on_sent
         self._schedule()
 
     def drop(self) -> None:
-        """The link is over: nothing more is sent or kept."""
+        """The link is over: discard everything."""
         self._is_closed = True
         self._socket = None
         self._on_empty = None
         self._clear()
-        self._set_send_timer(None)
+        self._stop_send_timer()
 
     def resume(self) -> None:
         """The socket takes messages again."""
-        self._set_send_timer(None)
+        self._stop_send_timer()
         self._flush()
 
     def _schedule(self) -> None:
@@ -89,38 +92,35 @@ class SendQueue:
         while self._frames and not socket.is_paused:
             socket.send(self._next_message())
         if socket.is_paused:
-            self._set_send_timer(LINK_SEND_S)
+            if self._send_timer is None:
+                self._send_timer = asyncio.get_running_loop().call_later(LINK_SEND_S, self._give_up)
         elif self._on_empty is not None:
-            then, self._on_empty = self._on_empty, None
-            then()
+            on_empty, self._on_empty = self._on_empty, None
+            on_empty()
 
-    def _set_send_timer(self, seconds: float | None) -> None:
-        """A peer that has not made room by then never will. None: it has."""
-        if seconds is None:
-            if self._send_timer is not None:
-                self._send_timer.cancel()
-                self._send_timer = None
-        elif self._send_timer is None:
-            self._send_timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
+    def _stop_send_timer(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
 
     def _overflow(self) -> None:
-        """Frames are lost, so the link must end; not now, for whoever puts is in the middle of something."""
+        """Frames are lost, so the link must end; in the next tick, since the caller of `put` is not done yet."""
         self._is_closed = self._has_overflowed = True
         self._clear()
         if self._socket is not None:
-            asyncio.get_running_loop().call_soon(self._give_up)
+            self._call_soon(self._give_up)
 
     def _give_up(self) -> None:
         if self._socket is not None:
             self.drop()
-            self._on_stuck(LinkLost(_STUCK))
+            self._on_stuck(LinkLost("the other end stopped reading"))
 
     def _clear(self) -> None:
         self._frames.clear()
         self._queued_bytes = 0
 
     def _next_message(self) -> bytes:
-        """A frame, and as many more as are still a small message: whoever reads it does so in one go."""
+        """One frame, and as many more as keep the message below `LINK_BATCH_BYTES`, which is read in one go."""
         if self._queued_bytes < LINK_BATCH_BYTES:
             message = b"".join(self._frames)
             self._clear()

@@ -1,6 +1,6 @@
-"""What the link needs of a WebSocket: messages come in by a call, and go out without waiting.
+"""The interface between a link and its WebSocket: incoming messages are callbacks, sending never waits.
 
-There are three kinds behind it, and one suite of tests for all: picows (`picows_sockets.py`), aiohttp
+There are three implementations and one contract suite for all of them: picows (`picows_sockets.py`), aiohttp
 (`aiohttp_sockets.py`) and a pair in memory (`testing/memory_socket.py`). Nothing here knows what a message holds.
 """
 
@@ -13,10 +13,18 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation
-from sparewatt.core.limits import LINK_EARLY_BYTES_MAX
+from sparewatt.core.limits import KIB, MIB
 
+LINK_BATCH_BYTES = 16 * KIB
+"""Frames are batched into messages of this size, and a link is read this far before other links: under a millisecond
+of work, also for tokens with twenty logprobs each.
+"""
+LINK_HANDSHAKE_S = 10.0
+"""From opening the socket to a verified signature."""
+LINK_EARLY_BYTES_MAX = 2 * MIB
+"""Messages buffered before they are received one by one: those of the handshake are far shorter."""
 CLOSE_S = 2.0
-"""For the other end to answer a close; then the connection is cut."""
+"""For the peer to answer a close frame; then the connection is aborted."""
 _MESSAGE_OVERHEAD_BYTES = 128
 """Counted for each early message, so that empty ones are bounded too."""
 
@@ -26,31 +34,31 @@ NOT_BINARY = "the link carries binary messages only"
 
 
 class SocketListener(Protocol):
-    """Who is at work on a socket. Nothing is called after `lost`, nor after the user's own `close`."""
+    """A socket calls this from `attach` on. Nothing is called after `on_lost`, nor after `Socket.close`."""
 
     def receive(self, message: bytes) -> None:
         """Act on one message. Raises ProtocolViolation to end the connection."""
         ...
 
     def on_lost(self, error: LinkError) -> None:
-        """There will be no more: LinkLost, or the ProtocolViolation that ended it."""
+        """The connection is over: LinkLost, or the ProtocolViolation that ended it."""
         ...
 
     def resume(self) -> None:
-        """The socket takes messages again."""
+        """The back-pressure is over: the socket takes messages again."""
         ...
 
 
 class Socket(abc.ABC):
-    """One end of a WebSocket that is open.
+    """One end of an open WebSocket.
 
-    At first it is asked for messages one by one (`receive`), which is how a handshake reads best. From `attach` on it
-    calls its user, synchronously, from the protocol: no task, no queue and no event for a message.
+    During the handshake messages are awaited one by one (`receive`). From `attach` on the socket calls its listener
+    synchronously from the protocol: no task, queue or event per message.
     """
 
     def __init__(self) -> None:
         self.is_paused = False
-        """The peer does not keep up: whoever sends should wait for `resume`. What is sent anyway is kept in memory."""
+        """Back-pressure: the peer does not keep up. Messages that are sent anyway are buffered in memory."""
         self._listener: SocketListener | None = None
         self._receive: Callable[[bytes], None] = self._buffer_early
         self._early: deque[bytes] = deque()
@@ -63,13 +71,13 @@ class Socket(abc.ABC):
         """Whether either side has ended it."""
         return self._end is not None
 
-    # for users
+    # for users of a socket
 
-    def attach(self, user: SocketListener) -> None:
-        """From here on `user` is called; first for what came before anybody asked."""
-        self._listener = user
+    def attach(self, listener: SocketListener) -> None:
+        """Call `listener` from here on, first with the messages that are already buffered."""
+        self._listener = listener
         early, self._early, self._early_bytes = self._early, deque(), 0
-        self._receive = user.receive
+        self._receive = listener.receive
         for message in early:
             self._on_message(message)
 
@@ -89,24 +97,24 @@ class Socket(abc.ABC):
 
     @abc.abstractmethod
     def send(self, message: bytes) -> None:
-        """Never waits. After the end it does nothing: `lost` has told, or will."""
+        """Never waits. After the end it does nothing: `on_lost` reports that."""
 
     def close(self) -> None:
-        """Say goodbye after all that was sent, then go; at once if the peer does not answer in time."""
+        """Close after all that was sent; abort if the peer does not answer within `CLOSE_S`."""
         if self._end is None:
-            self._finish(LinkLost("the socket is closed"), tell=False)
+            self._finish(LinkLost("the socket is closed"), notify=False)
             self._close()
 
     def abort(self) -> None:
-        """Whoever holds the connection below lets go of it. The user hears of it, the peer gets no word."""
+        """Drop the connection without a close frame. The listener's `on_lost` is called."""
         self._mark_lost("the socket closed")
         self._abort()
 
     @abc.abstractmethod
     async def wait_closed(self) -> None:
-        """Until the connection below is gone."""
+        """Until the TCP connection is gone."""
 
-    # for those who implement it
+    # for implementations
 
     @abc.abstractmethod
     def _close(self, code: int = 1000) -> None: ...
@@ -115,35 +123,31 @@ class Socket(abc.ABC):
     def _abort(self) -> None: ...
 
     def _on_message(self, message: bytes) -> None:
-        """A message has come. What its user cannot stand ends the connection."""
         if self._end is not None:
             return
         try:
             self._receive(message)
-        except Exception as error:  # noqa: BLE001 (called by a transport: here is where an error of ours is told)
+        except Exception as error:  # noqa: BLE001 (called by a transport, which would lose an error of ours)
             self._on_listener_error(error)
 
     def _on_listener_error(self, error: Exception) -> None:
         if isinstance(error, ProtocolViolation):
             self._fail(error)
             return
-        self._fail(LinkLost("something broke at this end"), code=1011)
+        self._fail(LinkLost("an internal error at this end"), code=1011)
         context = {"message": "an error in what a link received", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
     def _fail(self, error: LinkError, *, code: int = 1002) -> None:
-        """End it from here, because of what the peer did."""
+        """End it from this side, because of what the peer did."""
         if self._end is None:
             self._finish(error)
             self._close(code)
 
     def _mark_lost(self, why: str = CLOSED) -> None:
-        """It was ended from there."""
+        """The peer or the transport ended it."""
         if self._end is None:
             self._finish(LinkLost(why))
-
-    def _pause(self) -> None:
-        self.is_paused = True
 
     def _resume(self) -> None:
         self.is_paused = False
@@ -153,18 +157,18 @@ class Socket(abc.ABC):
     def _buffer_early(self, message: bytes) -> None:
         self._early_bytes += len(message) + _MESSAGE_OVERHEAD_BYTES
         if self._early_bytes > LINK_EARLY_BYTES_MAX:
-            raise ProtocolViolation("it says more than it was asked")
+            raise ProtocolViolation("it sent too much before the handshake was over")
         self._early.append(message)
         self._wake()
 
-    def _finish(self, error: LinkError, *, tell: bool = True) -> None:
+    def _finish(self, error: LinkError, *, notify: bool = True) -> None:
         self._end = error
-        user, self._listener = self._listener, None
-        if not tell:
+        listener, self._listener = self._listener, None
+        if not notify:
             self._early.clear()
         self._wake()
-        if user is not None and tell:
-            user.on_lost(error)
+        if listener is not None and notify:
+            listener.on_lost(error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

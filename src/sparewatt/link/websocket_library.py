@@ -1,4 +1,4 @@
-"""Which WebSocket library a link is on. Imports neither before it is asked."""
+"""Which WebSocket library a link uses. Importing this module imports neither of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WebSocketLibrary = Literal["auto", "picows", "aiohttp"]
 
 @functools.cache
 def has_picows() -> bool:
-    """There are machines without a wheel of it, or on which it does not load; aiohttp is everywhere."""
+    """Some machines have no wheel of picows, or cannot load it; aiohttp is always installed."""
     try:
         importlib.import_module("picows")
     except ImportError:

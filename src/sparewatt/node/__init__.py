@@ -1,4 +1,4 @@
-"""The node agent: fronts a model server on this machine and serves a gateway's jobs over a link that it dials itself.
+"""The node agent: serves a gateway's jobs with a model server on this machine, over a link that it dials itself.
 
-It imports neither the store nor the inference side: a node needs no database and decides nothing about others.
+A node needs no database and imports nothing of the store or of inference; it decides nothing about other nodes.
 """

@@ -1,7 +1,7 @@
-"""The agent: dials the gateway, joins, and dials again when a link is lost.
+"""The agent: dials the gateway, joins, and dials again with exponential back-off when a link is lost.
 
-A gateway of several processes lists their link ports in its welcome. The agent then keeps a link to each: the one it
-came by, which is its home, and one at the side for every other port. Only the host that its owner named is dialled.
+A gateway of several processes lists their link ports in its welcome. The agent then keeps a link to each: the home
+link, by which it joined, and a side link for every other port. It dials only the host that its owner named.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -33,80 +35,69 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
 DIAL_S = 10.0
 LEAVE_S = 2.0
-"""For the goodbyes to a gateway's other processes."""
+"""For the goodbyes on side links."""
 OFFLINE_ERRNOS = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 QUICK_RETRY_FAILURES_MAX = 3
-"""While this machine itself has no network, dialling costs the gateway nothing: every few seconds will do. So it does
-for one process of a gateway that others answer for: it is starting again, and waits for its nodes."""
+"""The back-off stops growing here while this machine has no network, since dialling costs the gateway nothing; also
+for one process of a gateway whose others answer: it is restarting, and needs its nodes."""
 
 
 def backoff_s(failures: int, *, rng: Rng) -> float:
-    """Between a tenth of a bound that doubles and all of it: a fleet must not dial in step."""
+    """Exponential back-off with jitter, from a tenth of its bound on: a fleet must not dial in step."""
     bound = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 10))
     return bound * (0.1 + 0.9 * rng.random())
 
 
 def is_offline(error: Exception) -> bool:
-    """Whether it is this machine that has no way out: a pulled cable, not a gateway in trouble."""
+    """Whether this machine has no network (a pulled cable), as opposed to a gateway that is down."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     return isinstance(cause, OSError) and cause.errno in OFFLINE_ERRNOS
 
 
 def with_port(url: str, port: int) -> str:
-    """The same address with another port."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
-    user, is_named, _ = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{user}{is_named}{host}:{port}"
+    user, at, _ = parts.netloc.rpartition("@")
+    return f"{parts.scheme}://{user}{at}{host}:{port}"
 
 
 def describe_link_error(error: Exception) -> str:
-    """Why there is no link. Time that ran out says nothing of itself."""
     if isinstance(error, TimeoutError) and not str(error):
         return "the gateway did not answer in time; is this machine online?"
     return str(error)[:200] or type(error).__name__
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class NodeAgent:
-    def __init__(
-        self,
-        settings: NodeSettings,
-        *,
-        key: SigningKey,
-        inventory: Inventory,
-        jobs: NodeJobRunner,
-        receipts: ReceiptIssuer,
-        session: aiohttp.ClientSession,
-        clock: Clock,
-        rng: Rng,
-        tell: Callable[[str], None],
-        sensing: SensorSampler | None = None,
-    ) -> None:
-        self._settings = settings
-        self._key = key
-        self._inventory = inventory
-        self._jobs = jobs
-        self._receipts = receipts
-        self._session = session
-        self._clock = clock
-        self._rng = rng
-        self._notify_owner = tell
-        self._sensing = sensing
-        self.joined_unix_s: float | None = None
-        """Since when there is a link; None while there is none."""
-        self.last_trouble: str | None = None
-        """Why the last link was lost, or none came up."""
-        self._url = settings.gateway_url.rstrip("/").removesuffix("/v1")
-        self._has_joined = False
-        self._links: set[JoinedLink] = set()
-        self._home_port: int | None = None
-        """Of the process that the home link leads to; None where a gateway is one process."""
-        self._side_links: dict[int, asyncio.Task[None]] = {}
-        """Those that keep a link to another process, by its port."""
-        self._stopping = asyncio.Event()
+    settings: NodeSettings
+    key: SigningKey
+    inventory: Inventory
+    jobs: NodeJobRunner
+    receipts: ReceiptIssuer
+    session: aiohttp.ClientSession
+    clock: Clock
+    rng: Rng
+    notify: Callable[[str], None]
+    """Shows one line to the owner."""
+    sampler: SensorSampler | None = None
+    joined_unix_s: float | None = field(init=False, default=None)
+    """Since when there is a link; None while there is none."""
+    last_trouble: str | None = field(init=False, default=None)
+    """Why the last link was lost, or none came up."""
+    _url: str = field(init=False)
+    _has_joined: bool = field(init=False, default=False)
+    _links: set[JoinedLink] = field(init=False, default_factory=set)
+    _home_port: int | None = field(init=False, default=None)
+    """The port of the home link's process; None if the gateway has one process."""
+    _side_links: dict[int, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    """By port."""
+    _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._url = self.settings.gateway_url.rstrip("/").removesuffix("/v1")
 
     async def run(self) -> None:
-        """Stay joined until asked to stop. Raises JoinRefused or StartupError when dialling again cannot help."""
+        """Stay joined until `drain`. Raises JoinRefused or StartupError when dialling again cannot help."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._keep_link(lambda: self._join_home(tasks), self._home_url)
@@ -114,23 +105,34 @@ class NodeAgent:
         except* (JoinRefused, StartupError) as group:
             raise group.exceptions[0] from None
 
+    async def drain(self) -> None:
+        """Finish running jobs, accept no new ones, then leave."""
+        self.jobs.draining = True
+        for link in self._links:
+            link.report_load()
+        if running := self.jobs.count():
+            self.notify(f"finishing {running} answer{'s' if running > 1 else ''}; Ctrl-C again to stop now")
+        await self.jobs.wait_until_idle(self.settings.drain_s)
+        self._stopping.set()
+
     async def _end_side_links(self) -> None:
-        """They say goodbye as home did; one that is still dialling is not waited for."""
+        """They say goodbye by themselves; one that is still dialling is cancelled."""
         if self._side_links:
             _, late = await asyncio.wait(self._side_links.values(), timeout=LEAVE_S)
-            for side in late:
-                side.cancel()
+            for task in late:
+                task.cancel()
 
     async def _keep_link(
-        self, join: Callable[[], Awaitable[None]], url: Callable[[], str], *, soon: Callable[[], bool] = lambda: False
+        self,
+        join: Callable[[], Awaitable[None]],
+        url: Callable[[], str],
+        *,
+        retry_quickly: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Dial again and again until the node stops. What cannot be helped by that is raised by `join`.
-
-        `soon`: whether it is worth looking every few seconds.
-        """
+        """Dial again and again until the node stops. `join` raises what dialling again cannot get over."""
         failures = 0
         while not self._stopping.is_set():
-            joined_at_s = self._clock.now_s()
+            joined_at_s = self.clock.now_s()
             dialled, why, offline = url(), "", False
             try:
                 await join()
@@ -138,40 +140,25 @@ class NodeAgent:
                 self._raise_if_permanent(error)
                 why, offline = describe_link_error(error), is_offline(error)
                 self.last_trouble = why
-            stayed = self._clock.now_s() - joined_at_s > BACKOFF_MAX_S
-            failures = 0 if stayed else failures + 1
-            failures = min(failures, QUICK_RETRY_FAILURES_MAX) if offline or soon() else failures
-            wait_s = backoff_s(failures, rng=self._rng)
+            has_lasted = self.clock.now_s() - joined_at_s > BACKOFF_MAX_S
+            failures = 0 if has_lasted else failures + 1
+            failures = min(failures, QUICK_RETRY_FAILURES_MAX) if offline or retry_quickly() else failures
+            wait_s = backoff_s(failures, rng=self.rng)
             if not self._stopping.is_set():
-                self._notify_owner(f"no link to {dialled} ({why}); dialling again in {wait_s:.0f} s")
-            await self._wait_to_redial(wait_s)
+                self.notify(f"no link to {dialled} ({why}); dialling again in {wait_s:.0f} s")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._stopping.wait()
 
     def _raise_if_permanent(self, error: Exception) -> None:
-        """Before the first join, an address that is no gateway is a mistake to be told, not a fault to wait out."""
+        """Before the first join, an address that is no gateway is a mistake of the owner, not a fault to wait out."""
         if not self._has_joined and (why := explain_permanent_error(self._url, error)) is not None:
             raise StartupError(why) from None
-
-    async def drain(self) -> None:
-        """Finish running jobs, take no new ones, then leave."""
-        self._jobs.draining = True
-        for linked in self._links:
-            linked.report_load()
-        if running := self._jobs.count():
-            self._notify_owner(f"finishing {running} answer{'s' if running > 1 else ''}; Ctrl-C again to stop now")
-        await self._jobs.wait_until_idle(self._settings.drain_s)
-        self._stopping.set()
-
-    async def _wait_to_redial(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
 
     # one link to each process of the gateway
 
     def _home_url(self) -> str:
-        """While other links are up, home is where it was: the public port may lead to a process that has a link."""
+        """While side links are up, its own port: the public port may lead to a process that has a side link."""
         if self._links and self._home_port is not None:
             return with_port(self._url, self._home_port)
         return self._url
@@ -180,71 +167,69 @@ class NodeAgent:
         await self._join(self._home_url(), lambda welcome: self._update_side_links(welcome, tasks))
 
     def _update_side_links(self, welcome: Welcome, tasks: asyncio.TaskGroup) -> str:
-        """The home link is up: see to the ports beside its own. Tells the link's name."""
+        """The home link is up: start and end side links as its welcome lists ports. Returns the home link's name."""
         self._home_port = welcome.link_port if welcome.link_port in welcome.link_ports else None
         ports = set(welcome.link_ports) - {self._home_port} if self._home_port is not None else set()
-        self._jobs.is_shared = bool(ports)
+        self.jobs.is_shared = bool(ports)
         for port in [port for port in self._side_links if port not in ports]:
             self._side_links.pop(port).cancel()
-        self._receipts.retain_links([str(port) for port in welcome.link_ports])
+        self.receipts.retain_links([str(port) for port in welcome.link_ports])
         for port in ports - set(self._side_links):
             self._side_links[port] = tasks.create_task(self._keep_side_link(port), name=f"link to port {port}")
         return str(self._home_port or "")
 
     async def _keep_side_link(self, port: int) -> None:
-        url, was_there = with_port(self._url, port), False
+        url, was_up = with_port(self._url, port), False
 
         def name(_: Welcome) -> str:
-            nonlocal was_there
-            was_there = True
+            nonlocal was_up
+            was_up = True
             return str(port)
 
         async def join() -> None:
             try:
                 await self._join(url, name)
-            except JoinRefused as refused:  # the home link decides whether this node may join at all
+            except JoinRefused as refused:  # only the home link decides whether this node may join at all
                 raise LinkLost(refused.message) from None
 
-        await self._keep_link(join, lambda: url, soon=lambda: was_there and bool(self._links))
+        await self._keep_link(join, lambda: url, retry_quickly=lambda: was_up and bool(self._links))
 
     # one link
 
-    async def _join(self, url: str, named: Callable[[Welcome], str]) -> None:
+    async def _join(self, url: str, link_name: Callable[[Welcome], str]) -> None:
         async with asyncio.timeout(DIAL_S):
-            socket = await dial(url + LINK_PATH, session=self._session, library=self._settings.link_library)
+            socket = await dial(url + LINK_PATH, session=self.session, library=self.settings.link_library)
         try:
             welcome = await authenticate_to_gateway(
                 socket,
-                key=self._key,
+                key=self.key,
                 host=host_of(url),
-                token=self._settings.token,
-                specs=self._inventory.specs,
+                token=self.settings.token,
+                specs=self.inventory.specs,
                 agent_version=__version__,
-                rng=self._rng,
+                rng=self.rng,
             )
             self._has_joined = True
-            self._notify_owner(f"joined {url} as {self._key.address}")
-            await self._serve_link(self._new_link(named(welcome)), socket, welcome)
+            self.notify(f"joined {url} as {self.key.address}")
+            await self._serve_link(link_name(welcome), socket, welcome)
         finally:
             socket.close()
             await socket.wait_closed()
 
-    def _new_link(self, name: str) -> JoinedLink:
-        return JoinedLink(
-            name,
-            inventory=self._inventory,
-            jobs=self._jobs,
-            receipts=self._receipts.for_link(name),
-            sensing=self._sensing,
+    async def _serve_link(self, name: str, socket: Socket, welcome: Welcome) -> None:
+        link = JoinedLink(
+            name=name,
+            inventory=self.inventory,
+            jobs=self.jobs,
+            receipts=self.receipts.for_link(name),
+            sampler=self.sampler,
             stopping=self._stopping,
-            clock=self._clock,
+            clock=self.clock,
         )
-
-    async def _serve_link(self, linked: JoinedLink, socket: Socket, welcome: Welcome) -> None:
-        self._links.add(linked)
-        self.joined_unix_s = self.joined_unix_s or self._clock.unix_s()
+        self._links.add(link)
+        self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()
         try:
-            await linked.serve(socket, welcome)
+            await link.serve(socket, welcome)
         finally:
-            self._links.discard(linked)
+            self._links.discard(link)
             self.joined_unix_s = self.joined_unix_s if self._links else None

@@ -1,12 +1,14 @@
-"""One accepted link, for as long as it lasts: reports on every beat, after news, and when models change; then goodbye.
+"""One accepted link, for as long as it lasts: heartbeats, load and specs reports, then goodbye.
 
-A node has one of these for each process of its gateway. They share everything but the link itself.
+A node has one for each process of its gateway. They share everything but the link itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -24,141 +26,126 @@ from sparewatt.protocol.link.frames import Welcome
 from sparewatt.protocol.link.node_report import NodeLoad
 
 SILENCE_BEATS = 3
+"""Without a frame for so many heartbeats the gateway counts as gone."""
 LATE_PING_BEATS = 1.25
-"""A ping that is this late is not waited for any longer."""
+"""If a ping is this late, the load is reported without it."""
 
 
-class AwaitableLink:
-    """A link on its socket, to be waited for. Implements SocketUser."""
-
-    def __init__(self, link: GatewayLink, outbox: SendQueue) -> None:
-        self._send_queue = outbox
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.receive = link.receive
-        self.resume = outbox.resume
-
-    async def run(self, socket: Socket) -> None:
-        """Until its end. Raises LinkLost or ProtocolViolation, unless it was ours."""
-        self._send_queue.attach(socket, on_stuck=self.on_lost)
-        socket.attach(self)
-        await self._ended
-
-    def end(self) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def on_lost(self, error: LinkError) -> None:
-        if not self._ended.done():
-            self._ended.set_exception(error)
-
-
+@dataclass(slots=True, kw_only=True, eq=False)
 class JoinedLink:
-    def __init__(
-        self,
-        name: str,
-        *,
-        inventory: Inventory,
-        jobs: NodeJobRunner,
-        receipts: ReceiptIssuer,
-        sensing: SensorSampler | None,
-        stopping: asyncio.Event,
-        clock: Clock,
-    ) -> None:
-        self.name = name
-        self._inventory = inventory
-        self._jobs = jobs
-        self._receipts = receipts
-        self._sensing = sensing
-        self._stopping = stopping
-        self._clock = clock
-        self._send_queue = SendQueue()
-        self._heartbeat_s = math.inf
-        self._full_load_at_s = -math.inf
+    """Implements SocketListener."""
+
+    name: str
+    inventory: Inventory
+    jobs: NodeJobRunner
+    receipts: ReceiptIssuer
+    sampler: SensorSampler | None
+    stopping: asyncio.Event
+    clock: Clock
+    receive: Callable[[bytes], None] = field(init=False)
+    resume: Callable[[], None] = field(init=False)
+    _link: GatewayLink = field(init=False)
+    _send_queue: SendQueue = field(init=False, default_factory=SendQueue)
+    _ended: asyncio.Future[None] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
+    _heartbeat_s: float = field(init=False, default=math.inf)
+    _full_load_at_s: float = field(init=False, default=-math.inf)
+
+    def __post_init__(self) -> None:
         self._link = GatewayLink(
-            outbox=self._send_queue,
-            runner=jobs,
-            clock=clock,
-            on_countersigned=receipts.on_countersigned,
+            send_queue=self._send_queue,
+            runner=self.jobs,
+            clock=self.clock,
+            on_countersigned=self.receipts.on_countersigned,
             on_ping=self._on_ping,
-            name=name,
+            name=self.name,
         )
+        self.receive, self.resume = self._link.receive, self._send_queue.resume
 
     async def serve(self, socket: Socket, welcome: Welcome) -> None:
-        """Until goodbye is said. Raises LinkLost, with the gateway's own reason where it gave one."""
-        link, carried = self._link, AwaitableLink(self._link, self._send_queue)
-        self._receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
+        """Until goodbye is sent. Raises LinkLost, with the gateway's own reason if it gave one."""
+        link = self._link
+        self.receipts.on_link(link.send_receipt, in_sheets=welcome.takes_sheets)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self._send_heartbeats(welcome.heartbeat_s)),
                     tasks.create_task(self._report_load_changes()),
                     tasks.create_task(self._report_specs_changes()),
-                    tasks.create_task(self._leave(carried)),
+                    tasks.create_task(self._leave()),
                 ]
-                await carried.run(socket)  # returns once goodbye is said
+                self._send_queue.attach(socket, on_stuck=self.on_lost)
+                socket.attach(self)
+                await self._ended
                 for task in background:
                     task.cancel()
         except* (LinkLost, ProtocolViolation) as group:
             raise LinkLost(link.goodbye_reason or str(group.exceptions[0])) from None
         finally:
             self._send_queue.drop()
-            self._receipts.on_link(None)
+            self.receipts.on_link(None)
             link.on_lost()
+
+    def on_lost(self, error: LinkError) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
 
     def report_load(self) -> None:
         self._link.send_load(self._load())
 
     def _load(self) -> NodeLoad:
-        return self._jobs.load(self.name)
+        return self.jobs.load(self.name)
 
     async def _send_heartbeats(self, heartbeat_s: float) -> None:
-        """Report at first, then when no ping has called for it in time; give up on a gateway that has gone silent."""
+        """Report the load at first, then whenever no ping was in time; end the link when the gateway is silent."""
         self._heartbeat_s = heartbeat_s
         self._send_full_load()
         while True:
             await asyncio.sleep(heartbeat_s / 2)
-            now_s = self._clock.now_s()
+            now_s = self.clock.now_s()
             if now_s - self._link.last_heard_s > SILENCE_BEATS * heartbeat_s + 1:
                 raise LinkLost("the gateway has gone silent")
             if now_s - self._full_load_at_s >= LATE_PING_BEATS * heartbeat_s:
                 self._send_full_load()
 
     def _on_ping(self) -> None:
-        """A gateway pings on every beat: the report goes with the answer, one message for it to read instead of two."""
-        if self._clock.now_s() - self._full_load_at_s >= self._heartbeat_s / 2:
+        """A gateway pings at every heartbeat: the report leaves with the PONG, in one message instead of two."""
+        if self.clock.now_s() - self._full_load_at_s >= self._heartbeat_s / 2:
             self._send_full_load()
 
     def _send_full_load(self) -> None:
-        self._full_load_at_s = self._clock.now_s()
-        self._link.send_load(self._full_load())
+        """With sensors and server metrics, at heartbeats only: they triple the length of a report.
 
-    def _full_load(self) -> NodeLoad:
-        """What the sensors saw and the server counts goes with heartbeats only: other reports are a third as long.
-
-        What sensors report was measured since the report before, on whichever link: over all links it adds up.
+        Sensors report what was sampled since the last report on any link, so over all links it adds up.
         """
-        sensors = self._sensing.report() if self._sensing is not None else None
-        return msgspec.structs.replace(self._load(), sensors=sensors, server=self._inventory.server_figures)
+        self._full_load_at_s = self.clock.now_s()
+        sensors = self.sampler.report() if self.sampler is not None else None
+        self._link.send_load(
+            msgspec.structs.replace(self._load(), sensors=sensors, server=self.inventory.server_metrics)
+        )
 
     async def _report_load_changes(self) -> None:
-        """Between heartbeats: work that did not come by this link, as soon as it is seen."""
-        told, count = self._load(), self._inventory.load_version
+        """Between heartbeats: report work that did not come over this link, as soon as it is seen."""
+        reported, version = self._load(), self.inventory.load_version
         while True:
-            count = await self._inventory.wait_load_changed(count)
+            version = await self.inventory.wait_load_changed(version)
             load = self._load()
-            if load.is_news_after(told):
+            if load.is_news_after(reported):
                 self._link.send_load(load)
-                told = load
+                reported = load
             await asyncio.sleep(LOAD_REPORT_INTERVAL_S)
 
     async def _report_specs_changes(self) -> None:
-        """Models come, go and get measured while the link is up. The first report may be newer than the handshake's."""
+        """The first report may already be newer than the handshake's."""
         while True:
-            self._link.send_specs(self._inventory.specs)
-            await self._inventory.wait_specs_changed()
+            self._link.send_specs(self.inventory.specs)
+            await self.inventory.wait_specs_changed()
 
-    async def _leave(self, carried: AwaitableLink) -> None:
-        """Also a link that came up while the node was already stopping."""
-        await self._stopping.wait()
-        self._receipts.sign_pending()
-        self._link.say_goodbye("the node is stopping", then=carried.end)
+    async def _leave(self) -> None:
+        """Say goodbye when the node stops, also on a link that came up after that."""
+        await self.stopping.wait()
+        self.receipts.sign_pending()
+        self._link.say_goodbye("the node is stopping", on_sent=self._end)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)

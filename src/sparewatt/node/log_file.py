@@ -1,4 +1,4 @@
-"""The agent's own log: lines of JSON in its data directory, bounded, for `sparewatt node logs`."""
+"""The agent's log file: lines of JSON in its data directory, rotated, for `sparewatt node logs`."""
 
 from __future__ import annotations
 
@@ -14,46 +14,33 @@ from sparewatt.core.log import JsonFormatter, stderr_handler
 FILE = "node.log"
 BYTES_MAX = 5 * MIB
 OLDER_FILES_MAX = 2
-"""Older files."""
+OWNER_MESSAGE_EVENT = "told"
+"""The event of a message that is also on the owner's terminal."""
 
 
 class _QuietFileHandler(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the library's name)
-        """A full disk is no reason to write traces to the terminal."""
+        """A full disk must not fill the terminal with tracebacks."""
 
 
-OWNER_MESSAGE_EVENT = "told"
-"""The event of what also stands on the terminal, in words."""
-
-
-def log_to_file(data_dir: Path) -> logging.Handler:
-    """Write everything that is logged there. Where that cannot be, to stderr: a full disk must not keep a node away."""
+def log_to_file(data_dir: Path) -> None:
+    """Log to stderr instead if the file cannot be opened: a full disk must not keep a node from starting."""
+    handler: logging.Handler
     try:
         handler = _QuietFileHandler(
             data_dir / FILE, maxBytes=BYTES_MAX, backupCount=OLDER_FILES_MAX, encoding="utf-8", delay=False
         )
         (data_dir / FILE).chmod(0o600)
+        handler.setFormatter(JsonFormatter())
     except OSError:
-        return _add_handler(_on_stderr())
-    handler.setFormatter(JsonFormatter())
-    return _add_handler(handler)
-
-
-def _on_stderr() -> logging.Handler:
-    handler = stderr_handler()
-    handler.addFilter(lambda record: record.msg != OWNER_MESSAGE_EVENT)
-    return handler
-
-
-def _add_handler(handler: logging.Handler) -> logging.Handler:
+        handler = stderr_handler()
+        handler.addFilter(lambda record: record.msg != OWNER_MESSAGE_EVENT)
     logging.getLogger().addHandler(handler)
-    return handler
 
 
 def last_lines(data_dir: Path, count: int) -> list[str]:
     """The newest, oldest first. Raises FileNotFoundError if no node ever wrote one."""
-    path = data_dir / FILE
-    with path.open("rb") as file:
+    with (data_dir / FILE).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - BYTES_MAX))
         lines = file.read(BYTES_MAX).decode(errors="replace").splitlines()
@@ -61,7 +48,7 @@ def last_lines(data_dir: Path, count: int) -> list[str]:
 
 
 def follow_lines(data_dir: Path, *, wait: Callable[[], None]) -> Iterator[str]:
-    """Lines as they come; `wait()` is called when there is none. After a file that was set aside comes the new one."""
+    """New lines as they are written, also over a rotation. `wait()` is called whenever there is none."""
     path = data_dir / FILE
     file = path.open("rb")
     file.seek(0, os.SEEK_END)

@@ -1,4 +1,7 @@
-"""The node process: key, model server, inventory and agent put together; SIGTERM drains, a second one does not wait."""
+"""The node process: the composition root of key, model server, inventory and agent.
+
+SIGTERM drains: running jobs are finished first. A second one ends the process at once.
+"""
 
 from __future__ import annotations
 
@@ -17,72 +20,68 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.machine.data_dir import DataDir
 from sparewatt.machine.signals import stop_event
 from sparewatt.node.agent import NodeAgent
-from sparewatt.node.backends.auto_detected import AutoDetectedBackend
-from sparewatt.node.backends.backend import Backend, BackendError, BackendModel
+from sparewatt.node.backends.backend import Backend, BackendError
 from sparewatt.node.backends.backend_source import check_backend_url, http_address, model_server
-from sparewatt.node.backends.capability_probe import probe_capabilities
+from sparewatt.node.backends.capability_probe import probe_undeclared_capabilities
+from sparewatt.node.backends.discovery import AutoDetectedBackend
 from sparewatt.node.hardware.cpu import CpuPower
-from sparewatt.node.hardware.detection import HostGpuProbe, detect_hardware
+from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.log_file import OWNER_MESSAGE_EVENT, log_to_file
-from sparewatt.node.measurement.speed_file import SPEED_FILE, SpeedFile
 from sparewatt.node.owner.control_socket import serve_control
 from sparewatt.node.owner.owner_control import OwnerControl
 from sparewatt.node.owner.owner_rules import read_owner_rules
-from sparewatt.node.saved_settings import save_settings
-from sparewatt.node.settings import NodeSettings
-from sparewatt.node.specs.gpu_speed import measure_gpu
+from sparewatt.node.settings import NodeSettings, save_settings
 from sparewatt.node.specs.inventory import Inventory
-from sparewatt.protocol.link.node_report import Capability
 
 _log = Logger("sparewatt.node")
-SERVER_PAUSE_S = 0.1
+SERVER_POLL_S = 0.1
 TOKEN_ENV = "SPAREWATT_NODE_TOKEN"  # noqa: S105 (a name, not a secret)
 
 
-async def run_node(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
-    """Serve until stopped. Raises StartupError or JoinRefused."""
+async def run_node(settings: NodeSettings, *, notify: Callable[[str], None]) -> None:
+    """Serve until stopped. `notify` shows one line to the owner. Raises StartupError or JoinRefused."""
     check_gateway_url(settings.gateway_url, insecure=settings.insecure)
     if settings.backend_url is not None:
         check_backend_url(settings.backend_url)
-    os.environ.pop(TOKEN_ENV, None)  # read by now; the model server that we may start has no business with it
-    with DataDir(settings.data_dir):  # two agents with one key would take the link from each other for ever
-        await _run_in_data_dir(settings, tell=tell)
+    os.environ.pop(TOKEN_ENV, None)  # already read; a model server that we start must not inherit it
+    with DataDir(settings.data_dir):  # locked: two agents with one key would replace each other's link for ever
+        await _run_in_data_dir(settings, notify=notify)
 
 
-async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None]) -> None:
+async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], None]) -> None:
     clock, rng = SystemClock(), SystemRng()
     log_to_file(settings.data_dir)
-    tell = also_logged(tell)
+    notify = also_logged(notify)
     key = load_or_create_key(settings.data_dir, rng=rng)
-    wishes = read_owner_rules(settings.data_dir)
-    machine = await asyncio.to_thread(HostGpuProbe)
+    rules = read_owner_rules(settings.data_dir)
+    gpu_probe = await asyncio.to_thread(HostGpuProbe)
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with (
         aiohttp.ClientSession(connector=connector) as session,
-        model_server(settings, session, clock=clock, rng=rng, tell=tell) as backend_url,
+        model_server(settings, session, clock=clock, rng=rng, notify=notify) as backend_url,
     ):
         backend = AutoDetectedBackend(backend_url, session, clock=clock)
         inventory = Inventory(
             settings,
             backend,
-            detect_hardware(settings, machine),
-            SpeedFile(settings.data_dir / SPEED_FILE),
+            describe_hardware(settings, gpu_probe.gpus()),
             clock=clock,
             rng=rng,
-            tell=tell,
-            probe_capabilities=lambda model: probe_undeclared_capabilities(backend, model),
+            notify=notify,
+            probe_capabilities=probe_undeclared_capabilities,
         )
         await _wait_for_server(backend, backend_url, within_s=settings.backend_wait_s, clock=clock)
         save_settings(settings)
         receipts = ReceiptIssuer(settings.data_dir, key, clock=clock)
-        jobs = NodeJobRunner(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock, receipts=receipts)
-        sensing = SensorSampler(machine, CpuPower(now_s=clock.now_s), clock=clock, is_working=lambda: jobs.count() > 0)
+        jobs = NodeJobRunner(backend, inventory, clock=clock, receipts=receipts)
+        cpu_power = CpuPower(now_s=clock.now_s)
+        sampler = SensorSampler(gpu_probe, cpu_power, clock=clock, is_working=lambda: jobs.count() > 0)
         agent = NodeAgent(
-            settings,
+            settings=settings,
             key=key,
             inventory=inventory,
             jobs=jobs,
@@ -90,53 +89,44 @@ async def _run_in_data_dir(settings: NodeSettings, *, tell: Callable[[str], None
             session=session,
             clock=clock,
             rng=rng,
-            tell=tell,
-            sensing=sensing,
+            notify=notify,
+            sampler=sampler,
         )
         stop = stop_event()
-        desk = OwnerControl(
-            address=key.address,
-            server_url=backend_url,
+        owner_control = OwnerControl(
+            backend_url=backend_url,
             agent=agent,
-            inventory=inventory,
-            jobs=jobs,
-            sensing=sensing,
-            wishes=wishes,
+            sampler=sampler,
+            rules=rules,
             clock=clock,
-            tell=tell,
+            notify=notify,
             stop=stop,
         )
-        desk.check_pauses()  # before the first join: a paused node must not get a job between two looks
-        sensing.start()
-        async with serve_control(settings.data_dir, desk.answer, rng=rng):
-            beside = [desk.run(), measure_gpu(inventory, settings.data_dir, tell=tell)]
-            await _run_until_stopped(agent, inventory, stop=stop, beside=beside)
-        sensing.stop()
+        owner_control.check_pauses()  # before the first join: a paused node must not get a job in its first second
+        sampler.start()
+        async with serve_control(settings.data_dir, owner_control.answer, rng=rng):
+            background = [
+                inventory.run(on_backend_lost=jobs.fail_waiting),
+                inventory.measure_gpu(),
+                owner_control.run(),
+            ]
+            await _run_until_stopped(agent, background, stop=stop)
+        sampler.stop()
         await jobs.close()
 
 
-async def probe_undeclared_capabilities(backend: Backend, model: BackendModel) -> tuple[Capability, ...]:
-    """What a model can do besides what its server tells: found out once, when it is first seen loaded."""
-    known = model.capabilities or ()
-    if model.capabilities_complete:
-        return ()
-    return await probe_capabilities(
-        backend, model.id, [each for each in backend.capabilities_to_probe if each not in known]
-    )
-
-
-def also_logged(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """What is told on the terminal also stands in the log file: an agent that runs as a service has no terminal."""
+def also_logged(notify: Callable[[str], None]) -> Callable[[str], None]:
+    """Messages to the owner are logged too: an agent that runs as a service has no terminal."""
 
     def both(text: str) -> None:
         _log.info(OWNER_MESSAGE_EVENT, text=text)
-        tell(text)
+        notify(text)
 
     return both
 
 
 async def _wait_for_server(backend: Backend, url: str, *, within_s: float, clock: Clock) -> None:
-    """A server that is just starting gets a moment; none at all is told before a join token is spent on it."""
+    """A server may just be starting. Without one the join fails here, before it spends its join token."""
     deadline_s = clock.now_s() + within_s
     while True:
         try:
@@ -146,33 +136,27 @@ async def _wait_for_server(backend: Backend, url: str, *, within_s: float, clock
                 raise StartupError(
                     f"No model server answers at {url} ({error}). Start it first, or name another with --backend."
                 ) from None
-            await asyncio.sleep(SERVER_PAUSE_S)
+            await asyncio.sleep(SERVER_POLL_S)
         else:
             return
 
 
 async def _run_until_stopped(
-    agent: NodeAgent, inventory: Inventory, *, stop: asyncio.Event, beside: Sequence[Coroutine[Any, Any, None]]
+    agent: NodeAgent, background: Sequence[Coroutine[Any, Any, None]], *, stop: asyncio.Event
 ) -> None:
-    """`beside`: what else goes on for as long as the agent does."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(work) for work in (inventory.run(), *beside)]
+            others = [tasks.create_task(each) for each in background]
             joined = tasks.create_task(agent.run())
-            await _first_of(stop, joined)
+            stopped = tasks.create_task(stop.wait())
+            await asyncio.wait([stopped, joined], return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 await agent.drain()
             await joined
-            for task in background:
+            for task in (*others, stopped):
                 task.cancel()
     except* (JoinRefused, StartupError) as group:
         raise group.exceptions[0] from None
-
-
-async def _first_of(stop: asyncio.Event, joined: asyncio.Task[None]) -> None:
-    waiting = asyncio.create_task(stop.wait())
-    await asyncio.wait([waiting, joined], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
 
 
 def check_gateway_url(url: str, *, insecure: bool) -> None:

@@ -1,24 +1,38 @@
-"""Everything about a node that its owner may set."""
+"""What the owner of a node may set, and which of it a join saves next to the key (`terms.json`).
+
+A later join from the same directory without flags is the same node. A flag overrides what was saved. Neither the
+gateway's address nor any secret is saved.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
+from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import DRAIN_S
 from sparewatt.link.websocket_library import WebSocketLibrary
+from sparewatt.machine.data_dir import write_private
 
+SAVED_SETTINGS_FILE = "terms.json"
 REGION_DEFAULT = "local"
-"""Of an owner who does not say where the node stands."""
+"""The region of a node whose owner names none."""
+PRICE_FIELDS = ("hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok")
+SERVING_FIELDS = ("backend_url", "serve", "serve_as", "serve_slots")
+AUTO_BACKEND = "auto"
+"""As `backend_url`: ignore the saved server, and look for one."""
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 def default_data_dir() -> Path:
-    """Of this user; XDG_DATA_HOME moves it, and on Windows it is where programs keep such things."""
+    """Of this user: under XDG_DATA_HOME, or under LOCALAPPDATA on Windows."""
     given = os.environ.get("XDG_DATA_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
     return (Path(given) if given else Path.home() / ".local" / "share") / "sparewatt" / "node"
 
@@ -30,9 +44,9 @@ class NodeSettings:
     token: str | None = None
     backend_url: str | None = None
     backend_wait_s: Annotated[float, Meta(ge=0, le=3600)] = 10.0
-    """What a model server that is just starting gets before a join gives up."""
+    """How long a join waits for a model server that is just starting."""
     serve: Path | None = None
-    """A GGUF file to serve with the built-in llama.cpp, instead of fronting a server that already runs."""
+    """A GGUF file to serve with the built-in llama.cpp, instead of using a server that already runs."""
     serve_as: str | None = None
     serve_slots: Annotated[int, Meta(ge=1, le=64)] = 4
     serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 4096
@@ -47,11 +61,67 @@ class NodeSettings:
     completion_usd_per_mtok: str | None = None
     """Without prices per million tokens they follow from the price per hour and the measured speed."""
     speed_limit_tps: _Positive | None = None
-    """The most tokens per second that one answer may use: for owners who want their machine back."""
+    """The most tokens per second of one answer: for owners who want to use their machine meanwhile."""
     bench_gpu: bool = True
-    """Measure the GPU itself at the first join, where torch or CuPy is there to do it."""
+    """Benchmark the GPU itself at the first join, if torch or CuPy is installed."""
     insecure: bool = False
     link_library: WebSocketLibrary = "auto"
-    """Which WebSocket the link is on: picows where it is installed, unless told otherwise."""
+    """`auto` is picows where it is installed, else aiohttp."""
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
     log_level: str = "info"
+
+
+_DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(NodeSettings)}
+
+
+class SavedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """None stands for the default of `NodeSettings`."""
+
+    name: str | None = None
+    region: str | None = None
+    hourly_usd: str | None = None
+    prompt_usd_per_mtok: str | None = None
+    completion_usd_per_mtok: str | None = None
+    backend_url: str | None = None
+    serve: str | None = None
+    """Absolute, as the next join may run in another folder."""
+    serve_as: str | None = None
+    serve_slots: int | None = None
+
+    def serves(self) -> str | None:
+        """What a join without flags would serve with; None is any server that it finds."""
+        return self.serve or self.backend_url
+
+
+def read_saved_settings(data_dir: Path) -> SavedSettings:
+    path = data_dir / SAVED_SETTINGS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SavedSettings)
+    except FileNotFoundError:
+        return SavedSettings()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StartupError(
+            f"{path} cannot be read ({error}). Remove it, and repeat the flags of your first join at the next one."
+        ) from None
+
+
+def merge_saved_settings(given: Mapping[str, Any], saved: SavedSettings) -> dict[str, Any]:
+    """A given price replaces all saved prices: a new one per hour must not lose to old ones per token. So does a
+    given server."""
+    has_price = any(name in given for name in PRICE_FIELDS)
+    has_server = "backend_url" in given or "serve" in given
+    left_out = (PRICE_FIELDS if has_price else ()) + (SERVING_FIELDS if has_server else ())
+    values = {name: value for name, value in msgspec.to_builtins(saved).items() if name not in left_out} | dict(given)
+    if values.get("backend_url") == AUTO_BACKEND:
+        del values["backend_url"]
+    return values
+
+
+def save_settings(settings: NodeSettings) -> None:
+    """Write them if they differ from those that are saved."""
+    values = {name: getattr(settings, name) for name in SavedSettings.__struct_fields__}
+    if settings.serve is not None:
+        values["serve"] = str(settings.serve.expanduser().absolute())
+    saved = SavedSettings(**{name: value for name, value in values.items() if value != _DEFAULTS[name]})
+    if saved != read_saved_settings(settings.data_dir):
+        write_private(settings.data_dir / SAVED_SETTINGS_FILE, msgspec.json.encode(saved))

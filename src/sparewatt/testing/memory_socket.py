@@ -25,7 +25,7 @@ class MemorySocket(Socket):
 
     def send(self, message: bytes) -> None:
         if self._end is None and self.peer.enqueue(message):
-            self._pause()
+            self.is_paused = True
 
     async def wait_closed(self) -> None:
         await self._is_closed.wait()

@@ -89,7 +89,7 @@ def masked_with(payload: bytes, mask: bytes = _MASK) -> bytes:
 
 @asynccontextmanager
 async def raw_node(server: Server) -> AsyncIterator[tuple[Socket, RawPeer]]:
-    """The gateway's end of a connection, and whoever dialled it."""
+    """The gateway's end of a connection, and the raw peer that dialled it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(
         b"GET /link HTTP/1.1\r\nHost: gateway\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -108,7 +108,7 @@ async def raw_node(server: Server) -> AsyncIterator[tuple[Socket, RawPeer]]:
 
 @asynccontextmanager
 async def raw_gateway(library: WebSocketLibrary) -> AsyncIterator[tuple[Socket, RawPeer]]:
-    """The node's end of a connection, and whoever answered it."""
+    """The node's end of a connection, and the raw peer that accepted it."""
     peers: asyncio.Queue[RawPeer] = asyncio.Queue()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A connection whose head somebody else has read becomes a WebSocket, whatever that head holds and what follows it."""
+"""`adopt`: a connection whose head the HTTP front end has read becomes a WebSocket, whatever follows that head."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from sparewatt.core.fair_queue import FairQueue
-from sparewatt.core.limits import LINK_BATCH_BYTES
 from sparewatt.link.picows_sockets import adopt
-from sparewatt.link.sockets import Socket
+from sparewatt.link.sockets import LINK_BATCH_BYTES, Socket
+from tests.contract.link.listeners import RecordingListener
 from tests.contract.link.raw_peer import BINARY, RawPeer
 from tests.contract.link.servers import Server, picows_server
-from tests.contract.link.users import User
 from tests.waiting import CEILING_S, until
 
 HEAD = (
@@ -26,15 +25,15 @@ async def dialled(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return await asyncio.open_connection("127.0.0.1", server.port)
 
 
-async def test_what_follows_the_head_in_the_same_read_is_heard() -> None:
+async def test_what_follows_the_head_in_the_same_read_is_received() -> None:
     async with picows_server() as server:
         reader, writer = await dialled(server)
         peer = RawPeer(reader, writer, masks=True)
         writer.write(HEAD % b"" + peer.frame(BINARY, b"at once") + peer.frame(BINARY, bytes(30_000)))
         socket = await server.next()
-        user = User(socket)
-        await until(lambda: len(user.heard) == 2)
-        assert user.heard == [b"at once", bytes(30_000)]
+        listener = RecordingListener(socket)
+        await until(lambda: len(listener.received) == 2)
+        assert listener.received == [b"at once", bytes(30_000)]
         writer.close()
 
 
@@ -76,36 +75,36 @@ async def test_a_head_that_asks_for_no_websocket_gets_400_and_the_end(head: byte
         writer.close()
 
 
-async def test_a_link_that_says_much_at_once_is_heard_a_little_in_each_turn() -> None:
-    """However much its socket holds, and all that were given one line take turns."""
-    turns: list[Callable[[], None]] = []
-    line = FairQueue(turns.append, at_once=1)
+async def test_a_link_that_sends_much_at_once_is_read_a_little_in_each_tick() -> None:
+    """However much its socket buffers; sockets of one read queue alternate."""
+    ticks: list[Callable[[], None]] = []
+    queue = FairQueue(ticks.append, at_once=1)
 
-    def turn() -> None:
-        due = turns[:]
-        turns.clear()
+    def run_tick() -> None:
+        due = ticks[:]
+        ticks.clear()
         for each in due:
             each()
 
     async with picows_server() as server:
         opened: list[Socket] = []
-        server.give_to = lambda transport, head: adopt(transport, head, opened.append, line=line)
+        server.give_to = lambda transport, head: adopt(transport, head, opened.append, read_queue=queue)
         peers = [RawPeer(*await dialled(server), masks=True) for _ in range(2)]
         for peer in peers:
             peer.writer.write(HEAD % b"")
         await until(lambda: len(opened) == 2)
-        users = [User(socket) for socket in opened]
+        listeners = [RecordingListener(socket) for socket in opened]
         for peer in peers:
             peer.writer.write(peer.frame(BINARY, bytes(1000)) * 200)
-        await until(lambda: len(line._waiting) == 2)
-        before = [len(user.heard) for user in users]
-        turn()
-        await until(lambda: len(line._waiting) == 2)
-        first, second = (len(user.heard) - had for user, had in zip(users, before, strict=True))
+        await until(lambda: len(queue._waiting) == 2)
+        before = [len(listener.received) for listener in listeners]
+        run_tick()
+        await until(lambda: len(queue._waiting) == 2)
+        first, second = (len(listener.received) - had for listener, had in zip(listeners, before, strict=True))
         assert 0 < max(first, second) * 1000 <= 2 * LINK_BATCH_BYTES
         assert min(first, second) == 0
-        while sum(len(user.heard) for user in users) < 400:
-            await until(lambda: bool(turns) or sum(len(user.heard) for user in users) == 400)
-            turn()
+        while sum(len(listener.received) for listener in listeners) < 400:
+            await until(lambda: bool(ticks) or sum(len(listener.received) for listener in listeners) == 400)
+            run_tick()
         for peer in peers:
             peer.writer.close()

@@ -13,7 +13,7 @@ from sparewatt.link.node_end import IncomingJob
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, Welcome, encode_message
 from sparewatt.protocol.signing import SigningKey
 from tests.contract.link.conftest import Pair
-from tests.unit.link.ends import connected
+from tests.unit.link.ends import connected, grant
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S, until
 
@@ -23,9 +23,9 @@ async def test_a_node_joins(pair: Pair) -> None:
     key, host = SigningKey.generate(rng=seeded(1)), host_of("http://127.0.0.1:8484")
 
     async def let_in() -> str:
-        visitor = await authenticate_node(far, hosts={host}, gateway_version="1", rng=seeded(2))
+        node = await authenticate_node(far, hosts={host}, gateway_version="1", rng=seeded(2))
         far.send(encode_message(Opcode.WELCOME, Welcome(heartbeat_s=5, gateway_version="1")))
-        return visitor.node_id
+        return node.node_id
 
     joining = authenticate_to_gateway(
         near, key=key, host=host, token=None, specs=SPECS, agent_version="1", rng=seeded(3)
@@ -51,7 +51,7 @@ async def test_many_jobs_share_the_link(pair: Pair) -> None:
 
 
 async def test_every_chunk_is_there_before_the_next_is_made(pair: Pair) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     wanted = asyncio.Semaphore(0)
 
     async def speak(job: IncomingJob) -> None:
@@ -64,8 +64,8 @@ async def test_every_chunk_is_there_before_the_next_is_made(pair: Pair) -> None:
         _, listener = ends.open()
         for i in range(20):
             wanted.release()
-            await until(lambda: len(listener.pieces) > len(heard))
-            heard.append(listener.pieces[-1])
+            await until(lambda: len(listener.pieces) > len(received))
+            received.append(listener.pieces[-1])
             assert listener.pieces == [f"{n};".encode() for n in range(i + 1)]
 
 
@@ -76,7 +76,7 @@ async def test_a_node_stops_at_the_window_until_the_client_takes_something(pair:
         await until(lambda: len(listener.data) == LINK_STREAM_WINDOW_BYTES)
         await ends.ask(b"another job passes")
         assert len(listener.data) == LINK_STREAM_WINDOW_BYTES
-        stream.grant(LINK_STREAM_WINDOW_BYTES)
+        grant(stream, LINK_STREAM_WINDOW_BYTES)
         await until(lambda: listener.over)
     assert listener.data == body
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import LinkLost, ProtocolViolation
-from sparewatt.core.limits import KIB, LINK_EARLY_BYTES_MAX, LINK_MESSAGE_BYTES_MAX
+from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.link.sockets import Socket
+from sparewatt.link.sockets import LINK_EARLY_BYTES_MAX, Socket
 from tests.contract.link.conftest import Pair
-from tests.contract.link.users import User
+from tests.contract.link.listeners import RecordingListener
 from tests.waiting import CEILING_S, until
 
 
@@ -31,49 +31,49 @@ async def test_a_message_arrives_as_it_was_sent(pair: Pair, n_bytes: int) -> Non
 
 async def test_messages_arrive_in_order_and_apart(pair: Pair) -> None:
     near, far = pair
-    user = User(far)
+    listener = RecordingListener(far)
     for i in range(2000):
         near.send(str(i).encode())
-    await until(lambda: len(user.heard) == 2000)
-    assert user.heard == [str(i).encode() for i in range(2000)]
+    await until(lambda: len(listener.received) == 2000)
+    assert listener.received == [str(i).encode() for i in range(2000)]
 
 
-async def test_what_came_before_there_was_a_user_is_heard_first(pair: Pair) -> None:
+async def test_what_came_before_there_was_a_listener_is_received_first(pair: Pair) -> None:
     near, far = pair
     near.send(b"one")
     near.send(b"two")
     assert await receive_in_time(far) == b"one"
     await until(lambda: far._early)
-    user = User(far)
-    assert user.heard == [b"two"]
+    listener = RecordingListener(far)
+    assert listener.received == [b"two"]
     near.send(b"three")
-    await until(lambda: len(user.heard) == 2)
-    assert user.heard == [b"two", b"three"]
+    await until(lambda: len(listener.received) == 2)
+    assert listener.received == [b"two", b"three"]
 
 
 async def test_both_directions_flow_at_once(pair: Pair) -> None:
-    users = [User(socket) for socket in pair]
+    listeners = [RecordingListener(socket) for socket in pair]
     message = seeded(1).randbytes(256 * KIB)
     for _ in range(20):
         for socket in pair:
             socket.send(message)
-    await until(lambda: all(len(user.heard) == 20 for user in users))
-    assert all(set(user.heard) == {message} for user in users)
+    await until(lambda: all(len(listener.received) == 20 for listener in listeners))
+    assert all(set(listener.received) == {message} for listener in listeners)
 
 
-async def test_long_messages_that_are_sent_in_one_turn_do_not_mix(pair: Pair) -> None:
+async def test_long_messages_that_are_sent_in_one_tick_do_not_mix(pair: Pair) -> None:
     near, far = pair
-    user = User(near)
+    listener = RecordingListener(near)
     sizes = [20 * KIB + i for i in range(200)]
     for size in sizes:
         far.send(bytes(size))
-    await until(lambda: len(user.heard) == len(sizes))
-    assert [len(message) for message in user.heard] == sizes
+    await until(lambda: len(listener.received) == len(sizes))
+    assert [len(message) for message in listener.received] == sizes
 
 
 async def test_an_answer_may_be_sent_from_inside_a_message(pair: Pair) -> None:
     near, far = pair
-    User(far, on_message=far.send)
+    RecordingListener(far, on_message=far.send)
     near.send(b"echo")
     assert await receive_in_time(near) == b"echo"
 
@@ -81,13 +81,13 @@ async def test_an_answer_may_be_sent_from_inside_a_message(pair: Pair) -> None:
 async def test_what_was_sent_before_the_end_still_arrives(pair: Pair) -> None:
     near, far = pair
     big = seeded(2).randbytes(LINK_MESSAGE_BYTES_MAX - 1)
-    user = User(far)
+    listener = RecordingListener(far)
     near.send(big)
     near.send(b"last words")
     near.close()
-    await until(lambda: user.ends)
-    assert user.heard == [big, b"last words"]
-    assert isinstance(user.ends[0], LinkLost)
+    await until(lambda: listener.ends)
+    assert listener.received == [big, b"last words"]
+    assert isinstance(listener.ends[0], LinkLost)
 
 
 async def test_a_receiver_that_waits_learns_of_the_end(pair: Pair) -> None:
@@ -99,9 +99,9 @@ async def test_a_receiver_that_waits_learns_of_the_end(pair: Pair) -> None:
         await waiting
 
 
-async def test_a_user_learns_of_the_end_once_and_of_its_own_not_at_all(pair: Pair) -> None:
+async def test_a_listener_learns_of_the_end_once_and_of_its_own_not_at_all(pair: Pair) -> None:
     near, far = pair
-    here, there = User(near), User(far)
+    here, there = RecordingListener(near), RecordingListener(far)
     near.close()
     near.close()
     await until(lambda: there.ends)
@@ -114,39 +114,39 @@ async def test_a_user_learns_of_the_end_once_and_of_its_own_not_at_all(pair: Pai
 
 async def test_after_the_own_end_nothing_is_sent_or_received(pair: Pair) -> None:
     near, far = pair
-    user = User(far)
+    listener = RecordingListener(far)
     near.close()
     near.send(b"x")
     with pytest.raises(LinkLost):
         await receive_in_time(near)
-    await until(lambda: user.ends)
-    assert user.heard == []
+    await until(lambda: listener.ends)
+    assert listener.received == []
     far.send(b"y")
 
 
 async def test_a_connection_that_is_taken_away_is_told_at_both_ends(pair: Pair) -> None:
-    here, there = (User(socket) for socket in pair)
+    here, there = (RecordingListener(socket) for socket in pair)
     pair[0].abort()
     assert len(here.ends) == 1
     await until(lambda: there.ends)
     assert isinstance(there.ends[0], LinkLost)
 
 
-async def test_a_user_that_is_told_nonsense_ends_the_connection(pair: Pair) -> None:
+async def test_a_listener_that_rejects_a_message_ends_the_connection(pair: Pair) -> None:
     near, far = pair
 
     def refuse(message: bytes) -> None:
         raise ProtocolViolation("nonsense")
 
-    here, there = User(near), User(far, on_message=refuse)
+    here, there = RecordingListener(near), RecordingListener(far, on_message=refuse)
     near.send(b"a")
     near.send(b"b")
     await until(lambda: here.ends)
-    assert there.heard == [b"a"]
+    assert there.received == [b"a"]
     assert [str(end) for end in there.ends] == ["nonsense"]
 
 
-async def test_a_user_that_breaks_ends_the_connection_and_is_not_swallowed(pair: Pair) -> None:
+async def test_a_listener_that_raises_ends_the_connection_and_is_not_swallowed(pair: Pair) -> None:
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     near, far = pair
@@ -154,7 +154,7 @@ async def test_a_user_that_breaks_ends_the_connection_and_is_not_swallowed(pair:
     def divide(message: bytes) -> None:
         raise ZeroDivisionError
 
-    here, there = User(near), User(far, on_message=divide)
+    here, there = RecordingListener(near), RecordingListener(far, on_message=divide)
     near.send(b"a")
     await until(lambda: here.ends)
     assert isinstance(there.ends[0], LinkLost)

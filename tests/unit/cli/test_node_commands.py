@@ -16,7 +16,7 @@ from sparewatt.cli.node.service import with_absolute_paths
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.node.log_file import FILE
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, read_owner_rules
-from sparewatt.node.saved_settings import read_saved_settings, save_settings
+from sparewatt.node.settings import read_saved_settings, save_settings
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_agent import STATUS, Node, running_agent
 from tests.unit.node.rig import node_settings

@@ -40,9 +40,5 @@ def test_a_frame_fits_into_a_message() -> None:
     assert limits.LINK_FRAME_BYTES_MAX + 1024 < limits.LINK_MESSAGE_BYTES_MAX
 
 
-def test_the_largest_body_fits_into_an_empty_send_queue() -> None:
-    assert limits.REQUEST_BODY_BYTES_MAX + limits.MIB < limits.LINK_SEND_QUEUE_BYTES_MAX
-
-
 def test_a_job_may_try_no_more_nodes_than_an_explanation_keeps() -> None:
     assert limits.ATTEMPTS_MAX + limits.REFUSALS_MAX <= limits.CANDIDATES_KEPT

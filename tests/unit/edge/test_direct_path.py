@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from sparewatt.core.limits import LINK_CREDIT_PARTS
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
+from sparewatt.link.gateway_end import LINK_CREDIT_PARTS
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import USER, make_services
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs

@@ -97,7 +97,7 @@ class ScriptedNode:
         self._clock = clock
         self._table = table
         self._outbox = RecordingOutbox()
-        self.link = NodeLink(self.id, outbox=self._outbox, observer=Nobody(), clock=clock)
+        self.link = NodeLink(self.id, send_queue=self._outbox, observer=Nobody(), clock=clock)
         self.link.credit_parts = LINK_STREAM_WINDOW_BYTES  # every byte of credit is told at once, to be counted
         self._sent: Counter[int] = Counter()
 

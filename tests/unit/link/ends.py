@@ -1,4 +1,4 @@
-"""Both ends of a link for tests: who listens at the gateway, who works at the node, and the line between them."""
+"""Both ends of a link for tests: listeners at the gateway, a job runner at the node, and what connects them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def job_of(body: bytes, *, window_bytes: int = LINK_STREAM_WINDOW_BYTES) -> JobR
 
 
 class Listener:
-    """Implements StreamListener; keeps what it hears."""
+    """Implements StreamListener; records every call."""
 
     def __init__(self) -> None:
         self.heads: list[JobReplyHead] = []
@@ -67,19 +67,26 @@ class Listener:
         self.fails.append(fail)
 
 
+def grant(stream: JobStream, n_bytes: int) -> None:
+    """The client has consumed `n_bytes`: credit for the node, as dispatch gives it."""
+    stream.credit_due_bytes += n_bytes
+    if stream.credit_due_bytes >= stream.credit_step_bytes:
+        stream.send_credit()
+
+
 class Taker(Listener):
-    """A listener whose client takes everything at once."""
+    """A listener whose client consumes everything at once."""
 
     stream: JobStream | None = None
 
     def on_data(self, data: bytes) -> None:
         super().on_data(data)
         if self.stream is not None:
-            self.stream.grant(len(data))
+            grant(self.stream, len(data))
 
 
 class Observer:
-    """Implements LinkObserver; keeps what it is told."""
+    """Implements LinkObserver; records every call."""
 
     def __init__(self) -> None:
         self.specs: list[NodeSpecs] = []
@@ -101,7 +108,7 @@ class Observer:
 
 
 class Runner:
-    """Implements JobRunner: does `work` for each job, and keeps which ones were started and cancelled."""
+    """Implements JobRunner: does `work` for each job, and records which ones were started and cancelled."""
 
     def __init__(self, work: Callable[[IncomingJob], Awaitable[None]] | None = None) -> None:
         self._work = work
@@ -148,7 +155,7 @@ class Ends:
         return self.gateway.open(job_of(body, window_bytes=window_bytes), body, listener), listener
 
     async def ask(self, body: bytes) -> Listener:
-        """One job to its end, its client taking everything at once."""
+        """One job to its end; its client consumes everything at once."""
         taker = Taker()
         taker.stream = self.gateway.open(job_of(body), body, taker)
         await until(lambda: taker.over)
@@ -156,20 +163,20 @@ class Ends:
 
 
 class Carrier:
-    """Implements SocketUser: one end's link on its socket."""
+    """Implements SocketListener: one end's link on its socket."""
 
-    def __init__(self, receive: Callable[[bytes], None], outbox: SendQueue, broke: list[Exception]) -> None:
+    def __init__(self, receive: Callable[[bytes], None], queue: SendQueue, broke: list[Exception]) -> None:
         self.receive = receive
-        self.resume = outbox.resume
-        self._outbox = outbox
+        self.resume = queue.resume
+        self._queue = queue
         self._broke = broke
 
     def start(self, socket: Socket) -> None:
-        self._outbox.attach(socket, on_stuck=self.on_lost)
+        self._queue.attach(socket, on_stuck=self.on_lost)
         socket.attach(self)
 
     def on_lost(self, error: LinkError) -> None:
-        self._outbox.drop()
+        self._queue.drop()
         self._broke.append(error)
 
 
@@ -178,34 +185,34 @@ async def connected(
     node_socket: Socket, gateway_socket: Socket, *, work: Callable[[IncomingJob], Awaitable[None]] | None = echo
 ) -> AsyncIterator[Ends]:
     clock, runner, observer = ManualClock(), Runner(work), Observer()
-    node_outbox, gateway_outbox = SendQueue(), SendQueue()
+    node_queue, gateway_queue = SendQueue(), SendQueue()
     ends = Ends(
-        gateway=NodeLink(NODE_ID, outbox=gateway_outbox, observer=observer, clock=clock),
-        node=GatewayLink(outbox=node_outbox, runner=runner, clock=clock),
+        gateway=NodeLink(NODE_ID, send_queue=gateway_queue, observer=observer, clock=clock),
+        node=GatewayLink(send_queue=node_queue, runner=runner, clock=clock),
         runner=runner,
         observer=observer,
         clock=clock,
     )
-    Carrier(ends.node.receive, node_outbox, ends.broke).start(node_socket)
-    Carrier(ends.gateway.receive, gateway_outbox, ends.broke).start(gateway_socket)
+    Carrier(ends.node.receive, node_queue, ends.broke).start(node_socket)
+    Carrier(ends.gateway.receive, gateway_queue, ends.broke).start(gateway_socket)
     try:
         yield ends
     finally:
-        node_outbox.drop()
-        gateway_outbox.drop()
+        node_queue.drop()
+        gateway_queue.drop()
         await runner.close()
 
 
 class Wire:
     """One end alone: what it sends can be read frame by frame."""
 
-    def __init__(self, outbox: SendQueue) -> None:
-        self._outbox = outbox
+    def __init__(self, queue: SendQueue) -> None:
+        self._queue = queue
 
     def frames(self) -> list[LinkFrame]:
         """What the end has sent since the last look, without a socket."""
         frames: list[LinkFrame] = []
-        while message := self._outbox._next_message():
+        while message := self._queue._next_message():
             frames += decode_frames(message)
         return frames
 
@@ -214,12 +221,12 @@ class Wire:
 
 
 def lone_gateway() -> tuple[NodeLink, Wire, Observer, ManualClock]:
-    outbox, observer, clock = SendQueue(), Observer(), ManualClock()
-    return NodeLink(NODE_ID, outbox=outbox, observer=observer, clock=clock), Wire(outbox), observer, clock
+    queue, observer, clock = SendQueue(), Observer(), ManualClock()
+    return NodeLink(NODE_ID, send_queue=queue, observer=observer, clock=clock), Wire(queue), observer, clock
 
 
 def lone_node(
     work: Callable[[IncomingJob], Awaitable[None]] | None = None,
 ) -> tuple[GatewayLink, Wire, Runner, ManualClock]:
-    outbox, runner, clock = SendQueue(), Runner(work), ManualClock()
-    return GatewayLink(outbox=outbox, runner=runner, clock=clock), Wire(outbox), runner, clock
+    queue, runner, clock = SendQueue(), Runner(work), ManualClock()
+    return GatewayLink(send_queue=queue, runner=runner, clock=clock), Wire(queue), runner, clock

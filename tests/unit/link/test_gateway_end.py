@@ -21,7 +21,7 @@ from sparewatt.protocol.link.frames import (
     encode_message,
 )
 from sparewatt.protocol.link.node_report import NodeLoad
-from tests.unit.link.ends import Listener, job_of, lone_gateway
+from tests.unit.link.ends import Listener, grant, job_of, lone_gateway
 from tests.unit.protocol.reports import SPECS
 
 HEAD = JobReplyHead(status=200)
@@ -62,7 +62,7 @@ def test_a_body_of_any_length_follows_in_frames(n_bytes: int) -> None:
     assert b"".join(frame.payload for frame in rest) == body
 
 
-def test_every_job_has_a_number_of_its_own() -> None:
+def test_every_job_has_its_own_stream_number() -> None:
     link, _, _, _ = lone_gateway()
     first, _ = opened(link)
     first.cancel()
@@ -78,7 +78,7 @@ def test_a_link_with_as_many_jobs_as_a_node_takes_refuses_the_next() -> None:
     assert [fail.code for fail in listener.fails] == ["refused"]
     assert wire.frames() == []
     refused.cancel()
-    refused.grant(5)
+    grant(refused, 5)
     assert wire.frames() == []
     streams[0].cancel()
     assert not opened(link)[1].fails
@@ -108,7 +108,7 @@ def test_a_reply_reaches_its_listener_before_receive_returns() -> None:
     assert not link.has(stream)
 
 
-def test_pieces_of_one_answer_that_come_together_are_one_piece_and_those_of_others_are_not_mixed_in() -> None:
+def test_adjacent_data_frames_of_one_job_are_joined_and_jobs_are_not_mixed() -> None:
     link, _, _, _ = lone_gateway()
     listeners = [opened(link)[1] for _ in range(2)]
     link.receive(head(1) + head(2) + data(1, b"a") + data(1, b"b") + data(2, b"x") + data(1, b"c") + data(1, b"d"))
@@ -117,7 +117,7 @@ def test_pieces_of_one_answer_that_come_together_are_one_piece_and_those_of_othe
     assert len(listeners[1].ends) == 1
 
 
-def test_a_short_job_leaves_in_one_piece_and_a_long_one_frame_by_frame() -> None:
+def test_a_short_job_is_one_message_and_a_long_one_is_sent_frame_by_frame() -> None:
     link, wire, _, _ = lone_gateway()
     for body in (b"", b"short", bytes(300_000)):
         link.open(job_of(body), body, Listener())
@@ -126,7 +126,7 @@ def test_a_short_job_leaves_in_one_piece_and_a_long_one_frame_by_frame() -> None
         assert (frames[0].op, b"".join(frame.payload for frame in frames[1:])) == (Opcode.OPEN, body)
 
 
-def test_jobs_do_not_hear_each_other() -> None:
+def test_frames_of_one_job_do_not_reach_the_listener_of_another() -> None:
     link, _, _, _ = lone_gateway()
     listeners = [opened(link)[1] for _ in range(3)]
     link.receive(head(3) + head(1) + data(3, b"three") + data(1, b"one") + end(3))
@@ -134,7 +134,7 @@ def test_jobs_do_not_hear_each_other() -> None:
     assert [listener.over for listener in listeners] == [False, False, True]
 
 
-def test_a_failure_brings_the_nodes_load_along() -> None:
+def test_a_failure_reports_the_nodes_load() -> None:
     link, _, observer, _ = lone_gateway()
     _, listener = opened(link)
     fail = JobFailure(code="refused", message="full", load=NodeLoad(running=4))
@@ -150,7 +150,7 @@ def test_after_the_end_of_a_job_its_frames_are_ignored() -> None:
     assert (listener.pieces, len(listener.ends)) == ([], 1)
 
 
-def test_after_a_cancel_the_node_is_told_once_and_its_frames_are_ignored() -> None:
+def test_a_cancel_is_sent_once_and_later_frames_of_the_job_are_ignored() -> None:
     link, wire, _, _ = lone_gateway()
     stream, listener = opened(link)
     wire.frames()
@@ -166,7 +166,7 @@ def test_after_the_end_of_a_job_nothing_is_sent_for_it() -> None:
     stream, _ = opened(link)
     link.receive(head(1) + end(1))
     wire.frames()
-    stream.grant(10)
+    grant(stream, 10)
     stream.cancel()
     assert wire.frames() == []
 
@@ -188,12 +188,12 @@ def test_a_node_that_exceeds_its_window_ends_the_link() -> None:
         link.receive(head(1) + data(1, bytes(11)))
 
 
-def test_credit_widens_the_window_by_what_was_taken() -> None:
+def test_credit_widens_the_window_by_what_was_consumed() -> None:
     link, wire, _, _ = lone_gateway()
     stream, listener = opened(link, window_bytes=10)
     wire.frames()
     link.receive(head(1) + data(1, bytes(10)))
-    stream.grant(4)
+    grant(stream, 4)
     (frame,) = wire.frames()
     assert decode_message(frame.payload, Credit) == Credit(n_bytes=4)
     link.receive(data(1, bytes(4)))
@@ -202,27 +202,27 @@ def test_credit_widens_the_window_by_what_was_taken() -> None:
         link.receive(data(1, b"x"))
 
 
-def test_credit_is_told_once_a_quarter_of_the_window_was_taken() -> None:
+def test_credit_is_sent_once_a_quarter_of_the_window_was_consumed() -> None:
     link, wire, _, _ = lone_gateway()
     stream, _ = opened(link, window_bytes=100)
     wire.frames()
     link.receive(head(1) + data(1, bytes(60)))
-    stream.grant(20)
-    stream.grant(4)
+    grant(stream, 20)
+    grant(stream, 4)
     assert wire.frames() == []
     assert stream.window_left_bytes == 40
-    stream.grant(1)
+    grant(stream, 1)
     (frame,) = wire.frames()
     assert decode_message(frame.payload, Credit) == Credit(n_bytes=25)
     assert stream.window_left_bytes == 65
 
 
 @pytest.mark.parametrize("n_bytes", [0, -5])
-def test_no_credit_is_given_for_nothing(n_bytes: int) -> None:
+def test_no_credit_is_sent_when_nothing_was_consumed(n_bytes: int) -> None:
     link, wire, _, _ = lone_gateway()
     stream, _ = opened(link)
     wire.frames()
-    stream.grant(n_bytes)
+    grant(stream, n_bytes)
     assert wire.frames() == []
 
 
@@ -267,7 +267,7 @@ def test_reports_reach_the_observer() -> None:
     assert (observer.specs, observer.loads) == ([SPECS], [load])
 
 
-def test_a_pong_tells_the_round_trip() -> None:
+def test_a_pong_reports_the_round_trip_time() -> None:
     link, wire, observer, clock = lone_gateway()
     link.ping()
     (ping,) = wire.frames()
@@ -277,7 +277,7 @@ def test_a_pong_tells_the_round_trip() -> None:
 
 
 @pytest.mark.parametrize("stamp", [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 2000.0, 0.0])
-def test_a_pong_that_the_node_made_up_tells_nothing(stamp: float) -> None:
+def test_a_pong_with_an_invented_stamp_reports_no_round_trip_time(stamp: float) -> None:
     link, _, observer, _ = lone_gateway()
     link.receive(encode_frame(Opcode.PONG, 0, struct.pack(">d", stamp)))
     assert observer.rtts_s == []
@@ -293,7 +293,7 @@ def test_a_lost_link_fails_every_open_job_exactly_once() -> None:
     assert listeners[0].fails[0] == JobFailure(code="link_lost", message="the socket closed")
 
 
-def test_a_lost_link_hears_nothing_more() -> None:
+def test_a_lost_link_ignores_further_messages() -> None:
     """A newer link of the same node may be there already: the old one must not report over it."""
     link, _, observer, _ = lone_gateway()
     _, listener = opened(link)

@@ -39,9 +39,9 @@ HELLO = Hello(node_id=KEY.address, nonce="0f" * 32, host=HOST, token="join-sw-1"
 
 
 async def gateway(socket: Socket, *, hosts: Collection[str] = (HOST,), seed: int = 10) -> AuthenticatedNode:
-    visitor = await authenticate_node(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
+    node = await authenticate_node(socket, hosts=hosts, gateway_version="0.2.0", rng=seeded(seed))
     socket.send(encode_message(Opcode.WELCOME, WELCOME))
-    return visitor
+    return node
 
 
 async def node(socket: Socket, *, key: SigningKey = KEY, host: str = HOST) -> Welcome:
@@ -78,14 +78,14 @@ class Impostor:
 # good
 
 
-async def test_a_node_that_holds_its_key_is_let_in() -> None:
+async def test_a_node_that_proves_its_key_is_authenticated() -> None:
     near, far = socket_pair()
-    welcome, visitor = await asyncio.gather(node(near), gateway(far))
+    welcome, authenticated = await asyncio.gather(node(near), gateway(far))
     assert welcome == WELCOME
-    assert visitor == AuthenticatedNode(node_id=KEY.address, token="join-sw-1", specs=SPECS)
+    assert authenticated == AuthenticatedNode(node_id=KEY.address, token="join-sw-1", specs=SPECS)
 
 
-async def test_a_node_without_a_token_shows_none() -> None:
+async def test_a_node_without_a_token_sends_none() -> None:
     impostor = Impostor()
     hello = msgspec.structs.replace(HELLO, token=None)
     challenge = await impostor.challenged(hello)
@@ -104,7 +104,7 @@ async def test_a_node_that_claims_anothers_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("signature", ["00" * 65, "ff" * 65, "01" * 64 + "1b", "01" * 64 + "00"])
-async def test_a_signature_that_is_none_is_refused(signature: str) -> None:
+async def test_a_malformed_signature_is_refused(signature: str) -> None:
     impostor = Impostor()
     await impostor.challenged()
     with pytest.raises(JoinRefused) as refused:
@@ -136,7 +136,7 @@ async def test_a_proof_for_another_gateway_is_refused() -> None:
     assert refused.value.reason == "bad_signature"
 
 
-async def test_two_challenges_are_never_the_same() -> None:
+async def test_no_two_challenges_are_equal() -> None:
     nonces = set()
     for seed in range(20):
         near, far = socket_pair()
@@ -151,7 +151,7 @@ async def test_two_challenges_are_never_the_same() -> None:
 # wrong
 
 
-async def test_a_node_that_dialled_another_name_is_told_so() -> None:
+async def test_a_node_that_dialled_another_host_name_is_refused_with_that_reason() -> None:
     near, far = socket_pair()
     near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, host="other.example:443")))
     with pytest.raises(JoinRefused, match=r"other\.example:443") as refused:
@@ -162,7 +162,7 @@ async def test_a_node_that_dialled_another_name_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("protocol", "advice"), [(PROTOCOL_VERSION + 1, "update the gateway"), (PROTOCOL_VERSION - 1, "update the agent")]
 )
-async def test_another_protocol_version_says_which_side_to_update(protocol: int, advice: str) -> None:
+async def test_another_protocol_version_is_refused_naming_the_side_to_update(protocol: int, advice: str) -> None:
     near, far = socket_pair()
     near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, protocol=protocol)))
     with pytest.raises(JoinRefused, match=rf"{advice} \(agent 0.1.0, gateway 0.2.0\)") as refused:
@@ -173,7 +173,9 @@ async def test_another_protocol_version_says_which_side_to_update(protocol: int,
 @pytest.mark.parametrize(
     ("version", "advice"), [("0.4.0", "Update the gateway"), ("0.0.9", "Update the agent"), ("1.0.0", "the gateway")]
 )
-async def test_an_agent_too_far_from_the_gateway_is_told_which_side_to_update(version: str, advice: str) -> None:
+async def test_an_agent_of_an_incompatible_version_is_refused_naming_the_side_to_update(
+    version: str, advice: str
+) -> None:
     near, far = socket_pair()
     near.send(encode_message(Opcode.HELLO, msgspec.structs.replace(HELLO, agent_version=version)))
     with pytest.raises(JoinRefused, match=advice) as refused:
@@ -188,7 +190,7 @@ async def test_an_agent_one_minor_version_newer_gets_its_challenge() -> None:
     assert (await impostor.prove(proof_for(challenge, key=KEY, hello=hello))).node_id == KEY.address
 
 
-async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
+async def test_a_node_leaves_a_gateway_of_an_incompatible_version() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
@@ -210,14 +212,14 @@ async def test_a_node_leaves_a_gateway_that_is_too_far_from_it() -> None:
         pytest.param(encode_frame(Opcode.CANCEL) * (LINK_CONTROL_BYTES_MAX // 9 + 2), id="flood-of-frames"),
     ],
 )
-async def test_a_visitor_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
+async def test_a_peer_that_does_not_say_hello_breaks_the_protocol(message: bytes) -> None:
     near, far = socket_pair()
     near.send(message)
     with pytest.raises(ProtocolViolation):
         await gateway(far)
 
 
-async def test_a_message_that_is_too_long_for_a_handshake_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_too_long_for_a_handshake_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "decode_frames", lambda _: pytest.fail("it was read"))
     near, far = socket_pair()
     near.send(bytes(handshake.HANDSHAKE_BYTES_MAX + 1))
@@ -236,7 +238,7 @@ async def test_a_gateway_that_does_not_challenge_breaks_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("half", [gateway, node])
-async def test_a_silent_peer_is_given_up(half: object, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_peer_times_out(half: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "LINK_HANDSHAKE_S", 0.01)
     near, _ = socket_pair()
     async with asyncio.timeout(CEILING_S):
@@ -244,7 +246,7 @@ async def test_a_silent_peer_is_given_up(half: object, monkeypatch: pytest.Monke
             await (gateway(near) if half is gateway else node(near))
 
 
-async def test_a_peer_that_stops_halfway_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_stops_halfway_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "LINK_HANDSHAKE_S", 0.01)
     impostor = Impostor()
     await impostor.challenged()
@@ -261,7 +263,7 @@ async def test_a_peer_that_leaves_is_lost(half: object) -> None:
         await (gateway(near) if half is gateway else node(near))
 
 
-async def test_a_final_refusal_is_the_end() -> None:
+async def test_a_final_reject_is_a_join_refused() -> None:
     near, far = socket_pair()
     far.send(encode_message(Opcode.REJECT, Reject(reason="token_used", message="It has been used.")))
     with pytest.raises(JoinRefused, match="has been used") as refused:
@@ -269,14 +271,14 @@ async def test_a_final_refusal_is_the_end() -> None:
     assert refused.value.reason == "token_used"
 
 
-async def test_a_refusal_that_is_not_final_can_be_tried_again() -> None:
+async def test_a_reject_that_is_not_final_is_a_lost_link() -> None:
     near, far = socket_pair()
     far.send(encode_message(Opcode.REJECT, Reject(reason="unavailable", message="Try again.", final=False)))
     with pytest.raises(LinkLost, match="Try again"):
         await node(near)
 
 
-async def test_a_refusal_may_come_instead_of_the_welcome() -> None:
+async def test_a_reject_may_come_instead_of_the_welcome() -> None:
     near, far = socket_pair()
     joining = asyncio.create_task(node(near))
     await far.receive()
@@ -298,7 +300,7 @@ async def test_a_refusal_may_come_instead_of_the_welcome() -> None:
         ("http://[::1]:8484", "::1:8484"),
     ],
 )
-def test_the_name_that_is_signed_has_a_port_and_no_capitals(url: str, host: str) -> None:
+def test_the_signed_host_has_a_port_and_is_lower_case(url: str, host: str) -> None:
     assert host_of(url) == host
 
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_BATCH_BYTES, LINK_JOBS_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX
+from sparewatt.link.sockets import LINK_BATCH_BYTES
 from sparewatt.protocol.link.frames import (
     Credit,
     Goodbye,
@@ -77,7 +78,7 @@ async def test_a_gateway_that_breaks_the_protocol_ends_the_link(message: bytes) 
     assert len(runner.started) == 1
 
 
-async def test_a_gateway_may_open_only_so_many_jobs() -> None:
+async def test_a_gateway_that_opens_too_many_jobs_ends_the_link() -> None:
     link, _, runner, _ = lone_node()
     for stream in range(1, LINK_JOBS_MAX + 1):
         link.receive(open_frames(stream))
@@ -128,7 +129,7 @@ async def test_a_job_stops_at_its_window_and_goes_on_with_credit() -> None:
     assert b"".join(frame.payload for frame in wire.frames()) == b"efghij"
 
 
-async def test_a_job_that_waits_for_credit_does_not_hold_up_another() -> None:
+async def test_a_job_that_waits_for_credit_does_not_block_another() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1, window_bytes=1) + open_frames(2, window_bytes=100))
     stuck = asyncio.create_task(runner.started[0].send_data(b"xy"))
@@ -171,7 +172,7 @@ async def test_frames_for_a_job_that_is_over_are_ignored() -> None:
 # the link itself
 
 
-async def test_a_cancel_reaches_the_runner_and_the_job_says_nothing_more() -> None:
+async def test_a_cancel_reaches_the_runner_and_the_job_sends_nothing_more() -> None:
     link, wire, runner, _ = lone_node()
     link.receive(open_frames(1))
     link.receive(encode_frame(Opcode.CANCEL, 1))
@@ -197,7 +198,7 @@ async def test_a_ping_is_answered_with_its_own_stamp() -> None:
     assert [(frame.op, frame.payload) for frame in wire.frames()] == [(Opcode.PONG, b"12345678")]
 
 
-async def test_every_message_shows_that_the_gateway_is_alive() -> None:
+async def test_every_message_counts_as_a_sign_of_life() -> None:
     link, _, _, clock = lone_node()
     clock.advance(5.0)
     assert link.last_heard_s == clock.now_s() - 5.0
@@ -205,7 +206,7 @@ async def test_every_message_shows_that_the_gateway_is_alive() -> None:
     assert link.last_heard_s == clock.now_s()
 
 
-async def test_a_gateways_farewell_is_kept_and_a_nodes_own_is_its_last_word() -> None:
+async def test_a_gateways_goodbye_reason_is_remembered_and_a_nodes_own_goodbye_is_its_last_frame() -> None:
     link, wire, _, _ = lone_node()
     link.receive(encode_message(Opcode.GOODBYE, Goodbye(reason="the gateway is stopping")))
     assert link.goodbye_reason == "the gateway is stopping"

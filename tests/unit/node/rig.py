@@ -19,7 +19,6 @@ from sparewatt.node.backends.backend import Backend, BackendLoad, BackendModel, 
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware.gpu import Hardware
 from sparewatt.node.jobs.job_runner import NodeJobRunner
-from sparewatt.node.measurement.speed_file import SpeedFile
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import (
@@ -32,6 +31,7 @@ from sparewatt.protocol.link.frames import (
     encode_frame,
     encode_message,
 )
+from sparewatt.protocol.link.node_report import ModelState
 from sparewatt.testing import EngineSettings, InstantClock, running_engine
 from tests.unit.link.ends import Wire
 from tests.waiting import until
@@ -50,6 +50,12 @@ def chat_body(content: str = "hi", **changes: Any) -> bytes:
     return msgspec.json.encode(request | changes)
 
 
+def backend_model(name: str = MODEL, state: ModelState = "warm", **changes: Any) -> BackendModel:
+    given: dict[str, Any] = {"context_length": 4096, "quantization": None, "weights_bytes": 10**9}
+    given |= {"kv_bytes_per_token": 1000, "parameters": 10**9} | changes
+    return BackendModel(name, state, **given)
+
+
 @dataclass(slots=True)
 class Rig:
     """The node, seen from the gateway's side of its link."""
@@ -61,7 +67,8 @@ class Rig:
     link: GatewayLink
     wire: Wire
     session: aiohttp.ClientSession
-    said: list[str]
+    notices: list[str]
+    """What was shown to the owner."""
     _frames: list[LinkFrame] = field(default_factory=list)
 
     def send(
@@ -115,7 +122,7 @@ class Rig:
 async def rigged(
     data_dir: Path, *, engine: EngineSettings | None = None, clock: Clock | None = None, **changes: Any
 ) -> AsyncIterator[Rig]:
-    """A node whose engine never makes it wait. Its inventory has not looked yet."""
+    """A node whose engine never makes it wait. Its inventory has not polled yet."""
     chosen = engine or EngineSettings(models=(MODEL,))
     async with running_engine(chosen, clock=InstantClock()) as url, _session() as session:
         rig = _rig(url, session, data_dir, clock=clock or SystemClock(), changes=changes)
@@ -126,13 +133,12 @@ async def rigged(
 
 
 def _rig(url: str, session: aiohttp.ClientSession, data_dir: Path, *, clock: Clock, changes: dict[str, Any]) -> Rig:
-    settings, said, outbox = node_settings(data_dir, **changes), list[str](), SendQueue()
+    settings, notices, queue = node_settings(data_dir, **changes), list[str](), SendQueue()
     backend = OpenAIBackend(url, session)
-    measured = SpeedFile(data_dir / "measured.json")
-    inventory = Inventory(settings, backend, HARDWARE, measured, clock=clock, rng=seeded(1), tell=said.append)
-    jobs = NodeJobRunner(backend, inventory, limit_tps=settings.speed_limit_tps, clock=clock)
-    link = GatewayLink(outbox=outbox, runner=jobs, clock=clock)
-    return Rig(url, backend, inventory, jobs, link, Wire(outbox), session, said)
+    inventory = Inventory(settings, backend, HARDWARE, clock=clock, rng=seeded(1), notify=notices.append)
+    jobs = NodeJobRunner(backend, inventory, clock=clock)
+    link = GatewayLink(send_queue=queue, runner=jobs, clock=clock)
+    return Rig(url, backend, inventory, jobs, link, Wire(queue), session, notices)
 
 
 def _session() -> aiohttp.ClientSession:
@@ -141,7 +147,7 @@ def _session() -> aiohttp.ClientSession:
 
 
 class ScriptedBackend(Backend):
-    """A model server that answers every request with the same bytes, for what the engine cannot be told to do."""
+    """A model server that answers every request with the same bytes, for what the engine cannot do."""
 
     kind = "scripted"
     aborts_on_disconnect = False

@@ -16,13 +16,24 @@ from sparewatt import __version__
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
 from sparewatt.machine.spawn import free_port
-from sparewatt.node.doctor.check import DoctorCheck
-from sparewatt.node.doctor.diagnostics import run_diagnostics
-from sparewatt.node.doctor.gateway_checks import check_clock, check_gateway, check_token, check_version
-from sparewatt.node.doctor.machine_checks import check_agent, check_disk, check_gpus, check_key, check_memory
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.doctor import (
+    DoctorCheck,
+    check_agent,
+    check_clock,
+    check_disk,
+    check_gateway,
+    check_gpus,
+    check_key,
+    check_memory,
+    check_token,
+    check_version,
+    describe_connection_error,
+    run_diagnostics,
+)
+from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.identity import KEY_FILE, load_or_create_key
 from sparewatt.protocol.link.frames import LINK_PATH
+from sparewatt.protocol.link.node_report import GpuReading
 
 CARD = DetectedGpu("nvidia", "RTX 4090", 24 * 10**9, "580.1")
 
@@ -34,7 +45,7 @@ def verdicts(checks: list[DoctorCheck]) -> dict[str, str]:
 # the machine
 
 
-def test_a_card_without_its_driver_is_wrong_and_none_at_all_is_not(tmp_path: Path) -> None:
+def test_a_gpu_without_its_driver_is_a_failure_and_no_gpu_is_a_warning(tmp_path: Path) -> None:
     assert verdicts(check_gpus([], [], pci=tmp_path)) == {"GPU": "warning"}
     device = tmp_path / "0000:01:00.0"
     device.mkdir()
@@ -45,23 +56,23 @@ def test_a_card_without_its_driver_is_wrong_and_none_at_all_is_not(tmp_path: Pat
     assert "driver" in wrong.advice
 
 
-def test_a_card_is_told_with_what_it_does_now() -> None:
-    (found,) = check_gpus([CARD], [SensorReading(10 * 10**9, 99.6, 50.0, 0.25)])
+def test_a_gpu_is_shown_with_its_current_readings() -> None:
+    (found,) = check_gpus([CARD], [GpuReading(10 * 10**9, 99.6, 50.0, 0.25)])
     assert found.found == "RTX 4090, 24.0 GB, driver 580.1; now 10.0 GB free, 100 W, 50 °C, 25% busy"
 
 
-def test_a_hot_card_is_told() -> None:
-    assert verdicts(check_gpus([CARD], [SensorReading(temperature_c=90.0)])) == {"GPU": "ok", "temperature": "warning"}
+def test_a_hot_gpu_is_a_warning() -> None:
+    assert verdicts(check_gpus([CARD], [GpuReading(temperature_c=90.0)])) == {"GPU": "ok", "temperature": "warning"}
 
 
-def test_little_memory_and_little_disk(tmp_path: Path) -> None:
+def test_little_memory_is_a_warning_and_little_disk_a_failure(tmp_path: Path) -> None:
     assert check_memory(10**9).verdict == "warning"
     assert check_memory(10**10).verdict == "ok"
     assert check_disk(tmp_path / "not" / "there", free_bytes=10**8).verdict == "failure"
     assert check_disk(tmp_path, free_bytes=10**10).verdict == "ok"
 
 
-def test_the_key_is_there_private_and_a_key(tmp_path: Path) -> None:
+def test_the_key_must_exist_be_private_and_be_valid(tmp_path: Path) -> None:
     assert check_key(tmp_path).verdict == "warning"
     load_or_create_key(tmp_path, rng=seeded(1))
     assert check_key(tmp_path).verdict == "ok"
@@ -89,19 +100,19 @@ def status(**changes: Any) -> dict[str, Any]:
         ({"models": [{"id": "m", "state": "warm", "measured": None}]}, {"agent": "ok", "models": "warning"}),
     ],
 )
-def test_a_running_agents_own_account_is_judged(
+def test_the_status_of_a_running_agent_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: dict[str, str]
 ) -> None:
     answer = {"status": status(**changes)}
-    monkeypatch.setattr("sparewatt.node.doctor.machine_checks.ask", lambda _folder, _question: answer)
-    checks, told = check_agent(tmp_path)
+    monkeypatch.setattr("sparewatt.node.doctor.ask", lambda _folder, _question: answer)
+    checks, reported = check_agent(tmp_path)
     assert verdicts(checks) == expected
-    assert told == answer["status"]
+    assert reported == answer["status"]
 
 
-def test_no_agent_is_told_with_how_to_start_one(tmp_path: Path) -> None:
-    (check,), told = check_agent(tmp_path)
-    assert told is None
+def test_without_an_agent_the_advice_is_how_to_start_one(tmp_path: Path) -> None:
+    (check,), reported = check_agent(tmp_path)
+    assert reported is None
     assert "sparewatt node join" in check.advice
 
 
@@ -110,7 +121,7 @@ def test_no_agent_is_told_with_how_to_start_one(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def gateway(*, version: Any = None, has_link: bool = True) -> AsyncIterator[str]:
-    async def tell_version(_: web.Request) -> web.Response:
+    async def answer_version(_: web.Request) -> web.Response:
         return web.json_response({"version": __version__, "link_protocol": 1} if version is None else version)
 
     async def link(request: web.Request) -> web.StreamResponse:
@@ -120,7 +131,7 @@ async def gateway(*, version: Any = None, has_link: bool = True) -> AsyncIterato
         return ws
 
     app = web.Application()
-    app.router.add_get("/version", tell_version)
+    app.router.add_get("/version", answer_version)
     if has_link:
         app.router.add_get(LINK_PATH, link)
     async with TestServer(app) as server:
@@ -132,30 +143,30 @@ async def look(url: str) -> list[DoctorCheck]:
         return await check_gateway(url, session, unix_s=SystemClock().unix_s)
 
 
-async def test_a_gateway_that_is_well() -> None:
+async def test_a_healthy_gateway_passes_every_check() -> None:
     async with gateway() as url:
         assert verdicts(await look(url)) == {"gateway": "ok", "version": "ok", "clock": "ok", "link": "ok"}
 
 
-async def test_a_proxy_that_lets_no_websocket_pass() -> None:
+async def test_a_proxy_that_blocks_websockets_is_a_failure() -> None:
     async with gateway(has_link=False) as url:
         checks = await look(url)
     assert checks[-1].verdict == "failure"
     assert "proxy" in checks[-1].advice
 
 
-async def test_a_server_that_is_no_gateway() -> None:
+async def test_a_server_that_is_no_gateway_is_a_failure() -> None:
     async with gateway(version=["hello"]) as url:
         (check,) = await look(url)
     assert "no Sparewatt gateway" in check.found
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection_is_a_failure() -> None:
     (check,) = await look(f"http://127.0.0.1:{free_port()}")
     assert (check.verdict, "port right" in check.advice) == ("failure", True)
 
 
-async def test_a_name_that_does_not_exist_and_plain_http_to_elsewhere() -> None:
+async def test_an_unknown_host_name_and_plain_http_to_another_machine_are_failures() -> None:
     (unsafe,) = await look("http://gateway.example")
     assert "plain http://" in unsafe.found
     (unknown,) = await look("https://no-such-gateway.invalid")
@@ -171,32 +182,30 @@ async def test_a_name_that_does_not_exist_and_plain_http_to_elsewhere() -> None:
         (ValueError("no JSON"), "gateway"),
     ],
 )
-def test_what_went_wrong_is_told_in_words(error: Exception, word: str) -> None:
-    from sparewatt.node.doctor.gateway_checks import describe_connection_error
-
+def test_a_connection_error_is_described_in_words(error: Exception, word: str) -> None:
     check = describe_connection_error("https://g", error)
     assert word in check.found + check.advice
 
 
-def test_a_version_too_far_apart_names_the_side_to_update() -> None:
+def test_an_incompatible_version_names_the_side_to_update() -> None:
     assert check_version("9.9.9").verdict == "failure"
     assert "Update the agent" in check_version("9.9.9").found
     assert check_version(__version__).verdict == "ok"
 
 
 @pytest.mark.parametrize(("ahead_s", "verdict"), [(0, "ok"), (300, "warning"), (-300, "warning")])
-def test_a_clock_that_is_wrong(ahead_s: float, verdict: str) -> None:
+def test_a_skewed_clock_is_a_warning(ahead_s: float, verdict: str) -> None:
     assert check_clock(email.utils.formatdate(1e9, usegmt=True), 1e9 + ahead_s).verdict == verdict
 
 
-def test_a_gateway_without_a_clock_and_a_token_of_another_kind() -> None:
+def test_a_gateway_without_a_date_is_a_warning_and_a_malformed_token_a_failure() -> None:
     assert check_clock(None, 0.0).verdict == "warning"
     assert check_token(None) == []
     assert verdicts(check_token("sk-sw-123")) == {"token": "failure"}
     assert verdicts(check_token("join-sw-123")) == {"token": "ok"}
 
 
-async def test_a_whole_examination_of_a_machine_that_has_nothing(tmp_path: Path) -> None:
+async def test_diagnostics_of_a_machine_without_anything_list_what_is_missing(tmp_path: Path) -> None:
     found = await run_diagnostics(
         tmp_path,
         gateway_url=f"http://127.0.0.1:{free_port()}",

@@ -12,14 +12,14 @@ from sparewatt.node.identity import KEY_FILE, load_or_create_key
 from sparewatt.protocol.signing import SigningKey
 
 
-def test_a_key_is_made_once_and_kept(tmp_path: Path) -> None:
+def test_a_key_is_generated_once(tmp_path: Path) -> None:
     first = load_or_create_key(tmp_path / "new" / "dir", rng=seeded(1))
     again = load_or_create_key(tmp_path / "new" / "dir", rng=seeded(2))
     assert first.address == again.address
     assert first.address != load_or_create_key(tmp_path / "other", rng=seeded(2)).address
 
 
-def test_nobody_else_can_read_the_key(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_key(tmp_path: Path) -> None:
     load_or_create_key(tmp_path / "data", rng=seeded(1))
     path = tmp_path / "data" / KEY_FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -28,7 +28,7 @@ def test_nobody_else_can_read_the_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o610, 0o601])
-def test_a_key_that_others_may_touch_is_refused_with_what_to_do(tmp_path: Path, mode: int) -> None:
+def test_a_key_with_open_permissions_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
     load_or_create_key(tmp_path, rng=seeded(1))
     (tmp_path / KEY_FILE).chmod(mode)
     with pytest.raises(StartupError, match="chmod 600"):
@@ -55,7 +55,9 @@ def test_a_key_file_may_end_in_a_newline(tmp_path: Path) -> None:
     assert load_or_create_key(tmp_path, rng=seeded(1)).address == key.address
 
 
-def test_what_a_crash_left_behind_does_not_stop_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_of_a_crash_does_not_stop_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a container every start has the same process id."""
 
     def crash(_: int) -> None:
@@ -70,7 +72,7 @@ def test_what_a_crash_left_behind_does_not_stop_the_next_start(tmp_path: Path, m
     load_or_create_key(tmp_path, rng=seeded(1))
 
 
-def test_a_data_directory_that_cannot_be_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_unusable_data_directory_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartupError, match="file"):
         load_or_create_key(tmp_path / "file", rng=seeded(1))

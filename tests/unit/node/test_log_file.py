@@ -1,4 +1,4 @@
-"""The agent's log goes to its file, and the terminal is left to what is told in words."""
+"""The agent's log goes to its file; the terminal shows only messages to the owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_handlers() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_what_is_told_stands_once_on_the_terminal_and_once_in_the_file(
+def test_an_owner_message_is_once_on_the_terminal_and_once_in_the_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log_without_stderr()
@@ -41,7 +41,7 @@ def test_what_is_told_stands_once_on_the_terminal_and_once_in_the_file(
     assert [line.get("text", line["event"]) for line in lines] == ["joined", "gpu_not_read"]
 
 
-def test_without_a_file_the_log_goes_to_stderr_and_still_tells_nothing_twice(
+def test_without_a_file_the_log_goes_to_stderr_and_repeats_no_owner_message(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log_without_stderr()

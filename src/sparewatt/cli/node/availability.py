@@ -95,7 +95,7 @@ def schedule(
       sparewatt node schedule --max-watts 300 --max-temperature 80
       sparewatt node schedule --always
     """
-    from sparewatt.node.owner.working_hours import BadHours, parse_hours
+    from sparewatt.node.owner.owner_rules import BadHours, parse_hours
 
     if always and between:
         raise click.UsageError("--always and --between say opposite things: give one of them.")

@@ -52,7 +52,7 @@ def doctor(
     import asyncio
 
     from sparewatt.core.clock import SystemClock
-    from sparewatt.node.doctor.diagnostics import run_diagnostics
+    from sparewatt.node.doctor import run_diagnostics
 
     found = asyncio.run(
         run_diagnostics(

@@ -91,8 +91,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     from sparewatt.core.settings import build_settings, given_settings
     from sparewatt.machine.lifeline import die_with_parent
     from sparewatt.node.process import run_node
-    from sparewatt.node.saved_settings import merge_saved_settings, read_saved_settings
-    from sparewatt.node.settings import NodeSettings
+    from sparewatt.node.settings import NodeSettings, merge_saved_settings, read_saved_settings
 
     die_with_parent()
     flags["gateway_url"] = gateway_url
@@ -105,7 +104,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
         settings.log_level
     )  # until the data directory is ours; the terminal is for what is told in words
     try:
-        asyncio.run(run_node(settings, tell=_notifier(as_json=as_json)))
+        asyncio.run(run_node(settings, notify=_notifier(as_json=as_json)))
     except JoinRefused as refused:
         raise StartupError(f"The gateway refused this node: {refused.message}") from None
 

@@ -76,7 +76,7 @@ def _check(said: dict[str, str]) -> None:
 
 def _save_for_next_start(folder: Path, said: dict[str, str]) -> None:
     from sparewatt.machine.data_dir import make_private_dir, write_private
-    from sparewatt.node.saved_settings import PRICE_FIELDS, SAVED_SETTINGS_FILE, read_saved_settings
+    from sparewatt.node.settings import PRICE_FIELDS, SAVED_SETTINGS_FILE, read_saved_settings
 
     make_private_dir(folder)
     terms = msgspec.structs.replace(read_saved_settings(folder), **{**dict.fromkeys(PRICE_FIELDS), **said})

@@ -74,7 +74,7 @@ def _program() -> Path:
 
 
 def _saved_serving(folder: Path) -> str | None:
-    from sparewatt.node.saved_settings import read_saved_settings
+    from sparewatt.node.settings import read_saved_settings
 
     return read_saved_settings(folder).serves()
 

@@ -141,7 +141,7 @@ class LinkRegistry:
         from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
 
         self._line = self._line or FairQueue(asyncio.get_running_loop().call_soon, at_once=1)
-        return adopt(transport, head, self._on_socket, line=self._line)
+        return adopt(transport, head, self._on_socket, read_queue=self._line)
 
     def _on_socket(self, socket: Socket) -> None:
         visit = asyncio.create_task(self.serve(socket))
@@ -210,7 +210,7 @@ class LinkRegistry:
             return
         self._table.set_owner(node_id, self.owners[node_id])
         outbox = SendQueue(before_sending=self._before_sending)
-        link = NodeLink(node_id, outbox=outbox, observer=self, clock=self._clock)
+        link = NodeLink(node_id, send_queue=outbox, observer=self, clock=self._clock)
         held = self._held[node_id] = LinkedNode(self, link, outbox, socket)
         self.links[node_id] = link
         self.version += 1

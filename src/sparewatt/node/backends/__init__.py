@@ -1,1 +1,1 @@
-"""Model servers that a node can front. `model` is what the agent needs of one; each adapter is one file."""
+"""Model servers that a node can serve with. `backend` is the interface; each adapter is one file."""

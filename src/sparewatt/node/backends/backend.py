@@ -1,4 +1,4 @@
-"""What the agent needs of a model server. Every adapter passes the same contract suite."""
+"""The interface to a model server. Every adapter passes the same contract suite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparewatt.protocol.link.node_report import Capability, ModelState
 
 
 class BackendError(Exception):
-    """The model server could not be reached or made no sense. The message names no content."""
+    """The model server could not be reached, or its reply made no sense. The message holds nothing of a prompt."""
 
 
 class BackendUnreachable(BackendError):
@@ -19,11 +19,11 @@ class BackendUnreachable(BackendError):
 
 
 class BackendTimeout(BackendUnreachable):
-    """It did not answer in time: it hangs, or has its hands full."""
+    """It did not answer in time: it hangs, or is busy."""
 
 
 class BadBackendReply(BackendError):
-    """It answered, then stopped in the middle, or answered nonsense."""
+    """It answered nonsense, or stopped in the middle of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class BackendModel:
     kv_bytes_per_token: int
     parameters: int | None
     prefix_cache_tokens: int = 0
-    """Tokens of prompts that the server keeps once it has read them; 0 if it keeps none or does not say."""
+    """Size of the server's prefix cache for prompts; 0 if it has none or does not say."""
     capabilities: tuple[Capability, ...] | None = None
-    """None if nothing is known of it beyond chat."""
+    """None if nothing is known beyond chat."""
     capabilities_complete: bool = False
-    """Whether those are all: then nothing else has to be tried."""
+    """Whether the list is exhaustive, so that no capability has to be probed."""
     weights_digest: str | None = None
-    """`sha256:…` of the file of weights, where the server tells."""
+    """`sha256:…` of the file of weights, where the server reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendTotals:
-    """What a server has counted since it started, where it tells. Times are sums, beside how many they are of."""
+    """Counters since the server started, where it reports them. Each sum of times has its count."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
@@ -59,16 +59,15 @@ class BackendTotals:
 
 @dataclass(frozen=True, slots=True)
 class BackendLoad:
-    """Requests that the server works on now, ours and others', and how many it can work on at once."""
+    """The requests that the server runs now, from this node and from others, and how many it can run at once."""
 
     running: int
     slots: int
     context_tokens: int | None = None
-    """Tokens that fit into memory, all slots together, where the server tells."""
+    """Tokens that fit into its KV cache, all slots together, where it reports that."""
     queued: int = 0
-    """Requests that it has taken and not begun."""
     kv_used: float | None = None
-    """Share of the memory for contexts that is in use."""
+    """Share of the KV cache in use."""
     totals: BackendTotals = BackendTotals()
 
 
@@ -77,21 +76,21 @@ class BackendReply:
     status: int
     content_type: str
     chunks: AsyncIterator[bytes]
-    """Raises BackendBroke if the server stops in the middle."""
+    """Raises BadBackendReply if the server stops in the middle."""
 
 
 class Backend(Protocol):
     @property
     def kind(self) -> str:
-        """Which server it is: `vllm`, `ollama`, …"""
+        """`vllm`, `ollama`, …"""
         ...
 
     aborts_on_disconnect: bool
-    """Whether a client that leaves ends an answer that is not streamed. If not, the node asks for streams only."""
+    """Whether closing the connection stops an answer that is not streamed. If not, the node requests streams only."""
 
     @property
     def capabilities_to_probe(self) -> tuple[Capability, ...]:
-        """What this kind of server may or may not do, and does not tell: to be found out by asking it once."""
+        """What this kind of server may be able to do, but does not report."""
         ...
 
     async def models(self) -> list[BackendModel]:
@@ -99,11 +98,11 @@ class Backend(Protocol):
         ...
 
     async def load(self) -> BackendLoad | None:
-        """None if the server does not tell."""
+        """None if the server does not report it."""
         ...
 
     async def slots(self) -> int:
-        """How many requests it works on at once, or a cautious guess. Raises nothing."""
+        """How many requests it runs at once, or a cautious guess. Raises nothing."""
         ...
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[BackendReply]:

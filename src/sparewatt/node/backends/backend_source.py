@@ -1,4 +1,4 @@
-"""Where a node's model server comes from: one the owner names, one found on this machine, or one started here."""
+"""Where a node's model server comes from: the owner names it, or it is found on this machine, or started here."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from sparewatt.node.settings import NodeSettings
 
 _log = Logger("sparewatt.node")
 LOAD_S = 600.0
-"""A large model from a slow disk."""
+"""For loading a large model from a slow disk."""
 
 
 def http_address(url: str) -> SplitResult | None:
-    """Its parts; None if it is no address that can be dialled."""
+    """Its parts; None if it is no HTTP address."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # not a number as its port
         return None
     return parts if valid else None
 
@@ -46,7 +46,7 @@ def check_backend_url(url: str) -> None:
 
 
 def how_to_serve() -> str:
-    """What to add to "serve a file" on this machine."""
+    """The rest of a sentence that advises to serve a file."""
     return " with --serve MODEL.gguf" + ("" if has_llama() else f" (first: {GET_LLAMA})")
 
 
@@ -57,9 +57,9 @@ async def model_server(
     *,
     clock: Clock,
     rng: Rng,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str]:
-    """The address of the model server to front. Raises StartupError with what to do if there is none."""
+    """The address of the model server to use. Raises StartupError with advice if there is none."""
     if settings.serve is not None:
         async with _started_server(settings, settings.serve, session, clock=clock, rng=rng) as url:
             yield url
@@ -73,10 +73,8 @@ async def model_server(
                 f"No model server answers on this machine (looked for {ports}). "
                 f"Start one, name it with --backend URL, or serve a file{how_to_serve()}."
             )
-        tell(
-            f"found {describe_servers(found[:1])}"
-            + (f"; not fronted: {describe_servers(found[1:])}" if len(found) > 1 else "")
-        )
+        others = f"; not used: {describe_servers(found[1:])}" if len(found) > 1 else ""
+        notify(f"found {describe_servers(found[:1])}{others}")
         yield found[0].url
 
 
@@ -86,7 +84,7 @@ async def _started_server(
 ) -> AsyncIterator[str]:
     if not await asyncio.to_thread(file.is_file):
         raise StartupError(f"There is no file {file} to serve.")
-    if not has_llama():  # the process that serves would only say so in its log
+    if not has_llama():  # the child process would say so only in its log
         raise StartupError(NEEDS_LLAMA)
     url = f"http://127.0.0.1:{free_port()}"
     child = ChildSpec(

@@ -1,8 +1,8 @@
-"""Which ways a model server has to go on with a text: found out by asking, never assumed.
+"""Probes how a model server can continue a text: by `continue_final_message`, assistant prefill, or a raw prompt.
 
-The server writes a short answer, then is given that answer to go on from, and counts the prompt that it has read. Only
-one that takes the text up as it stands counts exactly the tokens of both; one that closes the turn and opens another,
-or repeats a template, counts more. That shows with any model, however good or bad it is.
+The server writes a short answer, then gets that answer to continue, and reports the tokens of its prompt. Only a server
+that takes the text up as it stands reports exactly the tokens of prompt and answer; one that closes the message and
+opens another, or repeats its template, reports more. That works with any model, however good or bad its text.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from sparewatt.node.backends.backend import Backend, BackendTimeout, BadBackendReply
+from sparewatt.node.backends.reply_stream import collect
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.continuation import PREFILL, RAW
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 FLAGS = {"continue_final_message": True, "add_generation_prompt": False}
-"""What vLLM and SGLang want to be told; others look at the last message's role, or at nothing."""
+"""What vLLM and SGLang need; other servers go by the role of the last message, or cannot do it."""
 
 PROBE_S = 60.0
 PROBE_TOKENS = 8
@@ -28,16 +29,16 @@ _ANSWER_BYTES_MAX = 1 << 20
 _PROMPT = [{"role": "user", "content": "Name ten rivers, separated by commas."}]
 
 RawPromptSource = Literal["template", "tokens"]
-"""Where a raw prompt comes from: the server's own template as text, or as tokens."""
+"""Where a raw prompt comes from: the server applies its chat template, and returns text or tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantPrefill:
-    """Going on from an assistant message."""
+    """Continuing the assistant message that ends a chat."""
 
     needs_flags: bool
     trims: bool
-    """Whether white space at the message's end is lost: then a text that ends in some cannot be gone on with."""
+    """Whether white space at its end is lost: a text that ends in some cannot be continued then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ NO_CONTINUATION = ContinuationSupport()
 class _ProbeReply(NamedTuple):
     text: str
     prompt_tokens: int
-    written: int
+    completion_tokens: int
 
 
 async def probe_continuation(backend: Backend, model: str) -> ContinuationSupport:
@@ -69,77 +70,73 @@ async def probe_continuation(backend: Backend, model: str) -> ContinuationSuppor
         raise BackendTimeout(f"the model server took over {PROBE_S:.0f} s for a few tokens") from None
 
 
+@dataclass(frozen=True, slots=True)
 class _ContinuationProbe:
-    def __init__(self, backend: Backend, model: str) -> None:
-        self._backend = backend
-        self._model = model
+    backend: Backend
+    model: str
 
     async def run(self) -> ContinuationSupport:
         first = await self._stream(CHAT, {"messages": _PROMPT}, PROBE_TOKENS)
         if first is None:
-            raise BadBackendReply("the model server would not chat")
-        if not first.text.strip() or not first.written or not first.prompt_tokens:
+            raise BadBackendReply("the model server refused to chat")
+        if not first.text.strip() or not first.completion_tokens or not first.prompt_tokens:
             return NO_CONTINUATION
-        wanted = first.prompt_tokens + first.written
-        return ContinuationSupport(await self._raw(first.text, wanted), await self._prefill(first.text, wanted))
+        expected = first.prompt_tokens + first.completion_tokens
+        return ContinuationSupport(await self._raw(first.text, expected), await self._prefill(first.text, expected))
 
-    async def _raw(self, text: str, wanted: int) -> RawPromptSource | None:
-        for dialect in ("template", "tokens"):
-            prompt = await raw_prompt(self._backend, self._model, {"messages": _PROMPT}, text, dialect)
-            told = await self._stream(COMPLETIONS, {"prompt": prompt}, 1) if prompt is not None else None
-            if told is not None and told.prompt_tokens == wanted:
-                return dialect
+    async def _raw(self, text: str, expected_tokens: int) -> RawPromptSource | None:
+        for source in ("template", "tokens"):
+            prompt = await raw_prompt(self.backend, self.model, {"messages": _PROMPT}, text, source)
+            reply = await self._stream(COMPLETIONS, {"prompt": prompt}, 1) if prompt is not None else None
+            if reply is not None and reply.prompt_tokens == expected_tokens:
+                return source
         return None
 
-    async def _prefill(self, text: str, wanted: int) -> AssistantPrefill | None:
+    async def _prefill(self, text: str, expected_tokens: int) -> AssistantPrefill | None:
         for flags in (FLAGS, {}):
-            told = await self._stream(CHAT, {"messages": _given(text), **flags}, 1)
-            if told is None or told.prompt_tokens != wanted or told.text.startswith(text):
-                continue  # it repeats what it was given, or has read something else
-            spaced = await self._stream(CHAT, {"messages": _given(text.rstrip() + "\n\n\n"), **flags}, 1)
-            plain = await self._stream(CHAT, {"messages": _given(text.rstrip()), **flags}, 1)
+            reply = await self._stream(CHAT, {"messages": _prefilled(text), **flags}, 1)
+            if reply is None or reply.prompt_tokens != expected_tokens or reply.text.startswith(text):
+                continue  # it repeats the text, or its prompt was something else
+            spaced = await self._stream(CHAT, {"messages": _prefilled(text.rstrip() + "\n\n\n"), **flags}, 1)
+            plain = await self._stream(CHAT, {"messages": _prefilled(text.rstrip()), **flags}, 1)
             trims = spaced is None or plain is None or spaced.prompt_tokens <= plain.prompt_tokens
             return AssistantPrefill(needs_flags=bool(flags), trims=trims)
         return None
 
     async def _stream(self, path: str, fields: dict[str, Any], tokens: int) -> _ProbeReply | None:
-        """As jobs are asked for: some servers repeat the beginning of a whole answer, and not of a streamed one."""
-        common = {"model": self._model, "temperature": 0, "max_tokens": tokens, "stream": True}
+        """Streamed, as jobs are: some servers repeat the given text only in an answer that is not streamed."""
+        common = {"model": self.model, "temperature": 0, "max_tokens": tokens, "stream": True}
         body = fields | common | {"stream_options": {"include_usage": True}}
-        answer = await post_json(self._backend, path, body)
+        answer = await post_json(self.backend, path, body)
         return _read(answer) if answer is not None else None
 
 
 async def raw_prompt(
-    backend: Backend, model: str, request: dict[str, Any], text: str, dialect: RawPromptSource
+    backend: Backend, model: str, request: dict[str, Any], text: str, source: RawPromptSource
 ) -> str | list[int] | None:
-    """A chat's prompt as the server's own template makes it, with `text` behind; None if it cannot say."""
+    """A chat's prompt by the server's own template, followed by `text`; None if the server cannot make it."""
     chat: dict[str, Any] = {name: request[name] for name in ("messages", "chat_template_kwargs") if name in request}
-    if dialect == "template":
-        made = _object(await post_json(backend, TEMPLATE, chat)).get("prompt")
-        return made + text if isinstance(made, str) else None
+    if source == "template":
+        prompt = _object(await post_json(backend, TEMPLATE, chat)).get("prompt")
+        return prompt + text if isinstance(prompt, str) else None
     before = await _tokens(backend, {"model": model, **chat})
     after = await _tokens(backend, {"model": model, "prompt": text, "add_special_tokens": False})
     return before + after if before and after else None
 
 
-async def _tokens(backend: Backend, asked: dict[str, Any]) -> list[int]:
-    found = _object(await post_json(backend, TOKENIZE, asked)).get("tokens")
+async def _tokens(backend: Backend, request: dict[str, Any]) -> list[int]:
+    found = _object(await post_json(backend, TOKENIZE, request)).get("tokens")
     return [each for each in found if isinstance(each, int)] if isinstance(found, list) else []
 
 
 async def post_json(backend: Backend, path: str, body: dict[str, Any]) -> bytes | None:
-    """A whole answer; None for anything but success. Raises BackendError."""
+    """The whole answer; None for every status but 200. Raises BackendError."""
     async with backend.post(path, msgspec.json.encode(body)) as reply:
-        answer = bytearray()
-        async for chunk in reply.chunks:
-            answer += chunk
-            if len(answer) > _ANSWER_BYTES_MAX:
-                raise BadBackendReply("the model server's answer is over the limit")
-    return bytes(answer) if reply.status == 200 else None
+        answer = await collect(reply.chunks, bytes_max=_ANSWER_BYTES_MAX)
+    return answer if reply.status == 200 else None
 
 
-def _given(text: str) -> list[dict[str, str]]:
+def _prefilled(text: str) -> list[dict[str, str]]:
     return [*_PROMPT, {"role": "assistant", "content": text}]
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's own server. It tells its slots, its template and what that template can do."""
+"""The adapter for llama.cpp's own server, which reports its slots and what its chat template can do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import msgspec
 
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTotals
 from sparewatt.node.backends.http_client import BackendHttpClient
-from sparewatt.node.backends.openai import OpenAIBackend, OpenAIModelList
-from sparewatt.node.backends.prometheus_page import PrometheusPage
+from sparewatt.node.backends.openai import OpenAIBackend, is_owned_by
 from sparewatt.protocol.link.node_report import Capability
 
-ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
+_ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
 
 
 class _TemplateCaps(msgspec.Struct, frozen=True):
@@ -34,39 +33,27 @@ class _Props(msgspec.Struct, frozen=True):
 
 class LlamaCppBackend(OpenAIBackend):
     kind: ClassVar[str] = "llama.cpp"
-    capabilities_to_probe = ("embeddings",)  # only if it was started for them, and it does not say so
+    capabilities_to_probe = ("embeddings",)  # it must be started for them, and does not report whether it was
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
-        try:
-            await server.read("/props", _Props)
-        except BackendError:
-            pass
-        else:
-            return True
-        try:  # while it loads it has no properties, but already lists its model
-            listed = await server.read("/v1/models", OpenAIModelList)
-        except BackendError:
-            return False
-        return any(model.owned_by == "llamacpp" for model in listed.data)
+        # While it loads it has no properties, but already lists its model.
+        return await server.serves("/props", _Props) or await is_owned_by(server, "llamacpp")
 
     async def models(self) -> list[BackendModel]:
         models = await super().models()
         try:
             props = await self.read("/props", _Props)
-        except BackendError:  # it loads
+        except BackendError:  # it is still loading
             return models
         capabilities = _capabilities(props)
         return [model if model.capabilities_complete else replace(model, capabilities=capabilities) for model in models]
 
     async def load(self) -> BackendLoad | None:
-        """Slots tell what runs. What waits, and how full the memory is, only `--metrics` tells."""
+        """`/slots` has the running requests; those that wait, and the KV cache, are in `/metrics`, behind a flag."""
         load = await super().load()
-        if load is None:
-            return None
-        try:
-            page = PrometheusPage(await self.get("/metrics"))
-        except BackendError:
+        page = await self._metrics() if load is not None else None
+        if load is None or page is None:
             return load
         return replace(
             load,
@@ -83,4 +70,4 @@ def _capabilities(props: _Props) -> tuple[Capability, ...]:
     caps = props.chat_template_caps
     has_tools = caps.supports_tools if caps.supports_tools is not None else caps.supports_tool_calls
     may: dict[Capability, bool] = {"tools": bool(has_tools), "vision": props.modalities.vision}
-    return (*ALWAYS, *(each for each, has_it in may.items() if has_it))
+    return (*_ALWAYS, *(each for each, has_it in may.items() if has_it))

@@ -1,4 +1,4 @@
-"""The built-in model server: llama.cpp's own HTTP server, from the xllamacpp wheel, as a process of its own.
+"""The built-in model server: llama.cpp's HTTP server from the xllamacpp wheel, in its own process.
 
 Run as `python -m sparewatt.node.backends.llama_server …`. One thread: its spin barrier starves when cores are shared.
 """
@@ -36,8 +36,8 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_parallel = slots
-    params.n_ctx = context * slots  # every answer has its own share: a long one cannot starve its neighbours
-    params.cache_ram_mib = 0  # the memory is the owner's, not a cache of old prompts
+    params.n_ctx = context * slots  # a fixed share per slot: a long answer cannot starve the others
+    params.cache_ram_mib = 0  # no cache of old prompts in the owner's memory
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.endpoint_slots = True
@@ -55,7 +55,7 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
 
 
 def _silence_output() -> None:
-    """From here on llama.cpp would log what clients send (a grammar that does not parse, say)."""
+    """llama.cpp would log parts of requests, for example a grammar that does not parse."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)

@@ -1,24 +1,25 @@
-"""LM Studio. Its own list of models (`/api/v1/models`, before: `/api/v0/models`) tells which are loaded.
+"""The adapter for LM Studio. Its own list of models (`/api/v1/models`, before: `/api/v0/models`) has their state.
 
-To a path that it does not know it answers 200 with an error inside, so only the shape of an answer counts.
+It answers an unknown path with 200 and an error inside, so only the shape of an answer counts.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
+from sparewatt.node.backends.backend import BackendLoad, BackendModel, BadBackendReply
 from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import BYTES_PER_PARAMETER, KV_SHARE, OpenAIBackend
 from sparewatt.protocol.link.node_report import Capability
 
 SLOTS = 1
-"""It does not tell; older versions work on one request after the other."""
-ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema")
+"""Until it reports more; older versions run one request at a time."""
+_ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema")
 _Name = Annotated[str, Meta(min_length=1)]
 _Context = Annotated[int, Meta(ge=0, le=1 << 26)]
 _SIZES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -79,21 +80,15 @@ class LmStudioBackend(OpenAIBackend):
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
-        for path, shape in (("/api/v1/models", _Models), ("/api/v0/models", _OldModels)):
-            try:
-                await server.read(path, shape)
-            except BackendError:
-                continue
-            return True
-        return False
+        return await server.serves("/api/v1/models", _Models) or await server.serves("/api/v0/models", _OldModels)
 
     async def models(self) -> list[BackendModel]:
         try:
             listed = await self.read("/api/v1/models", _Models)
         except BadBackendReply:
             return [_describe_old(model) for model in (await self.read("/api/v0/models", _OldModels)).data]
-        told = [each.config.parallel for model in listed.models for each in model.loaded_instances]
-        self._at_once = min((parallel for parallel in told if parallel), default=SLOTS)
+        parallel = [each.config.parallel for model in listed.models for each in model.loaded_instances]
+        self._at_once = min((slots for slots in parallel if slots), default=SLOTS)
         return [each for model in listed.models for each in _describe(model)]
 
     async def load(self) -> BackendLoad | None:
@@ -104,7 +99,7 @@ class LmStudioBackend(OpenAIBackend):
 
 
 def _describe(model: _Model) -> list[BackendModel]:
-    """Each loaded instance under its own name; a model of which there is none by its key."""
+    """Each loaded instance under its own name; a model without one under its key."""
     longest = model.max_context_length or None
     loaded = [(each.id, each.config.context_length or longest) for each in model.loaded_instances]
     return [
@@ -142,18 +137,16 @@ def _capabilities(kind: str, *, tools: bool, vision: bool) -> tuple[Capability, 
     if kind.startswith("embedding"):
         return ("embeddings",)
     may: dict[Capability, bool] = {"tools": tools, "vision": vision}
-    return (*ALWAYS, *(each for each, has_it in may.items() if has_it))
+    return (*_ALWAYS, *(each for each, has_it in may.items() if has_it))
 
 
 def parameters_of(text: str | None) -> int | None:
-    """`7B`, `270M`, `8x7B`; None for what does not say."""
+    """From `7B`, `270M` or `8x7B`; None for anything else."""
     if text is None or not text or text[-1].upper() not in _SIZES:
         return None
     try:
         factors = [float(part) for part in text[:-1].lower().split("x")]
     except ValueError:
         return None
-    number = _SIZES[text[-1].upper()]
-    for factor in factors:
-        number = number * factor  # type: ignore[assignment]
+    number = math.prod(factors) * _SIZES[text[-1].upper()]
     return int(number) if 0 < number < BYTES_PER_PARAMETER * 10**15 else None

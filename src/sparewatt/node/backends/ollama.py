@@ -1,6 +1,6 @@
-"""Ollama. `/api/tags` is what lies on the disk, `/api/ps` what is loaded, `/api/show` what each model can do.
+"""The adapter for Ollama. `/api/tags` has the models on disk, `/api/ps` those loaded, `/api/show` their capabilities.
 
-It does not tell how many requests it works on, so only our own are known.
+It does not report how many requests it runs, so only those of this node are known.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
+from sparewatt.node.backends.backend import BackendLoad, BackendModel, BadBackendReply
 from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import KV_SHARE, OpenAIBackend
 from sparewatt.protocol.link.node_report import Capability
 
 SLOTS = 1
-"""What newer versions work on at once unless OLLAMA_NUM_PARALLEL says more, which nobody tells us."""
+"""The default of newer versions. OLLAMA_NUM_PARALLEL may raise it, which no endpoint reports."""
 CONTEXT_TOKENS = 4096
-"""What it loads a model with unless model or owner say otherwise."""
+"""Its default context, unless the model or its owner sets another."""
 KV_BYTES = 2
-"""It keeps keys and values at 16 bits."""
+"""Its KV cache has 16 bits per value."""
 _BLOB = re.compile(r"^FROM\s+\S*sha256[-:]([0-9a-f]{64})\s*$", re.MULTILINE)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
-_MEANS: dict[str, tuple[Capability, ...]] = {
+_CAPABILITIES: dict[str, tuple[Capability, ...]] = {
     "completion": ("chat", "completions", "json_schema"),
     "tools": ("tools",),
     "vision": ("vision",),
@@ -67,16 +67,11 @@ class OllamaBackend(OpenAIBackend):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._details: dict[str, _ModelDetails] = {}
-        """By digest: what a model is does not change under the same one."""
+        """By digest: the same digest is the same model."""
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
-        try:
-            await server.read("/api/version", _Version)
-            await server.read("/api/tags", _Tags)
-        except BackendError:
-            return False
-        return True
+        return await server.serves("/api/version", _Version) and await server.serves("/api/tags", _Tags)
 
     async def models(self) -> list[BackendModel]:
         on_disk = (await self.read("/api/tags", _Tags)).models
@@ -91,20 +86,19 @@ class OllamaBackend(OpenAIBackend):
         return SLOTS
 
     async def _show(self, tag: _Tag) -> _ModelDetails:
-        """One model that cannot be shown is still listed, with less told of it."""
+        """A model that cannot be shown is still listed, with fewer facts."""
         if tag.digest not in self._details:
             try:
-                shown = await self.read("/api/show", _ModelDetails, body={"model": tag.name})
+                self._details[tag.digest] = await self.read("/api/show", _ModelDetails, body={"model": tag.name})
             except BadBackendReply:
                 return _ModelDetails()
-            self._details[tag.digest] = shown
         return self._details[tag.digest]
 
 
 def _describe(tag: _Tag, loaded: _Tag | None, shown: _ModelDetails) -> BackendModel:
     facts = shown.model_info
     architecture = facts.get("general.architecture")
-    longest = _whole(facts.get(f"{architecture}.context_length"))
+    longest = _positive(facts.get(f"{architecture}.context_length"))
     weights = _BLOB.search(shown.modelfile)
     return BackendModel(
         id=tag.name,
@@ -113,14 +107,14 @@ def _describe(tag: _Tag, loaded: _Tag | None, shown: _ModelDetails) -> BackendMo
         quantization=tag.details.quantization_level or None,
         weights_bytes=tag.size,
         kv_bytes_per_token=_kv_bytes(facts, architecture) or tag.size // KV_SHARE,
-        parameters=_whole(facts.get("general.parameter_count")),
+        parameters=_positive(facts.get("general.parameter_count")),
         capabilities=_capabilities(shown.capabilities),
         weights_digest=f"sha256:{weights[1]}" if weights else None,
     )
 
 
 def _context(loaded: _Tag | None, parameters: str, longest: int | None) -> int | None:
-    """As it is loaded; else as it would be."""
+    """As it is loaded, else as it would be."""
     if loaded is not None and loaded.context_length:
         return loaded.context_length
     chosen = _NUM_CTX.search(parameters)
@@ -129,20 +123,20 @@ def _context(loaded: _Tag | None, parameters: str, longest: int | None) -> int |
 
 
 def _kv_bytes(facts: dict[str, Any], architecture: object) -> int | None:
-    """Keys and values of one token, by the shape of the model, where that is told in single numbers."""
+    """The KV cache of one token, by the shape of the model, where each figure is a single number."""
     names = ("block_count", "attention.head_count_kv", "embedding_length", "attention.head_count")
-    layers, kv_heads, width, heads = (_whole(facts.get(f"{architecture}.{name}")) for name in names)
+    layers, kv_heads, width, heads = (_positive(facts.get(f"{architecture}.{name}")) for name in names)
     if not (layers and kv_heads and width and heads):
         return None
     return 2 * KV_BYTES * layers * kv_heads * (width // heads)
 
 
-def _capabilities(told: list[str] | None) -> tuple[Capability, ...] | None:
-    """Older versions do not tell."""
-    if told is None:
+def _capabilities(words: list[str] | None) -> tuple[Capability, ...] | None:
+    """None from older versions, which do not report them."""
+    if words is None:
         return None
-    return tuple(dict.fromkeys(each for word in told for each in _MEANS.get(word, ())))
+    return tuple(dict.fromkeys(each for word in words for each in _CAPABILITIES.get(word, ())))
 
 
-def _whole(value: object) -> int | None:
+def _positive(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50 else None

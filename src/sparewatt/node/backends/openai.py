@@ -1,6 +1,6 @@
-"""Any OpenAI-compatible server. What nothing else is known of is fronted by this; the other adapters build on it.
+"""The adapter for any OpenAI-compatible server, also one of an unknown kind; the other adapters build on it.
 
-llama.cpp's `/props` and `/slots` are used where they exist: others have copied them.
+llama.cpp's `/props` and `/slots` are used where they exist: other servers have copied them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
-from sparewatt.node.backends.backend import BackendLoad, BackendModel, BackendUnreachable, BadBackendReply
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel
 from sparewatt.node.backends.http_client import BackendHttpClient
+from sparewatt.node.backends.prometheus_page import PrometheusPage
 from sparewatt.protocol.link.node_report import Capability
 
 DEFAULT_SLOTS = 4
@@ -24,7 +25,7 @@ SLOTS_MAX = 4096
 
 
 class OpenAIModelMeta(msgspec.Struct, frozen=True):
-    """llama.cpp's field `meta`."""
+    """The field `meta` of llama.cpp."""
 
     n_ctx: int | None = None
     n_ctx_train: int | None = None
@@ -32,9 +33,8 @@ class OpenAIModelMeta(msgspec.Struct, frozen=True):
     size: int | None = None
     ftype: str | None = None
     prefix_cache_tokens: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    """A field of ours: no server in use has it."""
+    """This field and the next are Sparewatt's own; its deterministic engine has them."""
     capabilities: list[str] | None = None
-    """Likewise."""
 
 
 class OpenAIModelEntry(msgspec.Struct, frozen=True):
@@ -63,20 +63,20 @@ class OpenAIBackend(BackendHttpClient):
     """Implements Backend."""
 
     kind: ClassVar[str] = "openai"
-    aborts_on_disconnect = False  # llama.cpp does not, and nothing tells a server that does
+    aborts_on_disconnect = False  # llama.cpp does not, and nothing distinguishes a server that does
     capabilities_to_probe: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
-
     _slots = DEFAULT_SLOTS
 
     async def models(self) -> list[BackendModel]:
         listed = await self.read("/v1/models", OpenAIModelList)
-        is_loaded = await self._is_loaded()
-        return [describe(model, is_loaded=is_loaded) for model in listed.data]
+        # llama.cpp answers 503 while it loads; a server without /health counts as ready.
+        is_loaded = await self.status_of("/health") != 503
+        return [_describe(model, is_loaded=is_loaded) for model in listed.data]
 
     async def load(self) -> BackendLoad | None:
         try:
             slots = await self.read("/slots", list[_Slot])
-        except (BackendUnreachable, BadBackendReply):
+        except BackendError:
             return None
         contexts = [slot.n_ctx for slot in slots if slot.n_ctx is not None and slot.n_ctx > 0]
         return BackendLoad(
@@ -86,17 +86,18 @@ class OpenAIBackend(BackendHttpClient):
         )
 
     async def slots(self) -> int:
-        """How many requests it works on at once; a cautious guess for servers that do not say."""
-        with suppress(BackendUnreachable, BadBackendReply):  # llama.cpp is silent while it loads: the last word stands
+        with suppress(BackendError):  # llama.cpp has no answer while it loads: the last one counts
             self._slots = (await self.read("/props", _Props)).total_slots or DEFAULT_SLOTS
         return self._slots
 
-    async def _is_loaded(self) -> bool:
-        """llama.cpp answers 503 on /health while it loads; servers without /health are taken to be ready."""
-        return await self.status_of("/health") != 503
+    async def _metrics(self) -> PrometheusPage | None:
+        try:
+            return PrometheusPage(await self.fetch("/metrics"))
+        except BackendError:
+            return None
 
 
-def describe(model: OpenAIModelEntry, *, is_loaded: bool) -> BackendModel:
+def _describe(model: OpenAIModelEntry, *, is_loaded: bool) -> BackendModel:
     meta = model.meta or OpenAIModelMeta()
     weights_bytes = meta.size or (meta.n_params or 0) * BYTES_PER_PARAMETER
     return BackendModel(
@@ -114,6 +115,15 @@ def describe(model: OpenAIModelEntry, *, is_loaded: bool) -> BackendModel:
 
 
 def _capabilities(meta: OpenAIModelMeta) -> tuple[Capability, ...] | None:
-    """As far as we know the words."""
-    said = meta.capabilities
-    return None if said is None else tuple(word for word in get_args(Capability) if word in said)
+    """Those that this version knows."""
+    listed = meta.capabilities
+    return None if listed is None else tuple(each for each in get_args(Capability) if each in listed)
+
+
+async def is_owned_by(server: BackendHttpClient, owner: str) -> bool:
+    """Whether it lists a model whose `owned_by` is this."""
+    try:
+        listed = await server.read("/v1/models", OpenAIModelList)
+    except BackendError:
+        return False
+    return any(model.owned_by == owner for model in listed.data)

@@ -1,4 +1,4 @@
-"""Figures from a `/metrics` page in Prometheus' text format, as far as adapters need them."""
+"""Reads a `/metrics` page in Prometheus' text format, as far as the adapters need it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 class PrometheusPage:
+    """Each figure is looked up by several names: the first that the page has counts."""
+
     def __init__(self, page: bytes) -> None:
         self._samples: dict[str, list[tuple[str, float]]] = {}
         for line in page.decode(errors="replace").splitlines()[:LINES_MAX]:
@@ -31,29 +33,28 @@ class PrometheusPage:
         if math.isfinite(value):
             self._samples.setdefault(found[1], []).append((found[2] or "", value))
 
-    def sum(self, *names: str) -> float | None:
-        """Over all labels, by the first of these names that is there."""
-        samples = next((self._samples[name] for name in names if name in self._samples), None)
-        return sum(value for _, value in samples) if samples else None
-
     def count(self, *names: str) -> int | None:
-        """As `sum`, of things that are counted."""
-        total = self.sum(*names)
-        return None if total is None else max(0, min(100_000, round(total)))
+        """The sum over all labels, of a gauge that counts things."""
+        values = self._values(names)
+        return max(0, min(100_000, round(sum(values)))) if values else None
 
     def total(self, *names: str) -> float | None:
-        """As `sum`, of what only ever grows, within what a report may say."""
-        total = self.sum(*names)
-        return None if total is None else max(0.0, min(TOTAL_MAX, total))
+        """The sum over all labels, of a counter, within what a report may say."""
+        values = self._values(names)
+        return max(0.0, min(TOTAL_MAX, sum(values))) if values else None
 
     def share(self, *names: str) -> float | None:
         """The largest, within 0 and 1."""
-        samples = next((self._samples[name] for name in names if name in self._samples), None)
-        return max(0.0, min(1.0, max(value for _, value in samples))) if samples else None
+        values = self._values(names)
+        return max(0.0, min(1.0, max(values))) if values else None
 
     def labels(self, name: str) -> Mapping[str, str]:
         samples = self._samples.get(name)
         return dict(_LABEL.findall(samples[0][0])) if samples else {}
+
+    def _values(self, names: tuple[str, ...]) -> list[float]:
+        samples = next((self._samples[name] for name in names if name in self._samples), ())
+        return [value for _, value in samples]
 
 
 def positive_int(text: str | None) -> int | None:
@@ -62,7 +63,7 @@ def positive_int(text: str | None) -> int | None:
 
 
 def totals_of(page: PrometheusPage, prefix: str) -> BackendTotals:
-    """vLLM and SGLang call them the same."""
+    """vLLM and SGLang use the same names after their prefix."""
     return BackendTotals(
         prompt_tokens=page.total(f"{prefix}:prompt_tokens_total"),
         generation_tokens=page.total(f"{prefix}:generation_tokens_total"),

@@ -1,7 +1,8 @@
-"""SGLang. `/server_info` (before: `/get_server_info`) tells its memory and limits; `/metrics` needs a flag."""
+"""The adapter for SGLang. `/server_info` (before: `/get_server_info`) has its limits; `/metrics` needs a flag."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, ClassVar, TypeVar
 
@@ -11,13 +12,13 @@ from msgspec import Meta
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BadBackendReply
 from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import DEFAULT_SLOTS, SLOTS_MAX, OpenAIBackend
-from sparewatt.node.backends.prometheus_page import PrometheusPage, totals_of
+from sparewatt.node.backends.prometheus_page import totals_of
 from sparewatt.protocol.link.node_report import Capability
 
 _T = TypeVar("_T")
 _Tokens = Annotated[int, Meta(ge=0, le=1 << 40)]
-GB = 10**9
-ALWAYS: tuple[Capability, ...] = ("completions", "json_schema", "logprobs")
+_GB = 10**9
+_ALWAYS: tuple[Capability, ...] = ("completions", "json_schema", "logprobs")
 
 
 class _ModelInfo(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class _ModelInfo(msgspec.Struct, frozen=True):
 
 class _Memory(msgspec.Struct, frozen=True):
     weight: float = 0.0
-    """In GB."""
+    """In GB, as `kvcache` is."""
     kvcache: float = 0.0
     token_capacity: _Tokens = 0
 
@@ -53,25 +54,19 @@ class SglangBackend(OpenAIBackend):
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
-        try:
-            await _either(server, ("/model_info", "/get_model_info"), _ModelInfo)
-        except BackendError:
-            return False
-        return True
+        return await server.serves("/model_info", _ModelInfo) or await server.serves("/get_model_info", _ModelInfo)
 
     async def models(self) -> list[BackendModel]:
         models = await super().models()
-        told = await _either(self, ("/model_info", "/get_model_info"), _ModelInfo)
-        self._info = info = await self._ask_info()
-        return [_describe(model, told, info) for model in models]
+        served = await self._read_either("/model_info", "/get_model_info", _ModelInfo)
+        with suppress(BackendError):  # then the last answer counts
+            self._info = await self._read_either("/server_info", "/get_server_info", _ServerInfo)
+        return [_describe(model, served, self._info) for model in models]
 
     async def load(self) -> BackendLoad | None:
-        try:
-            page = PrometheusPage(await self.get("/metrics"))
-        except BackendError:
-            return None
-        running = page.count("sglang:num_running_reqs")
-        if running is None:
+        page = await self._metrics()
+        running = page.count("sglang:num_running_reqs") if page is not None else None
+        if page is None or running is None:
             return None
         return BackendLoad(
             running=running,
@@ -86,36 +81,24 @@ class SglangBackend(OpenAIBackend):
         at_once = sum(state.effective_max_running_requests_per_dp or 0 for state in self._info.internal_states)
         return min(SLOTS_MAX, at_once) or DEFAULT_SLOTS
 
-    async def _ask_info(self) -> _ServerInfo:
-        """What it does not tell any more, or not yet, is as it was told last."""
+    async def _read_either(self, path: str, older_path: str, shape: type[_T]) -> _T:
         try:
-            return await _either(self, ("/server_info", "/get_server_info"), _ServerInfo)
-        except BackendError:
-            return self._info
-
-
-async def _either(server: BackendHttpClient, paths: tuple[str, ...], shape: type[_T]) -> _T:
-    """By the first of these names that it knows."""
-    *earlier, last = paths
-    for path in earlier:
-        try:
-            return await server.read(path, shape)
+            return await self.read(path, shape)
         except BadBackendReply:
-            continue
-    return await server.read(last, shape)
+            return await self.read(older_path, shape)
 
 
-def _describe(model: BackendModel, told: _ModelInfo, info: _ServerInfo) -> BackendModel:
+def _describe(model: BackendModel, served: _ModelInfo, info: _ServerInfo) -> BackendModel:
     memory = next((state.memory_usage for state in info.internal_states if state.memory_usage is not None), _Memory())
-    can: list[Capability] = ["chat", *ALWAYS] if told.is_generation else ["embeddings"]
-    can += ["tools"] if told.is_generation and info.tool_call_parser else []
-    can += ["vision"] if told.has_image_understanding else []
+    can: list[Capability] = ["chat", *_ALWAYS] if served.is_generation else ["embeddings"]
+    can += ["tools"] if served.is_generation and info.tool_call_parser else []
+    can += ["vision"] if served.has_image_understanding else []
     capacity = memory.token_capacity or info.max_total_num_tokens or 0
     return replace(
         model,
         quantization=info.quantization,
-        weights_bytes=max(0, int(memory.weight * GB)),
-        kv_bytes_per_token=int(memory.kvcache * GB / capacity) if capacity and memory.kvcache > 0 else 0,
+        weights_bytes=max(0, int(memory.weight * _GB)),
+        kv_bytes_per_token=int(memory.kvcache * _GB / capacity) if capacity and memory.kvcache > 0 else 0,
         prefix_cache_tokens=0 if info.disable_radix_cache else capacity,
         capabilities=tuple(can),
     )

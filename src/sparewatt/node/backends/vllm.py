@@ -1,40 +1,36 @@
-"""vLLM. What it lists is loaded; `/metrics` tells what runs and waits, and how many tokens its memory holds."""
+"""The adapter for vLLM. Listed models are loaded; `/metrics` has its load and the size of its KV cache."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import ClassVar
 
-from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel
+from sparewatt.node.backends.backend import BackendLoad, BackendModel
 from sparewatt.node.backends.http_client import BackendHttpClient
-from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend, OpenAIModelList
-from sparewatt.node.backends.prometheus_page import PrometheusPage, positive_int, totals_of
+from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend, is_owned_by
+from sparewatt.node.backends.prometheus_page import positive_int, totals_of
 from sparewatt.protocol.link.node_report import Capability
 
 SLOTS_MAX = 256
-"""What vLLM itself works on at once unless it is told otherwise."""
-ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
+"""vLLM's own default for concurrent requests."""
+_ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
 
 
 class VllmBackend(OpenAIBackend):
     kind: ClassVar[str] = "vllm"
-    capabilities_to_probe = ("tools", "embeddings")  # by its flags and by the kind of model; neither is told
+    capabilities_to_probe = ("tools", "embeddings")  # depend on its flags and on the kind of model; it reports neither
     _context_tokens: int | None = None
     _model_len: int | None = None
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
-        try:
-            listed = await server.read("/v1/models", OpenAIModelList)
-        except BackendError:
-            return False
-        return any(model.owned_by == "vllm" for model in listed.data)
+        return await is_owned_by(server, "vllm")
 
     async def models(self) -> list[BackendModel]:
         models = await super().models()
         cached = await self._cached_tokens()
         self._model_len = max((model.context_length or 0 for model in models), default=0) or None
-        return [replace(model, capabilities=ALWAYS, prefix_cache_tokens=cached) for model in models]
+        return [replace(model, capabilities=_ALWAYS, prefix_cache_tokens=cached) for model in models]
 
     async def load(self) -> BackendLoad | None:
         page = await self._metrics()
@@ -51,13 +47,13 @@ class VllmBackend(OpenAIBackend):
         )
 
     async def slots(self) -> int:
-        """As many whole contexts as fit into its memory: vLLM's own figure for its greatest concurrency."""
+        """How many whole contexts fit into its KV cache: vLLM's own figure for its greatest concurrency."""
         if self._context_tokens is None or self._model_len is None:
             return DEFAULT_SLOTS
         return max(1, min(SLOTS_MAX, self._context_tokens // self._model_len))
 
     async def _cached_tokens(self) -> int:
-        """All of the memory for contexts also keeps prompts that were read before, if that is switched on."""
+        """With prefix caching, all of the KV cache may hold earlier prompts."""
         page = await self._metrics()
         config = page.labels("vllm:cache_config_info") if page is not None else {}
         blocks, block_size = positive_int(config.get("num_gpu_blocks")), positive_int(config.get("block_size"))
@@ -65,9 +61,3 @@ class VllmBackend(OpenAIBackend):
             blocks * block_size if blocks and block_size else None
         )
         return (self._context_tokens or 0) if config.get("enable_prefix_caching") == "True" else 0
-
-    async def _metrics(self) -> PrometheusPage | None:
-        try:
-            return PrometheusPage(await self.get("/metrics"))
-        except BackendError:
-            return None

@@ -1,5 +1,5 @@
-"""What this machine is, and what it measures of itself.
+"""What this machine is, and what its sensors and benchmarks say.
 
-`model` is what all kinds of GPU are asked for; `nvidia`, `amd` and `apple` ask each in its own way, `cpu` is the rest.
-`machine` puts what was found together with what the owner set by hand.
+`gpu` is the interface to every vendor's GPUs, `nvidia`, `amd` and `apple` implement it, `cpu` is the processor;
+`detection` combines what was found with what the owner set by hand.
 """

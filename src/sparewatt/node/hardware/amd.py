@@ -1,7 +1,7 @@
-"""AMD's GPUs, through what the Linux kernel's driver shows in files: no library has to be there, and none can crash us.
+"""AMD's GPUs, read from the files of the Linux kernel's driver: needs no library, which could crash the agent.
 
-`amdsmi` is not imported: without ROCm its import alone raises and prints. `rocm-smi`, where it is installed, is asked
-once, for the names of cards that the kernel does not name.
+`amdsmi` is not imported: without ROCm its import alone raises and prints. `rocm-smi`, where it is installed, is run
+once, for the names of cards that the kernel does not know.
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu, run_program
+from sparewatt.protocol.link.node_report import GpuReading
 
 DRM = Path("/sys/class/drm")
 DRIVER_VERSION = Path("/sys/module/amdgpu/version")
 VENDOR_ID = "0x1002"
 VRAM_BYTES_MIN = 1 << 30
-"""A processor's own graphics keep less than this aside; they are no GPU to rent."""
-SMI_S = 10.0
+"""Integrated graphics reserve less than this; they are no GPU to rent."""
 
 
 class AmdProbe:
-    def __init__(self, *, root: Path = DRM, ask_smi: Callable[[], str] | None = None) -> None:
+    def __init__(self, *, root: Path = DRM, run_smi: Callable[[], str] | None = None) -> None:
         self._cards = [path / "device" for path in sorted(root.glob("card*")) if _is_amd_gpu(path)]
-        self._ask_smi = ask_smi or ask_rocm_smi
+        self._run_smi = run_smi or _run_rocm_smi
 
     def gpus(self) -> list[DetectedGpu]:
         if not self._cards:
             return []
-        names = names_of(self._ask_smi())
+        names = card_names(self._run_smi())
         return [
             DetectedGpu(
                 vendor="amd",
@@ -42,24 +41,24 @@ class AmdProbe:
             for index, card in enumerate(self._cards)
         ]
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         return [_read(card) for card in self._cards]
 
 
 def _is_amd_gpu(path: Path) -> bool:
-    """`card0` and not `card0-HDMI-A-1`, AMD's, and with memory of its own."""
+    """`card0` but not `card0-HDMI-A-1`, by AMD, and with its own memory."""
     if not re.fullmatch(r"card\d+", path.name) or _text(path / "device" / "vendor") != VENDOR_ID:
         return False
     return (_number(path / "device" / "mem_info_vram_total") or 0) >= VRAM_BYTES_MIN
 
 
-def _read(card: Path) -> SensorReading:
+def _read(card: Path) -> GpuReading:
     total, used = _number(card / "mem_info_vram_total"), _number(card / "mem_info_vram_used")
     busy = _number(card / "gpu_busy_percent")
     sensors = next(iter(sorted((card / "hwmon").glob("hwmon*"))), None)
     microwatts = _first_number(sensors, ("power1_average", "power1_input"))
     millidegrees = _first_number(sensors, ("temp1_input",))
-    return SensorReading(
+    return GpuReading(
         vram_free_bytes=max(0, total - used) if total is not None and used is not None else None,
         power_watts=None if microwatts is None else min(1e5, microwatts / 1e6),
         temperature_c=None if millidegrees is None else min(300.0, millidegrees / 1e3),
@@ -67,22 +66,15 @@ def _read(card: Path) -> SensorReading:
     )
 
 
-def ask_rocm_smi() -> str:
+def _run_rocm_smi() -> str:
     program = shutil.which("rocm-smi")
-    if program is None:
-        return ""
-    argv = [program, "--showproductname", "--json"]
-    try:
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=SMI_S, check=False)  # noqa: S603 (its own)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout
+    return run_program([program, "--showproductname", "--json"]) if program is not None else ""
 
 
-def names_of(told: str) -> dict[int, str]:
-    """By number of the card, from what rocm-smi wrote; nothing if that makes no sense."""
+def card_names(smi_output: str) -> dict[int, str]:
+    """By number of the card, from the output of rocm-smi; empty if that makes no sense."""
     try:
-        cards = json.loads(told)
+        cards = json.loads(smi_output)
     except ValueError:
         return {}
     names: dict[int, str] = {}

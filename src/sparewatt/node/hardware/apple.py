@@ -1,51 +1,40 @@
-"""Apple's chips: GPU and processor share the memory. Power and temperature macOS tells only to root."""
+"""Apple's chips, whose GPU and processor share the memory. macOS shows power and temperature to root only."""
 
 from __future__ import annotations
 
+import functools
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
 import psutil
 
-from sparewatt.node.hardware.gpu import DetectedGpu, SensorReading
+from sparewatt.node.hardware.gpu import DetectedGpu, run_program
+from sparewatt.protocol.link.node_report import GpuReading
 
 PROFILER = ("/usr/sbin/system_profiler", "-json", "SPDisplaysDataType")
 SYSCTL_MEMORY = ("/usr/sbin/sysctl", "-n", "hw.memsize")
 SYSTEM_VERSION = ("/usr/bin/sw_vers", "-productVersion")
 GPU_SHARE = 0.75
-"""Of the memory: what macOS lets the GPU hold on machines of usual size."""
-ASK_S = 20.0
-
-
-def run_program(argv: Sequence[str]) -> str:
-    """What it prints; nothing if it is not there or does not end."""
-    try:
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_S, check=False)  # noqa: S603 (fixed)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout
+"""Of the memory: what macOS lets the GPU use on machines of usual size."""
 
 
 class AppleProbe:
     def __init__(self, *, run: Callable[[Sequence[str]], str] = run_program, is_mac: bool | None = None) -> None:
         self._run = run
         self._is_mac = sys.platform == "darwin" if is_mac is None else is_mac
-        self._found: list[DetectedGpu] | None = None
 
     def gpus(self) -> list[DetectedGpu]:
-        if not self._is_mac:
-            return []
-        if self._found is None:
-            self._found = self._detect()
         return self._found
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         free = int(psutil.virtual_memory().available * GPU_SHARE)
-        return [SensorReading(vram_free_bytes=free) for _ in self.gpus()]
+        return [GpuReading(vram_free_bytes=free) for _ in self.gpus()]
 
-    def _detect(self) -> list[DetectedGpu]:
+    @functools.cached_property
+    def _found(self) -> list[DetectedGpu]:
+        if not self._is_mac:
+            return []
         name = chip_of(self._run(PROFILER))
         memory = self._run(SYSCTL_MEMORY).strip()
         if name is None or not memory.isdigit():
@@ -56,7 +45,7 @@ class AppleProbe:
 
 
 def chip_of(profile: str) -> str | None:
-    """The GPU's name, with its cores, of a chip by Apple; Macs with Intel's have no GPU worth fronting."""
+    """The GPU's name and cores, if the chip is Apple's; Macs with Intel chips have no GPU of use here."""
     try:
         displays = json.loads(profile)["SPDisplaysDataType"]
         for card in displays:

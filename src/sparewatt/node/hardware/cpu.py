@@ -1,7 +1,4 @@
-"""The processor: what it could compute, and what it draws where the kernel tells (RAPL).
-
-On a machine without a GPU, VRAM means the memory that the model server may use.
-"""
+"""The processor: its theoretical TFLOPS, and its power draw where the kernel shows it (RAPL)."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from pathlib import Path
 import psutil
 
 FLOPS_PER_CYCLE = 32
-"""One core with 256-bit fused multiply-add on 32-bit floats: a claim, as a datasheet's is; speeds are measured."""
+"""One core with 256-bit fused multiply-add on 32-bit floats: a claim, as in a data sheet; speeds are measured."""
 DEFAULT_GHZ = 2.5
 POWERCAP = Path("/sys/class/powercap")
 WATTS_MAX = 5_000.0
-"""More is a counter that began anew."""
+"""More means that the counter has wrapped around."""
 
 
 def cpu_tflops() -> float:
@@ -26,7 +23,7 @@ def cpu_tflops() -> float:
 
 
 class CpuPower:
-    """Watts of all processor packages since the call before. Most systems let only root read them."""
+    """The mean power of all processor packages since the last call. Most systems let only root read it."""
 
     def __init__(self, *, now_s: Callable[[], float], root: Path = POWERCAP) -> None:
         self._now_s = now_s
@@ -34,28 +31,22 @@ class CpuPower:
         self._before: tuple[float, int] | None = None
 
     def watts(self) -> float | None:
-        joules_e6 = _sum(self._counters)
-        if joules_e6 is None:
+        try:
+            microjoules = sum(int(counter.read_text()) for counter in self._counters)
+        except (OSError, ValueError):
             return None
         now_s, before = self._now_s(), self._before
-        self._before = (now_s, joules_e6)
-        if before is None or now_s <= before[0]:
+        self._before = (now_s, microjoules)
+        if not self._counters or before is None or now_s <= before[0]:
             return None
-        watts = (joules_e6 - before[1]) / 1e6 / (now_s - before[0])
+        watts = (microjoules - before[1]) / 1e6 / (now_s - before[0])
         return round(watts, 2) if 0 <= watts < WATTS_MAX else None
 
 
 def _packages(root: Path) -> list[Path]:
-    """One counter for each package; those below it (`intel-rapl:0:1`) are parts of it."""
+    """One counter for each package; `intel-rapl:0:1` and the like are parts of one."""
     try:
         found = sorted(path for path in root.glob("intel-rapl:*") if path.name.count(":") == 1)
     except OSError:
         return []
     return [path / "energy_uj" for path in found]
-
-
-def _sum(counters: list[Path]) -> int | None:
-    try:
-        return sum(int(counter.read_text()) for counter in counters) if counters else None
-    except (OSError, ValueError):
-        return None

@@ -1,4 +1,4 @@
-"""This machine: the GPUs that were found, of whatever vendor, and what the owner set by hand on top."""
+"""Detects this machine's hardware: GPUs of all vendors, overridden by what the owner set by hand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sparewatt.core.log import Logger
 from sparewatt.node.hardware.amd import AmdProbe
 from sparewatt.node.hardware.apple import AppleProbe
 from sparewatt.node.hardware.cpu import cpu_tflops
-from sparewatt.node.hardware.gpu import GB, DetectedGpu, GpuProbe, Hardware, SensorReading
+from sparewatt.node.hardware.gpu import GB, DetectedGpu, GpuProbe, Hardware
 from sparewatt.node.hardware.nvidia import NvidiaProbe
 from sparewatt.node.settings import NodeSettings
-from sparewatt.protocol.link.node_report import GPUS_MAX
+from sparewatt.protocol.link.node_report import GPUS_MAX, GpuReading
 
 _log = Logger("sparewatt.node")
 
@@ -24,30 +24,30 @@ class HostGpuProbe:
     """All GPUs of this machine as one probe."""
 
     def __init__(self, probes: Sequence[GpuProbe] | None = None) -> None:
-        wanted = (NvidiaProbe(), AmdProbe(), AppleProbe()) if probes is None else probes
-        found = [(probe, gpus) for probe in wanted if (gpus := _gpus_of(probe))]
+        probes = (NvidiaProbe(), AmdProbe(), AppleProbe()) if probes is None else probes
+        found = [(probe, gpus) for probe in probes if (gpus := _gpus_of(probe))]
         self._probes = [probe for probe, _ in found]
         self._gpus = [gpu for _, gpus in found for gpu in gpus][:GPUS_MAX]
 
     def gpus(self) -> list[DetectedGpu]:
         return self._gpus
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         readings = [reading for probe in self._probes for reading in probe.read()]
-        return (readings + [SensorReading()] * len(self._gpus))[: len(self._gpus)]
+        return (readings + [GpuReading()] * len(self._gpus))[: len(self._gpus)]
 
 
 def _gpus_of(probe: GpuProbe) -> list[DetectedGpu]:
-    """A driver that answers nonsense must not keep a node from starting."""
+    """A broken driver must not keep a node from starting."""
     try:
         return probe.gpus()
-    except Exception as error:  # noqa: BLE001 (whatever a driver does)
+    except Exception as error:  # noqa: BLE001 (a driver may raise anything)
         _log.warning("gpu_probe_failed", probe=type(probe).__name__, why=repr(error)[:200])
         return []
 
 
 def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Hardware:
-    """The machine as found, with what the owner set by hand on top."""
+    """Without a GPU, VRAM means the memory that the model server may use."""
     if not gpus:
         vram_bytes, tflops = int(psutil.virtual_memory().available), cpu_tflops()
     else:
@@ -62,12 +62,8 @@ def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Ha
 
 
 def gpu_name(gpus: Sequence[DetectedGpu]) -> str:
-    """The model that there are most of; a machine without any is called by what does the work."""
+    """The most frequent model; `cpu` on a machine without one."""
     if not gpus:
         return "cpu"
     (model, _), *_ = Counter(gpu.model for gpu in gpus).most_common(1)
     return "".join(char for char in model if char.isprintable())[:NAME_CHARS_MAX] or "gpu"
-
-
-def detect_hardware(settings: NodeSettings, machine: HostGpuProbe | None = None) -> Hardware:
-    return describe_hardware(settings, (machine or HostGpuProbe()).gpus())

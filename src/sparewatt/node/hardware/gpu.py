@@ -1,11 +1,16 @@
-"""One small interface for every kind of GPU. Nothing here may raise for a driver's sake: what is not told is None."""
+"""The interface to GPUs of every vendor. A driver's failure is never raised: what it does not report is None."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sparewatt.protocol.link.node_report import GpuReading
+
 GB = 10**9
+PROGRAM_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,41 +20,39 @@ class DetectedGpu:
     vendor: str
     model: str
     vram_bytes: int
-    """What programs may use: without what the driver keeps for itself."""
+    """What programs may use, without what the driver reserves."""
     driver: str | None = None
     tflops: float | None = None
-    """At 32 bits, by cores and clock: a claim, as a datasheet's is."""
-
-
-@dataclass(frozen=True, slots=True)
-class SensorReading:
-    """One GPU now."""
-
-    vram_free_bytes: int | None = None
-    power_watts: float | None = None
-    temperature_c: float | None = None
-    utilisation: float | None = None
-    """Share of the last moments in which it worked."""
+    """At 32 bits, from cores and clock: a claim, as in a data sheet."""
 
 
 class GpuProbe(Protocol):
-    """Asks one vendor's GPUs. Blocking, but for milliseconds; called from one thread at a time."""
+    """One vendor's GPUs. Blocks, but only for milliseconds; called from one thread at a time."""
 
     def gpus(self) -> list[DetectedGpu]:
-        """Those of this machine, always in the same order. Empty when there are none."""
+        """Always in the same order; empty if there are none."""
         ...
 
-    def read(self) -> list[SensorReading]:
+    def read(self) -> list[GpuReading]:
         """One for each of `gpus()`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """All of it as one: what a report to a gateway says."""
+    """The whole machine, as a report to a gateway has it."""
 
     gpu: str
     gpu_count: int
     vram_bytes: int
     tflops: float
     gpus: tuple[DetectedGpu, ...] = ()
+
+
+def run_program(argv: Sequence[str]) -> str:
+    """Its output; empty if it is not installed or does not end."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PROGRAM_S, check=False)  # noqa: S603 (fixed)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout

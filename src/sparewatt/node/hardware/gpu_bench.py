@@ -1,7 +1,7 @@
-"""How fast is the GPU itself: a copy within its memory, and a dense product of matrices at 16 bits.
+"""Benchmarks the GPU itself: a copy within its memory, and a dense matrix product at 16 bits.
 
-Run as `python -m sparewatt.node.hardware.gpu_bench`: a process of its own, so that a driver's crash or a lack of memory
-there cannot hurt the agent. It needs torch or CuPy, which a node does not bring along; without them it says so.
+Run as `python -m sparewatt.node.hardware.gpu_bench`: in its own process, so that a crash of the driver or a lack of
+memory cannot hurt the agent. It needs torch or CuPy, which a node does not install; without them it says so.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ COPY_BYTES = 4 << 30
 MATRIX = 8192
 ROUNDS = 20
 FREE_BYTES_MIN = 12 << 30
-"""What must be free: below that the model server has the memory, and it is not ours to squeeze."""
+"""Needed for the full size; with less, the model server has the memory, and must not be squeezed."""
 SHARE = 0.1
-"""On smaller cards a buffer is this share of what is free."""
+"""Of the free memory, for each buffer on a smaller card."""
 BENCH_S = 120.0
 
 
 class GpuSpeed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was measured on the first GPU, or why it was not."""
+    """Figures of the first GPU, or why there are none."""
 
     by: str | None = None
     device: str | None = None
     copy_bytes_s: float | None = None
-    """Read and written, both counted."""
+    """Bytes read plus bytes written."""
     fp16_tflops: float | None = None
     why_not: str | None = None
 
 
 async def bench_in_subprocess(*, timeout_s: float = BENCH_S) -> GpuSpeed:
-    """Never raises for the GPU's sake: what goes wrong there is told in `why_not`."""
+    """Raises nothing: a failure is in `why_not`."""
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -50,7 +50,7 @@ async def bench_in_subprocess(*, timeout_s: float = BENCH_S) -> GpuSpeed:
         return GpuSpeed(why_not=f"the measuring process could not be started ({error.strerror})")
     try:
         async with asyncio.timeout(timeout_s):
-            told, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         return GpuSpeed(why_not=f"measuring the GPU took longer than {timeout_s:.0f} s")
     finally:
@@ -58,24 +58,24 @@ async def bench_in_subprocess(*, timeout_s: float = BENCH_S) -> GpuSpeed:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return parse_result(told, returncode=process.returncode)
+    return parse_result(output, returncode=process.returncode)
 
 
-def parse_result(told: bytes, *, returncode: int | None) -> GpuSpeed:
+def parse_result(output: bytes, *, returncode: int | None) -> GpuSpeed:
     try:
-        return msgspec.json.decode(told, type=GpuSpeed)
+        return msgspec.json.decode(output, type=GpuSpeed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return GpuSpeed(why_not=f"the measuring process ended with status {returncode} and said nothing")
 
 
 def run_bench() -> GpuSpeed:
-    """With whatever is installed."""
+    """With torch or CuPy, whichever is installed."""
     for name, measure in (("torch", _by_torch), ("cupy", _by_cupy)):
         if importlib.util.find_spec(name) is None:
             continue
         try:
             return measure(importlib.import_module(name))
-        except Exception as error:  # noqa: BLE001 (a process boundary: whatever a driver does is told)
+        except Exception as error:  # noqa: BLE001 (a process boundary: drivers raise anything)
             return GpuSpeed(by=name, why_not=f"{type(error).__name__}: {error}"[:300])
     return GpuSpeed(why_not="neither torch nor CuPy is installed here; speeds of models are measured all the same")
 
@@ -90,14 +90,8 @@ def _by_torch(torch: Any) -> GpuSpeed:
     buffers.clear()
     a, b = (torch.randn(size, size, dtype=torch.float16, device="cuda") for _ in range(2))
     product_s = _timed(lambda: torch.matmul(a, b), torch.cuda.synchronize)
-    return _result(
-        "torch",
-        str(torch.cuda.get_device_name(0)),
-        buffer_bytes=buffer_bytes,
-        copy_s=copy_s,
-        size=size,
-        product_s=product_s,
-    )
+    device = str(torch.cuda.get_device_name(0))
+    return _result("torch", device, buffer_bytes=buffer_bytes, copy_s=copy_s, size=size, product_s=product_s)
 
 
 def _by_cupy(cupy: Any) -> GpuSpeed:
@@ -124,7 +118,7 @@ def _result(by: str, device: str, *, buffer_bytes: int, copy_s: float, size: int
 
 
 def sizes(free_bytes: int) -> tuple[int, int]:
-    """Bytes of a buffer and width of a matrix that leave a small card most of its memory. Raises MemoryError."""
+    """Bytes of a buffer and width of a matrix; a small card keeps most of its memory. Raises MemoryError."""
     if free_bytes >= FREE_BYTES_MIN:
         return COPY_BYTES, MATRIX
     buffer_bytes = int(free_bytes * SHARE)
@@ -134,7 +128,7 @@ def sizes(free_bytes: int) -> tuple[int, int]:
 
 
 def _timed(work: Callable[[], Any], wait: Callable[[], Any]) -> float:
-    """Seconds of one round, after some that warm it up."""
+    """Seconds of one round, after a warm-up."""
     for _ in range(3):
         work()
     wait()

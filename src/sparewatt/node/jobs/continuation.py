@@ -1,7 +1,7 @@
-"""A job that goes on with another node's answer, in the words of this node's model server.
+"""Failover on the node: rewrites a job that continues another node's answer into a request of this model server.
 
-The request is turned into one of the ways that the server was found to have; what it streams comes back as chunks of a
-chat, which hold only what is new.
+The request takes one of the ways that `continuation_probe` found; the reply is converted to chunks of a chat, which
+hold only the new text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.node.backends.backend import Backend, BadBackendReply
 from sparewatt.node.backends.continuation_probe import (
     CHAT,
@@ -21,6 +20,7 @@ from sparewatt.node.backends.continuation_probe import (
     ContinuationSupport,
     raw_prompt,
 )
+from sparewatt.node.backends.reply_stream import EventSplitter
 from sparewatt.protocol.openai.continuation import needs_chat
 
 _CHAT_ONLY = (
@@ -37,38 +37,38 @@ _CHAT_ONLY = (
     "chat_template_kwargs",
     "n",
 )
-"""Fields of a chat that mean nothing, or something else, where a raw prompt is completed."""
+"""Fields of a chat request that mean nothing, or something else, in a request for a completion."""
 
 
 class CannotContinue(Exception):
-    """Not from this text, by the ways that the server has."""
+    """None of the server's ways can continue this text."""
 
 
 class BackendRequest(NamedTuple):
-    """What to post for it, and whether the answer comes in the shape that was asked for."""
+    """What to post to the model server."""
 
     path: str
     body: bytes
     has_requested_shape: bool
+    """Whether the reply needs no conversion."""
 
 
 async def continuation_request(
-    backend: Backend, ways: ContinuationSupport, model: str, request: bytes, text: str
+    backend: Backend, support: ContinuationSupport, model: str, request: bytes, text: str
 ) -> BackendRequest:
     """Raises CannotContinue, BackendError or msgspec.DecodeError."""
     fields: dict[str, Any] = msgspec.json.decode(request, type=dict[str, Any])
     if isinstance(fields.get("prompt"), str):
-        return BackendRequest(
-            COMPLETIONS, msgspec.json.encode(fields | {"prompt": fields["prompt"] + text}), has_requested_shape=True
-        )
-    if ways.raw is not None and not needs_chat(fields):
-        prompt = await raw_prompt(backend, model, fields, text, ways.raw)
+        body = msgspec.json.encode(fields | {"prompt": fields["prompt"] + text})
+        return BackendRequest(COMPLETIONS, body, has_requested_shape=True)
+    if support.raw is not None and not needs_chat(fields):
+        prompt = await raw_prompt(backend, model, fields, text, support.raw)
         if prompt is None:
-            raise BadBackendReply("the model server did not tell its prompt")
+            raise BadBackendReply("the model server did not return its prompt")
         return BackendRequest(COMPLETIONS, _raw_body(fields, prompt), has_requested_shape=False)
-    if ways.prefill is None:
-        raise CannotContinue("the model server has no way to go on with such an answer")
-    return BackendRequest(CHAT, _prefilled_body(fields, text, ways.prefill), has_requested_shape=True)
+    if support.prefill is None:
+        raise CannotContinue("the model server cannot continue such an answer")
+    return BackendRequest(CHAT, _prefilled_body(fields, text, support.prefill), has_requested_shape=True)
 
 
 def _raw_body(fields: dict[str, Any], prompt: str | list[int]) -> bytes:
@@ -78,26 +78,22 @@ def _raw_body(fields: dict[str, Any], prompt: str | list[int]) -> bytes:
     return msgspec.json.encode(rest | bound | {"prompt": prompt})
 
 
-def _prefilled_body(fields: dict[str, Any], text: str, way: AssistantPrefill) -> bytes:
-    if way.trims and text != text.rstrip():
+def _prefilled_body(fields: dict[str, Any], text: str, prefill: AssistantPrefill) -> bytes:
+    if prefill.trims and text != text.rstrip():
         raise CannotContinue("the model server loses the white space at the end of the text")
     messages = list(fields["messages"])
-    if messages[-1].get("role") == "assistant":  # the client had given a beginning of its own
+    if messages[-1].get("role") == "assistant":  # the client's own prefill
         messages[-1] = messages[-1] | {"content": messages[-1]["content"] + text}
     else:
         messages.append({"role": "assistant", "content": text})
-    return msgspec.json.encode(fields | {"messages": messages} | (FLAGS if way.needs_flags else {}))
+    return msgspec.json.encode(fields | {"messages": messages} | (FLAGS if prefill.needs_flags else {}))
 
 
 async def as_chat_stream(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The stream of a completed prompt, as that of a chat. Raises BackendBroke."""
-    rest = b""
-    async for data in chunks:
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > SSE_EVENT_BYTES_MAX:
-            raise BadBackendReply("the model server's answer is over the limit")
-        events = b"".join(_event(line[5:].strip()) for line in lines if line.startswith(b"data:"))
-        if events:
+    """Convert the stream of a completion to that of a chat. Raises BadBackendReply."""
+    splitter = EventSplitter()
+    async for chunk in chunks:
+        if events := b"".join(_event(data) for data in splitter.feed(chunk)):
             yield events
 
 
@@ -113,9 +109,9 @@ def _event(data: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError, RecursionError):
         raise BadBackendReply("the model server streams something that is no chunk") from None
     chunk["object"] = "chat.completion.chunk"
-    said = [chunk | {"choices": choices}] if choices else []
-    counted = [chunk | {"choices": [], "usage": usage}] if usage is not None else []
-    return b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in said + counted)
+    text = [chunk | {"choices": choices}] if choices else []
+    count = [chunk | {"choices": [], "usage": usage}] if usage is not None else []
+    return b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in text + count)
 
 
 def _choice(choice: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Jobs on this node: each is one request to the model server, its reply passed on as it comes.
+"""Runs a gateway's jobs: each is one request to the model server, whose reply is passed on as it comes.
 
-A job that could not start in the time that its gateway counted on is refused at once: elsewhere it is served sooner.
+A job that could not start in the time that its gateway promised is refused at once, so that another node can take it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -14,12 +15,12 @@ from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Logger
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.backend import Backend, BackendError, BackendReply, BackendUnreachable, BadBackendReply
-from sparewatt.node.backends.throttle import throttled
+from sparewatt.node.backends.reply_stream import throttled
 from sparewatt.node.jobs.continuation import BackendRequest, CannotContinue, as_chat_stream, continuation_request
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.jobs.stream_accumulator import StreamAccumulator, can_be_streamed
 from sparewatt.node.jobs.token_counter import TokenCounter
-from sparewatt.node.jobs.ttft_estimator import NO_FOREIGN_LOAD, BackendCapacity, ForeignLoad, TtftEstimator
+from sparewatt.node.jobs.ttft_estimator import NO_FOREIGN_LOAD, BackendCapacity, TtftEstimator
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import FailCode, JobEnd, JobFailure, JobPath, JobReplyHead
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, validated
@@ -30,63 +31,53 @@ from sparewatt.protocol.openai.prompts import count_prompts
 _log = Logger("sparewatt.node")
 CHAT: JobPath = "/v1/chat/completions"
 BACKLOG_S_MAX = 1e6
-"""What a report may say of prompts still to be read."""
+"""The bound of a report."""
+CLOSE_S = 2.0
 
 
+@dataclass(slots=True, eq=False)
 class NodeJobRunner:
     """Implements JobRunner."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        inventory: Inventory,
-        *,
-        limit_tps: float | None,
-        clock: Clock,
-        receipts: ReceiptIssuer | None = None,
-    ) -> None:
-        self._backend = backend
-        self._inventory = inventory
-        self._receipts = receipts
-        self._limit_tps = limit_tps
-        self._clock = clock
-        self._tasks: dict[IncomingJob, asyncio.Task[None]] = {}
-        self._ttft_estimator = TtftEstimator()
-        inventory.count_own_jobs = self.count
-        inventory.on_backend_lost = self.fail_waiting
-        self._idle = asyncio.Event()
+    backend: Backend
+    inventory: Inventory
+    clock: Clock
+    receipts: ReceiptIssuer | None = None
+    draining: bool = field(init=False, default=False)
+    paused: str | None = field(init=False, default=None)
+    """Why the owner's rules accept no new jobs now; those that run are finished."""
+    is_shared: bool = field(init=False, default=False)
+    """Whether several gateway processes send jobs: then each must learn of the others' jobs."""
+    _tasks: dict[IncomingJob, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _ttft_estimator: TtftEstimator = field(init=False, default_factory=TtftEstimator)
+    _idle: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
         self._idle.set()
-        self.draining = False
-        self.paused: str | None = None
-        """Why its owner's rules let no job in for a while; those that run go on."""
-        self.is_shared = False
-        """Whether several processes of a gateway send jobs: what one sends is news for the others."""
 
     def load(self, origin: str | None = None) -> NodeLoad:
-        """As a gateway's process should see it that sends its jobs by the link `origin`: other links' are foreign."""
-        mine = len(self._tasks)
-        slots = self._inventory.specs.slots
-        others = self._foreign_load(origin) if self.is_shared and origin is not None else NO_FOREIGN_LOAD
+        """As the gateway process at the link `origin` should see it: jobs of other links count as foreign."""
+        jobs, slots, inventory = len(self._tasks), self.inventory.specs.slots, self.inventory
+        others = NO_FOREIGN_LOAD
+        if self.is_shared and origin is not None:
+            others = self._ttft_estimator.load_of([job for job in self._tasks if job.origin != origin])
         self._refresh_capacity()
         return NodeLoad(
-            running=min(mine, slots),
-            queued=max(0, mine - slots),
-            foreign=self._inventory.foreign_requests + others.jobs,
+            running=min(jobs, slots),
+            queued=max(0, jobs - slots),
+            foreign=inventory.foreign_requests + others.jobs,
             foreign_backlog_s=min(BACKLOG_S_MAX, others.backlog_s),
             foreign_kv_bytes=others.kv_bytes,
             foreign_models=others.models,
             draining=self.draining or self.paused is not None,
             paused=self.paused,
-            kv_used=self._inventory.kv_used,
-            kv_capacity_bytes=self._inventory.kv_capacity_bytes,
-            prefill_share=self._ttft_estimator.prefill_share(self._clock.now_s()),
+            kv_used=inventory.kv_used,
+            kv_capacity_bytes=inventory.kv_capacity_bytes,
+            prefill_share=self._ttft_estimator.prefill_share(self.clock.now_s()),
         )
 
-    def _foreign_load(self, origin: str) -> ForeignLoad:
-        return self._ttft_estimator.load_of([job for job in self._tasks if job.origin != origin])
-
     def _refresh_capacity(self) -> None:
-        inventory = self._inventory
+        inventory = self.inventory
         self._ttft_estimator.capacity = BackendCapacity(
             inventory.specs.slots, inventory.foreign_requests, inventory.kv_capacity_bytes
         )
@@ -97,20 +88,17 @@ class NodeJobRunner:
     def start(self, job: IncomingJob) -> None:
         refusal = self._refusal(job)
         if refusal is not None:
-            job.fail(JobFailure(code="refused", message=refusal, load=self.load(job.origin)))
+            self._fail(job, "refused", refusal)
             return
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job] = task
+        meta, now_s = job.meta, self.clock.now_s()
         self._ttft_estimator.begin(
-            job,
-            self._model(job),
-            job.meta.prompt_tokens,
-            now_s=self._clock.now_s(),
-            cached_tokens=job.meta.cached_tokens,
+            job, self._model(job), meta.prompt_tokens, now_s=now_s, cached_tokens=meta.cached_tokens
         )
         task.add_done_callback(lambda task: self._on_task_done(job, task))
-        self._note_load_changed()
+        self._note_jobs_changed()
 
     def cancel(self, job: IncomingJob) -> None:
         task = self._tasks.get(job)
@@ -118,10 +106,9 @@ class NodeJobRunner:
             task.cancel()
 
     def fail_waiting(self, why: str) -> None:
-        """The model server does not answer any more: what has not begun can still be done elsewhere."""
-        for job, task in [(job, task) for job, task in self._tasks.items() if not self._has_begun(job)]:
-            self._forget(job)
-            job.fail(JobFailure(code="backend_timeout", message=why[:500], load=self.load(job.origin)))
+        """The model server does not answer any more: fail jobs without a first token, which other nodes can take."""
+        for job, task in [(job, task) for job, task in self._tasks.items() if not self._has_first_token(job)]:
+            self._fail(job, "backend_timeout", why[:500])
             task.cancel()
 
     async def wait_until_idle(self, timeout_s: float) -> bool:
@@ -135,37 +122,35 @@ class NodeJobRunner:
     async def close(self) -> None:
         for task in list(self._tasks.values()):
             task.cancel()
-        await self.wait_until_idle(2.0)
+        await self.wait_until_idle(CLOSE_S)
 
     def _on_task_done(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
         self._forget(job)
-        if not task.cancelled() and (error := task.exception()) is not None:  # nobody foresaw it: tell the gateway
+        if not task.cancelled() and (error := task.exception()) is not None:  # a bug: the gateway must still get a FAIL
             _log.warning("job_crashed", error=repr(error))
-            job.fail(
-                JobFailure(
-                    code="protocol", message=f"the node stumbled ({type(error).__name__})", load=self.load(job.origin)
-                )
-            )
+            self._fail(job, "protocol", f"the node had an internal error ({type(error).__name__})")
         if not self._tasks:
             self._idle.set()
 
+    def _fail(self, job: IncomingJob, code: FailCode, message: str) -> None:
+        self._forget(job)  # first: the load in the message must not count this job any more
+        job.fail(JobFailure(code=code, message=message, load=self.load(job.origin)))
+
     def _forget(self, job: IncomingJob) -> None:
-        """Count it no more."""
         if self._tasks.pop(job, None) is not None:
-            self._note_load_changed()
-        self._ttft_estimator.end(job, now_s=self._clock.now_s())
+            self._note_jobs_changed()
+        self._ttft_estimator.end(job, now_s=self.clock.now_s())
 
-    def _note_load_changed(self) -> None:
-        """A job came or went: the process that sent it counts for itself, the others hear it from us."""
+    def _note_jobs_changed(self) -> None:
+        self.inventory.own_jobs = len(self._tasks)
         if self.is_shared:
-            self._inventory.note_load_changed()
+            self.inventory.note_load_changed()
 
-    def _has_begun(self, job: IncomingJob) -> bool:
-        turn = self._ttft_estimator.slot_uses.get(job)
-        return turn is not None and turn.first_token_at_s is not None
+    def _has_first_token(self, job: IncomingJob) -> bool:
+        slot_use = self._ttft_estimator.slot_uses.get(job)
+        return slot_use is not None and slot_use.first_token_at_s is not None
 
     def _refusal(self, job: IncomingJob) -> str | None:
-        specs = self._inventory.specs
         model = self._model(job)
         if self.draining:
             return "the node is stopping"
@@ -173,103 +158,99 @@ class NodeJobRunner:
             return f"the node is paused: {self.paused}"
         if model is None:
             return "the model is not here any more"
-        if len(self._tasks) >= specs.slots * (1 + NODE_QUEUE_PER_SLOT):
+        if len(self._tasks) >= self.inventory.specs.slots * (1 + NODE_QUEUE_PER_SLOT):
             return "the node is full"
-        return self._lateness(job, model)
-
-    def _lateness(self, job: IncomingJob, model: ModelReport) -> str | None:
-        """Why it would come too late, if so."""
-        promised_s = job.meta.promised_ttft_s
         self._refresh_capacity()
-        own_s = self._ttft_estimator.late_ttft_s(
+        late_s = self._ttft_estimator.late_ttft_s(
             model,
             job.meta.prompt_tokens,
-            promised_s=promised_s,
-            now_s=self._clock.now_s(),
+            promised_s=job.meta.promised_ttft_s,
+            now_s=self.clock.now_s(),
             cached_tokens=job.meta.cached_tokens,
         )
-        if own_s is None:
+        if late_s is None:
             return None
-        return f"the first token would take {own_s:.1f} s here, {promised_s:.1f} s were counted on"
+        return f"the first token would take {late_s:.1f} s here, {job.meta.promised_ttft_s:.1f} s were counted on"
 
     def _model(self, job: IncomingJob) -> ModelReport | None:
-        return next((model for model in self._inventory.specs.models if model.id == job.meta.model), None)
+        return next((model for model in self.inventory.specs.models if model.id == job.meta.model), None)
 
     async def _run(self, job: IncomingJob) -> None:
-        began_s = self._clock.now_s()
+        began_s = self.clock.now_s()
         count = TokenCounter()
         try:
             first_byte_s = await self._relay(job, began_s, count)
         except CannotContinue as error:
-            self._forget(job)
-            job.fail(JobFailure(code="refused", message=str(error), load=self.load(job.origin)))
+            self._fail(job, "refused", str(error))
         except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
-            self._forget(job)  # the report that goes with it must not count this job any more
-            job.fail(JobFailure(code=_fail_code(error), message=str(error), load=self.load(job.origin)))
-            self._inventory.refresh_soon()
+            self._fail(job, _fail_code(error), str(error))
+            self.inventory.refresh_soon()
         else:
             self._forget(job)
-            duration_s = self._clock.now_s() - began_s
+            duration_s = self.clock.now_s() - began_s
             job.end(JobEnd(load=self.load(job.origin), first_byte_s=first_byte_s, duration_s=duration_s))
-        finally:  # also of an answer that was cancelled half-way
+        finally:  # a cancelled answer too has a receipt for what was delivered
             self._issue_receipt(job, count, began_s)
 
     async def _relay(self, job: IncomingJob, began_s: float, count: TokenCounter) -> float | None:
-        """Pass the reply on, chunk by chunk; tells when the first one came."""
-        errand = await self._backend_request(job)
-        is_passed_on = job.meta.stream or self._backend.aborts_on_disconnect
-        is_passed_on = is_passed_on or not can_be_streamed(job.meta.path, job.body)
-        assembler = None if is_passed_on else StreamAccumulator(prompts=count_prompts(job.meta.path, errand.body))
-        body = errand.body if assembler is None else as_stream(errand.body)
+        """Pass the reply on, chunk by chunk; returns the seconds to its first byte."""
+        request = await self._backend_request(job)
+        accumulator = self._accumulator(job, request)
+        body = request.body if accumulator is None else as_stream(request.body)
         first_byte_s: float | None = None
-        async with self._backend.post(errand.path, body) as reply:
-            assembler = assembler if _is_stream(reply) else None
-            content_type = reply.content_type if assembler is None else "application/json"
-            job.send_head(_head(reply.status, content_type))
-            if not _is_stream(reply):
+        async with self.backend.post(request.path, body) as reply:
+            is_stream = _is_stream(reply)
+            accumulator = accumulator if is_stream else None
+            job.send_head(_head(reply.status, reply.content_type if accumulator is None else "application/json"))
+            if not is_stream:
                 count.expect_whole()
-            chunks = (
-                reply.chunks if errand.has_requested_shape or not _is_stream(reply) else as_chat_stream(reply.chunks)
-            )
-            async for chunk in throttled(chunks, limit_tps=self._limit_tps, clock=self._clock):
+            chunks = as_chat_stream(reply.chunks) if is_stream and not request.has_requested_shape else reply.chunks
+            async for chunk in throttled(chunks, limit_tps=self.inventory.settings.speed_limit_tps, clock=self.clock):
                 if first_byte_s is None:
-                    first_byte_s = self._clock.now_s() - began_s
+                    first_byte_s = self.clock.now_s() - began_s
                 self._count(job, count, chunk)
-                if assembler is None:
+                if accumulator is None:
                     await job.send_data(chunk)
                 else:
-                    assembler.feed(chunk)
-        if assembler is not None:
-            await job.send_data(assembler.body())
+                    accumulator.feed(chunk)
+        if accumulator is not None:
+            await job.send_data(accumulator.body())
         count.end()
         return first_byte_s
 
     async def _backend_request(self, job: IncomingJob) -> BackendRequest:
-        """What the model server is asked: the request as it came, or the rest of an answer that another node began."""
-        body, ours = bytes(job.body), len(job.body) - job.meta.continue_bytes
+        """The request as it came, or one for the rest of an answer that another node began."""
+        body, request_bytes = bytes(job.body), len(job.body) - job.meta.continue_bytes
         if not job.meta.continue_bytes:
             return BackendRequest(job.meta.path, body, has_requested_shape=True)
-        ways, text = self._inventory.continuation_of(job.meta.model), body[ours:].decode()
-        return await continuation_request(self._backend, ways, job.meta.model, body[:ours], text)
+        support, text = self.inventory.probed.continuation_of(job.meta.model), body[request_bytes:].decode()
+        return await continuation_request(self.backend, support, job.meta.model, body[:request_bytes], text)
+
+    def _accumulator(self, job: IncomingJob, request: BackendRequest) -> StreamAccumulator | None:
+        """For an answer that the client wants whole and the model server has to stream."""
+        path = job.meta.path
+        if job.meta.stream or self.backend.aborts_on_disconnect or not can_be_streamed(path, job.body):
+            return None
+        return StreamAccumulator(prompts=count_prompts(path, request.body))
 
     def _count(self, job: IncomingJob, count: TokenCounter, chunk: bytes) -> None:
         had_begun = count.has_begun
         count.feed(chunk)
         if count.has_begun and not had_begun:
-            count.first_token_at_s = self._clock.now_s()
+            count.first_token_at_s = self.clock.now_s()
             self._ttft_estimator.note_first_token(job, now_s=count.first_token_at_s)
 
     def _issue_receipt(self, job: IncomingJob, count: TokenCounter, began_s: float) -> None:
-        """A receipt for what was delivered; nothing delivered needs none."""
-        was_useful = count.completion_tokens or (job.meta.path != CHAT and count.prompt_tokens)
-        if self._receipts is None or not job.meta.job or not was_useful:
+        """None if nothing was delivered."""
+        has_delivered = count.completion_tokens or (job.meta.path != CHAT and count.prompt_tokens)
+        if self.receipts is None or not job.meta.job or not has_delivered:
             return
-        now_s, first_s = self._clock.now_s(), count.first_token_at_s
-        self._receipts.for_link(job.origin).issue(
+        now_s, first_s = self.clock.now_s(), count.first_token_at_s
+        self.receipts.for_link(job.origin).issue(
             Receipt(
                 job=job.meta.job,
-                node=self._receipts.node,
+                node=self.receipts.node,
                 model=job.meta.model,
                 prompt_tokens=count.prompt_tokens,
                 completion_tokens=count.completion_tokens,
@@ -280,12 +261,12 @@ class NodeJobRunner:
 
 
 def _is_stream(reply: BackendReply) -> bool:
-    """Errors come whole, and some servers answer whole whatever they are asked."""
+    """Errors are not streamed, and some servers never stream."""
     return reply.status == 200 and reply.content_type != "application/json"
 
 
 def _head(status: int, content_type: str) -> JobReplyHead:
-    """What a gateway would end the link for is the model server's fault, and that of this job alone."""
+    """An invalid head fails this job only; sent on, it would make the gateway end the link."""
     try:
         return validated(JobReplyHead(status=status, content_type=content_type))
     except msgspec.ValidationError:

@@ -1,8 +1,8 @@
-"""A whole answer put together from a streamed one.
+"""Puts a whole answer together from a streamed one.
 
-Some model servers notice that nobody listens any more only when they write. Asked for a whole answer they would compute
-on for minutes after the client has gone; asked for a stream they stop at once. So the node asks for a stream, and the
-client still gets the whole answer it wanted.
+Some model servers notice a closed connection only when they write. Asked for a whole answer, they would compute for
+minutes after the client has gone; a stream they stop at once. So the node requests a stream for every job, and the
+client still gets the whole answer it requested.
 """
 
 from __future__ import annotations
@@ -12,41 +12,44 @@ from typing import Any
 
 import msgspec
 
-from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
 from sparewatt.node.backends.backend import BadBackendReply
+from sparewatt.node.backends.reply_stream import EventSplitter
 from sparewatt.protocol.link.frames import JobPath
 
-_GROWING = ("content", "reasoning_content", "reasoning", "refusal")
-"""Fields of a delta whose pieces are joined; any other field is taken as it last came."""
+_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+"""Fields of a delta whose pieces are joined; of any other field the last value counts."""
 
 
 def can_be_streamed(path: JobPath, body: bytes | bytearray) -> bool:
-    """Vectors come whole, and no server streams the best of several completions."""
+    """Not embeddings, and not completions with `best_of`."""
     return path != "/v1/embeddings" and not (path == "/v1/completions" and b'"best_of"' in body)
 
 
 class StreamAccumulator:
-    """Feed the bytes of a stream; `body` is the answer as the server would have given it whole."""
+    """Feed it a stream; `body` is the answer that the server would have given without streaming."""
 
     def __init__(self, *, prompts: int = 1) -> None:
-        """`prompts`: how many the request holds; a chat is one."""
+        """`prompts`: how many the request has; a chat is one."""
         self._prompts = prompts
-        self._rest = b""
-        self._size = 0
+        self._splitter = EventSplitter()
+        self._size_bytes = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._done = False
-        self._written = 0
-        self._read_tokens: list[int] = []
+        self._completion_tokens = 0
+        self._prompt_tokens: list[int] = []
+        """By text."""
 
     def feed(self, data: bytes) -> None:
-        self._size += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._size > REPLY_BODY_BYTES_MAX * 4 or len(self._rest) > SSE_EVENT_BYTES_MAX:
+        self._size_bytes += len(data)
+        if self._size_bytes > REPLY_BODY_BYTES_MAX * 4:
             raise BadBackendReply("the model server's answer is over the limit")
-        for line in lines:
-            if line.startswith(b"data:"):
-                self._read(line[5:].strip())
+        for event in self._splitter.feed(data):
+            if event == b"[DONE]":
+                self._done = True
+            elif event != b"null":  # llama.cpp streams it now and then, with several texts
+                self._read_chunk(event)
 
     def body(self) -> bytes:
         if not self._done:
@@ -55,12 +58,6 @@ class StreamAccumulator:
         kind = self._top.get("object")
         whole = kind if kind == "text_completion" else "chat.completion"
         return msgspec.json.encode(self._top | {"object": whole, "choices": choices})
-
-    def _read(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self._done = True
-        elif data != b"null":  # which llama.cpp streams now and then beside several texts
-            self._read_chunk(data)
 
     def _read_chunk(self, data: bytes) -> None:
         try:
@@ -74,29 +71,28 @@ class StreamAccumulator:
             for choice in choices:
                 self._read_choice(choice)
             if chunk.get("usage") is not None:
-                chunk["usage"] = self._counted(chunk["usage"], choices)
+                chunk["usage"] = self._total_usage(chunk["usage"], choices)
         except (AttributeError, KeyError, TypeError):  # numbers where objects should be, and the like
             raise BadBackendReply("the model server streams something that is no chunk") from None
         self._top |= {name: value for name, value in chunk.items() if value is not None}
 
-    def _counted(self, usage: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """With several answers some servers count each by itself: at the end of all, or of each text."""
+    def _total_usage(self, usage: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """With several texts some servers count each separately: at the end of all, or of each text."""
         ends_text = any("text" in choice and choice.get("finish_reason") for choice in choices)
         if choices and not ends_text:
             return usage
-        self._written += usage["completion_tokens"]
-        self._read_tokens.append(usage["prompt_tokens"])
-        read = self._read_in_all() if ends_text else usage["prompt_tokens"]
+        self._completion_tokens += usage["completion_tokens"]
+        self._prompt_tokens.append(usage["prompt_tokens"])
+        prompt = usage["prompt_tokens"]
+        if ends_text:  # each prompt counts once, however many texts were written for it
+            texts = len(self._prompt_tokens)
+            prompt = sum(self._prompt_tokens) * min(self._prompts, texts) // texts
+        completion = self._completion_tokens
         return usage | {
-            "prompt_tokens": read,
-            "completion_tokens": self._written,
-            "total_tokens": read + self._written,
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
         }
-
-    def _read_in_all(self) -> int:
-        """Each prompt once, however many texts were written for it."""
-        texts = len(self._read_tokens)
-        return sum(self._read_tokens) * min(self._prompts, texts) // texts
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         index = choice.get("index", 0)
@@ -119,7 +115,7 @@ def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
     for name, value in delta.items():
         if value is None:
             message.setdefault(name, None)
-        elif name in _GROWING:
+        elif name in _TEXT_FIELDS:
             message[name] = (message.get(name) or "") + value
         elif name == "tool_calls":
             _merge_tool_calls(message.setdefault("tool_calls", []), value)
@@ -128,7 +124,7 @@ def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]]) -> None:
-    """A call's name comes once, its arguments in pieces; `index` says which call a piece belongs to."""
+    """The name of a call comes once, its arguments in pieces; `index` is the call of a piece."""
     for piece in pieces:
         index = piece.get("index", len(calls))
         if index >= len(calls):
@@ -141,9 +137,9 @@ def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]])
 
 
 def _merge_logprobs(whole: dict[str, Any], piece: dict[str, Any]) -> None:
-    found = whole["logprobs"] = whole.get("logprobs") or {}
+    merged = whole["logprobs"] = whole.get("logprobs") or {}
     for name, values in piece.items():
         if isinstance(values, list):
-            found[name] = (found.get(name) or []) + values
+            merged[name] = (merged.get(name) or []) + values
         else:
-            found.setdefault(name, values)
+            merged.setdefault(name, values)

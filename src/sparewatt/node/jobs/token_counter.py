@@ -1,4 +1,4 @@
-"""Counting an answer as it passes through the node: what its receipt will say."""
+"""Counts the tokens of an answer as it passes through the node, for its receipt."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from sparewatt.protocol.openai.chat import Usage, read_chunk, read_usage
 
 
 class TokenCounter:
-    """Feed what the model server sends. A server that counts itself is believed, else each chunk is a token."""
+    """Feed it the reply. If the server counts tokens itself that counts; otherwise each chunk is a token."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._chunks = 0
-        self._written = 0
+        self._reported_tokens = 0
         self._closing_counts = 0
         self._is_whole = False
         self.prompt_tokens = 0
         self.first_token_at_s: float | None = None
-        """Set by whoever has the clock."""
+        """Set by the job runner, which has the clock."""
 
     @property
     def completion_tokens(self) -> int:
-        return self._written or self._chunks
+        return self._reported_tokens or self._chunks
 
     @property
     def has_begun(self) -> bool:
         return self._chunks > 0
 
     def expect_whole(self) -> None:
-        """The answer comes in one piece of JSON, not as a stream."""
+        """The answer is one JSON object, not a stream."""
         self._is_whole = True
 
     def feed(self, data: bytes) -> None:
@@ -42,10 +42,10 @@ class TokenCounter:
                 self._read(bytes(line[5:]).strip())
 
     def end(self) -> None:
-        """Everything has come."""
+        """The reply is complete."""
         usage = read_usage(bytes(self._rest)) if self._is_whole else None
         if usage is not None:
-            self.prompt_tokens, self._written = usage.prompt_tokens, usage.completion_tokens
+            self.prompt_tokens, self._reported_tokens = usage.prompt_tokens, usage.completion_tokens
 
     def _read(self, data: bytes) -> None:
         chunk = read_chunk(data)
@@ -56,8 +56,8 @@ class TokenCounter:
             self._read_usage(chunk.usage, is_closing=not chunk.choices or chunk.ends_text())
 
     def _read_usage(self, usage: Usage, *, is_closing: bool) -> None:
-        """With `n` answers some servers count each by itself, at the end; counts on the way are of all so far."""
-        earlier = self._written if is_closing and self._closing_counts else 0
+        """With `n` answers some servers count each separately, at the end; earlier counts are of all so far."""
+        earlier = self._reported_tokens if is_closing and self._closing_counts else 0
         self._closing_counts += is_closing
         self.prompt_tokens = usage.prompt_tokens
-        self._written = usage.completion_tokens + earlier
+        self._reported_tokens = usage.completion_tokens + earlier

@@ -1,1 +1,1 @@
-"""How fast each model is on this machine: timed by short jobs, repeated while idle, kept on disk."""
+"""How fast each model is on this machine: timed with short jobs, checked again while idle, saved to disk."""

@@ -1,1 +1,1 @@
-"""What an owner controls while the agent runs: pauses, hours, ceilings and prices, over a local socket."""
+"""What an owner controls while the agent runs: pauses, working hours, ceilings and prices, over a local socket."""

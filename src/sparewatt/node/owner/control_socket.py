@@ -1,7 +1,7 @@
-"""How commands on this machine talk to the running agent: one line of JSON there, one back.
+"""The control socket: commands on this machine send the running agent one line of JSON, and get one back.
 
-A socket file in the node's private data directory, which nobody but its owner can open. Where there is none (Windows,
-or a path too long for one) it is a loopback port, and whoever asks must show the secret that lies in the directory.
+It is a Unix socket in the node's private data directory, which only its owner can open. Without Unix sockets (Windows,
+or a path too long for one) it is a loopback port, and a command must first send the secret from that directory.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from sparewatt.machine.data_dir import write_private
 
 SOCKET_FILE, PORT_FILE = "control.sock", "control.json"
 PATH_BYTES_MAX = 100
-"""What a socket's address holds on every Unix."""
+"""The longest address of a socket on every Unix."""
 LINE_BYTES_MAX = 1 << 20
 ASK_S = 10.0
-_HUNG_UP = (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-"""What may become of somebody who asks: the node does not care."""
+_CLIENT_FAULTS = (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+"""What a command may do wrong, which must not harm the agent."""
 
 
 class ControlPort(msgspec.Struct, frozen=True):
-    """Where there is no socket file: a port of this machine, and what to say there."""
+    """The content of `control.json`, where there is no Unix socket."""
 
     port: int
     secret: str
 
 
 class NodeNotRunning(Exception):
-    """Nobody answers in this data directory."""
+    """No agent answers in this data directory."""
 
 
 def has_socket_files(data_dir: Path) -> bool:
@@ -49,7 +49,7 @@ def has_socket_files(data_dir: Path) -> bool:
 async def serve_control(
     data_dir: Path, answer: Callable[[bytes], dict[str, Any]], *, rng: Rng, by_file: bool | None = None
 ) -> AsyncIterator[None]:
-    """Answer whoever may ask. The caller holds the directory's lock, so that what lies there is a dead node's."""
+    """Answer commands meanwhile. The caller has locked the directory, so a socket file in it is a dead node's."""
     by_file = has_socket_files(data_dir) if by_file is None else by_file
     path = data_dir / (SOCKET_FILE if by_file else PORT_FILE)
     for leftover in (data_dir / SOCKET_FILE, data_dir / PORT_FILE):
@@ -57,7 +57,7 @@ async def serve_control(
     secret = None if by_file else rng.randbytes(32).hex()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(*_HUNG_UP):
+        with contextlib.suppress(*_CLIENT_FAULTS):
             async with asyncio.timeout(ASK_S):
                 await _serve(reader, writer, answer, secret=secret)
         writer.close()
@@ -83,8 +83,8 @@ async def _serve(
     secret: str | None,
 ) -> None:
     if secret is not None:
-        shown = (await reader.readuntil(b"\n")).strip()
-        if not hmac.compare_digest(shown, secret.encode()):
+        sent = (await reader.readuntil(b"\n")).strip()
+        if not hmac.compare_digest(sent, secret.encode()):
             return
     writer.write(msgspec.json.encode(answer(await reader.readuntil(b"\n"))) + b"\n")
     await writer.drain()
@@ -104,7 +104,7 @@ def ask(data_dir: Path, question: dict[str, Any], *, timeout_s: float = ASK_S) -
 
 def _connect(data_dir: Path, timeout_s: float) -> socket.socket:
     try:
-        door = msgspec.json.decode((data_dir / PORT_FILE).read_bytes(), type=ControlPort)
+        control = msgspec.json.decode((data_dir / PORT_FILE).read_bytes(), type=ControlPort)
     except FileNotFoundError:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_s)
@@ -114,8 +114,8 @@ def _connect(data_dir: Path, timeout_s: float) -> socket.socket:
             connection.close()
             raise
         return connection
-    connection = socket.create_connection(("127.0.0.1", door.port), timeout=timeout_s)
-    connection.sendall(f"{door.secret}\n".encode())
+    connection = socket.create_connection(("127.0.0.1", control.port), timeout=timeout_s)
+    connection.sendall(f"{control.secret}\n".encode())
     return connection
 
 

@@ -1,7 +1,6 @@
-"""What a node's owner may ask of the running agent: how it is, and a pause, other hours, other prices, an end.
+"""Executes an owner's commands in the running agent: status, pause, working hours, prices, drain.
 
-The control socket (`control.py`) carries the questions; this answers them. Wishes and prices are kept on disk before
-they count, so that a restart finds them.
+`control_socket` carries them. Rules and prices are written to disk before they take effect, so a restart finds them.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,19 +19,16 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.money import format_usd
 from sparewatt.node.agent import NodeAgent
-from sparewatt.node.hardware.sensor_sampler import SensorSampler, as_gpu_reading
-from sparewatt.node.jobs.job_runner import NodeJobRunner
-from sparewatt.node.owner.owner_rules import OwnerRules, write_owner_rules
-from sparewatt.node.owner.pause_monitor import PauseMonitor, pause_end_unix_s
-from sparewatt.node.saved_settings import save_settings
-from sparewatt.node.specs.inventory import Inventory
+from sparewatt.node.hardware.sensor_sampler import SensorSampler
+from sparewatt.node.owner.owner_rules import OwnerRules, PauseMonitor, write_owner_rules
+from sparewatt.node.settings import save_settings
 
 PAUSE_CHECK_S = 1.0
 _Usd = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
 class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question or order. Only the fields of its kind count."""
+    """One command. `wishes` belongs to `wish`, the amounts to `price`."""
 
     do: Literal["status", "wish", "price", "drain"]
     wishes: OwnerRules | None = None
@@ -40,60 +37,46 @@ class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     completion_usd_per_mtok: _Usd | None = None
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class OwnerControl:
-    def __init__(
-        self,
-        *,
-        address: str,
-        server_url: str,
-        agent: NodeAgent,
-        inventory: Inventory,
-        jobs: NodeJobRunner,
-        sensing: SensorSampler,
-        wishes: OwnerRules,
-        clock: Clock,
-        tell: Callable[[str], None],
-        stop: asyncio.Event,
-    ) -> None:
-        self._address = address
-        self._server_url = server_url
-        self._agent = agent
-        self._inventory = inventory
-        self._jobs = jobs
-        self._sensing = sensing
-        self._rules = wishes
-        self._clock = clock
-        self._notify_owner = tell
-        self._stop = stop
-        self._pause_monitor = PauseMonitor()
-        self._started_unix_s = clock.unix_s()
+    backend_url: str
+    agent: NodeAgent
+    sampler: SensorSampler
+    rules: OwnerRules
+    clock: Clock
+    notify: Callable[[str], None]
+    stop: asyncio.Event
+    _pause_monitor: PauseMonitor = field(init=False, default_factory=PauseMonitor)
+    _started_unix_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started_unix_s = self.clock.unix_s()
 
     async def run(self) -> None:
-        """Look at clock and sensors once a second: a pause comes and goes by itself."""
+        """Check clock and sensors once a second: pauses begin and end by themselves."""
         while True:
             self.check_pauses()
             await asyncio.sleep(PAUSE_CHECK_S)
 
     def check_pauses(self) -> None:
-        readings, watts = self._sensing.latest()
-        why = self._pause_monitor.reason(
-            self._rules, readings=readings, watts=watts, unix_s=self._clock.unix_s(), now_s=self._clock.now_s()
+        jobs, (readings, watts) = self.agent.jobs, self.sampler.latest()
+        reason = self._pause_monitor.reason(
+            self.rules, readings=readings, watts=watts, unix_s=self.clock.unix_s(), now_s=self.clock.now_s()
         )
-        if why == self._jobs.paused:
+        if reason == jobs.paused:
             return
-        if why is None:
-            self._notify_owner("back to work")
+        if reason is None:
+            self.notify("back to work")
         else:
-            running = self._jobs.count()
-            self._notify_owner(f"paused: {why}" + (f"; {running} running first" if running else ""))
-        self._jobs.paused = why
-        self._inventory.note_load_changed()
+            running = jobs.count()
+            self.notify(f"paused: {reason}" + (f"; {running} running first" if running else ""))
+        jobs.paused = reason
+        self.agent.inventory.note_load_changed()
 
     def answer(self, body: bytes) -> dict[str, Any]:
-        """To one line of JSON; `error` says in words what was wrong with it."""
+        """To one line of JSON; `error` has in words what was wrong with it."""
         try:
-            asked = msgspec.json.decode(body, type=ControlRequest)
-            return self._execute(asked)
+            return self._execute(msgspec.json.decode(body, type=ControlRequest))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return {"error": f"The node does not understand this: {error}. Is it another version?"}
         except SparewattError as error:
@@ -101,75 +84,77 @@ class OwnerControl:
         except OSError as error:
             return {"error": f"The node cannot write to its data directory: {error.strerror}."}
 
-    def _execute(self, asked: ControlRequest) -> dict[str, Any]:
-        match asked.do:
+    def _execute(self, request: ControlRequest) -> dict[str, Any]:
+        match request.do:
             case "status":
                 pass
             case "wish":
-                self._set_rules(asked.wishes or OwnerRules())
+                self._set_rules(request.wishes or OwnerRules())
             case "price":
-                self._set_prices(asked)
+                self._set_prices(request)
             case "drain":
-                self._stop.set()
+                self.stop.set()
         return {"status": self.status()}
 
-    def _set_rules(self, wishes: OwnerRules) -> None:
-        write_owner_rules(self._inventory.settings.data_dir, wishes)
-        self._rules = wishes
+    def _set_rules(self, rules: OwnerRules) -> None:
+        write_owner_rules(self.agent.inventory.settings.data_dir, rules)
+        self.rules = rules
         self.check_pauses()
 
-    def _set_prices(self, asked: ControlRequest) -> None:
-        """Prices go together: what is not said is as it follows from the rest."""
+    def _set_prices(self, request: ControlRequest) -> None:
+        """Prices are set together: a price per token that is left out follows from the hour again."""
+        inventory = self.agent.inventory
         settings = dataclasses.replace(
-            self._inventory.settings,
-            hourly_usd=asked.hourly_usd or self._inventory.settings.hourly_usd,
-            prompt_usd_per_mtok=asked.prompt_usd_per_mtok,
-            completion_usd_per_mtok=asked.completion_usd_per_mtok,
+            inventory.settings,
+            hourly_usd=request.hourly_usd or inventory.settings.hourly_usd,
+            prompt_usd_per_mtok=request.prompt_usd_per_mtok,
+            completion_usd_per_mtok=request.completion_usd_per_mtok,
         )
-        self._inventory.set_prices(settings)
+        inventory.set_prices(settings)
         save_settings(settings)
-        self._notify_owner("new prices")
+        self.notify("new prices")
 
     def status(self) -> dict[str, Any]:
-        specs, load = self._inventory.specs, self._jobs.load()
-        readings, watts = self._sensing.latest()
+        agent, inventory, rules = self.agent, self.agent.inventory, self.rules
+        specs, settings, load = inventory.specs, inventory.settings, agent.jobs.load()
+        readings, watts = self.sampler.latest()
         return {
-            "id": self._address,
+            "id": agent.key.address,
             "name": specs.name,
             "region": specs.region,
             "version": __version__,
-            "gateway": self._inventory.settings.gateway_url,
+            "gateway": settings.gateway_url,
             "state": self._state(),
-            "paused": self._jobs.paused,
-            "joined_at": self._agent.joined_unix_s,
-            "last_trouble": self._agent.last_trouble,
+            "paused": agent.jobs.paused,
+            "joined_at": agent.joined_unix_s,
+            "last_trouble": agent.last_trouble,
             "started_at": self._started_unix_s,
-            "server": {"kind": specs.backend, "url": self._server_url, "trouble": self._inventory.trouble},
-            "measuring": self._inventory.measuring,
+            "server": {"kind": specs.backend, "url": self.backend_url, "trouble": inventory.trouble},
+            "measuring": inventory.measuring,
             "running": load.running,
             "queued": load.queued,
             "foreign": load.foreign,
             "slots": specs.slots,
             "kv_used": load.kv_used,
-            "models": [msgspec.to_builtins(model) for model in specs.models],
+            "models": msgspec.to_builtins(specs.models),
             "gpu": specs.gpu,
             "vram_bytes": specs.vram_bytes,
-            "gpus": [msgspec.to_builtins(gpu) for gpu in specs.gpus],
-            "readings": [msgspec.to_builtins(as_gpu_reading(reading)) for reading in readings],
+            "gpus": msgspec.to_builtins(specs.gpus),
+            "readings": msgspec.to_builtins(readings),
             "power_watts": watts,
             "hourly_usd": format_usd(specs.hourly_price_nano),
-            "prompt_usd_per_mtok": self._inventory.settings.prompt_usd_per_mtok,
-            "completion_usd_per_mtok": self._inventory.settings.completion_usd_per_mtok,
-            "wishes": msgspec.to_builtins(self._rules),
-            "hours": str(self._rules.hours) if self._rules.hours else None,
-            "pause_ends_at": pause_end_unix_s(self._rules),
+            "prompt_usd_per_mtok": settings.prompt_usd_per_mtok,
+            "completion_usd_per_mtok": settings.completion_usd_per_mtok,
+            "wishes": msgspec.to_builtins(rules),
+            "hours": str(rules.hours) if rules.hours else None,
+            "pause_ends_at": rules.pause_end_unix_s,
         }
 
     def _state(self) -> str:
-        if self._jobs.draining:
+        if self.agent.jobs.draining:
             return "draining"
-        if self._agent.joined_unix_s is None:
+        if self.agent.joined_unix_s is None:
             return "offline"
-        if self._jobs.paused is not None:
+        if self.agent.jobs.paused is not None:
             return "paused"
-        return "online" if self._inventory.trouble is None else "no_server"
+        return "online" if self.agent.inventory.trouble is None else "no_server"

@@ -1,1 +1,1 @@
-"""What the node reports of itself: models and speeds of its server, prices of its owner."""
+"""What the node reports about itself: the models and speeds of its server, the prices of its owner."""

@@ -1,9 +1,12 @@
-"""What the node has: models, measured speeds, and the model server's own load. The source of all reports."""
+"""The node's live picture of its model server: models, measured speeds, load. The source of all reports.
+
+It polls the server, probes and measures what is new, and wakes the links that report a change. It sends nothing itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -13,24 +16,20 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.backend import Backend, BackendError, BackendModel, BackendTimeout
-from sparewatt.node.backends.continuation_probe import ContinuationSupport
-from sparewatt.node.backends.probed_capabilities import CapabilityProbe, ProbedCapabilities
+from sparewatt.node.backends.capability_probe import CapabilityProbe, ProbedCapabilities
 from sparewatt.node.hardware.gpu import Hardware
-from sparewatt.node.hardware.gpu_bench import GpuSpeed
-from sparewatt.node.measurement.chat_speed import faster_of, measure_chat_model
-from sparewatt.node.measurement.embedding_speed import is_embedding_only, measure_embedding_model
+from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
 from sparewatt.node.measurement.measurement_schedule import MeasurementSchedule, may_load
-from sparewatt.node.measurement.speed_file import SpeedFile
+from sparewatt.node.measurement.model_speed import SpeedFile, SpeedMeter, faster_of, is_embedding_only
 from sparewatt.node.settings import NodeSettings
-from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, figures_of
-from sparewatt.node.specs.token_price import price_of
+from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, server_metrics, token_prices
 from sparewatt.protocol.link.node_report import NodeSpecs, ServerMetrics, Speed, validated
 
 _log = Logger("sparewatt.node")
 REFRESH_S = 5.0
 SLOW_REFRESHES_MAX = 2
 KV_CAPACITY_BYTES_MAX = 1 << 50
-"""What a report can say; a server that claims more must not cost the node its link."""
+"""The bound of a report; a server that claims more must not cost the node its link."""
 
 
 class Inventory:
@@ -39,111 +38,86 @@ class Inventory:
         settings: NodeSettings,
         backend: Backend,
         hardware: Hardware,
-        measured: SpeedFile,
         *,
         clock: Clock,
         rng: Rng,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         probe_capabilities: CapabilityProbe | None = None,
     ) -> None:
-        self._settings = settings
+        """`notify` shows one line to the owner. Raises InvalidAmount or StartupError for settings of no use."""
         self._backend = backend
-        self._speeds = measured
         self._clock = clock
-        self._rng = rng
-        self._notify_owner = tell
-        self._probed_capabilities = ProbedCapabilities(backend, probe_capabilities)
-        self._specs_builder = SpecsBuilder(
-            settings, hardware, speed_of=self._speed, probed_capabilities=self._probed_capabilities.of
-        )
+        self._notify = notify
+        self._meter = SpeedMeter(backend=backend, clock=clock, rng=rng, limit_tps=settings.speed_limit_tps)
+        self._speeds = SpeedFile(settings.data_dir / "measured.json", Speed)
+        self._gpu_speeds = SpeedFile(settings.data_dir / "gpu.json", GpuSpeed)
+        self._schedule = MeasurementSchedule()
+        self._measurement_lock = asyncio.Lock()
+        """Two measurements at once would disturb each other."""
+        self.probed = ProbedCapabilities(backend, probe_capabilities)
+        self._specs_builder = SpecsBuilder(settings, hardware, speed_of=self._speed, probed_capabilities=self.probed.of)
         self._backend_specs = BackendSpecs(backend.kind, 1, ())
+        self.specs = _checked_specs(self._specs_builder, self._backend_specs)
+        self.own_jobs = 0
+        """Jobs of this node on the server; the job runner keeps it up to date."""
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
         self.kv_used: float | None = None
-        self.server_figures: ServerMetrics | None = None
+        self.server_metrics: ServerMetrics | None = None
         self.trouble: str | None = None
         """Why the model server cannot be used, if so."""
         self.measuring: str | None = None
         """What is being measured right now, in words."""
-        self.measurement_lock = asyncio.Lock()
-        """Held by whoever measures: two at once would measure each other."""
-        self.count_own_jobs: Callable[[], int] = lambda: 0
-        self.on_backend_lost: Callable[[str], None] = lambda _: None
-        self._specs_changed = asyncio.Event()
-        self._load_changed = asyncio.Event()
         self.load_version = 0
-        """How often there was something to report between heartbeats."""
+        """Counts the changes that are worth a report between heartbeats."""
+        self._load_changed = asyncio.Event()
+        self._specs_changed = asyncio.Event()
         self._refresh_wanted = asyncio.Event()
-        self._schedule = MeasurementSchedule()
         self._slow_refreshes = 0
         self._left_out: set[str] = set()
-        self.specs = self._first_specs()
 
     @property
     def settings(self) -> NodeSettings:
-        return self._settings
+        return self._specs_builder.settings
 
     @property
-    def _models(self) -> list[BackendModel]:
-        return list(self._backend_specs.models)
+    def _models(self) -> Sequence[BackendModel]:
+        return self._backend_specs.models
 
     async def wait_specs_changed(self) -> None:
-        """Wait until the specs are other than they were."""
         self._specs_changed.clear()
         await self._specs_changed.wait()
 
     async def wait_load_changed(self, known: int) -> int:
-        """Wait until there is more to report than `known` times, and tell how often. Several links may wait."""
+        """Wait until `load_version` is not `known`, and return it. Several links may wait."""
         while self.load_version == known:
             await self._load_changed.wait()
         return self.load_version
 
     def note_load_changed(self) -> None:
-        """Something about the load changed that is worth a report between heartbeats."""
         self.load_version += 1
         self._load_changed.set()
         self._load_changed = asyncio.Event()
 
     def refresh_soon(self) -> None:
-        """Something failed: ask the server now instead of at the next round."""
+        """A job failed: poll the server now instead of after `REFRESH_S`."""
         self._refresh_wanted.set()
 
     def set_prices(self, settings: NodeSettings) -> None:
-        """Other prices, from now on. Raises InvalidAmount or StartupError, and then nothing has changed."""
-        reporter = replace(self._specs_builder, settings=settings)
-        price_of(settings, None)
-        specs = _checked_specs(reporter, self._backend_specs)
-        self._settings, self._specs_builder = settings, reporter
+        """Raises InvalidAmount or StartupError, and then nothing has changed."""
+        builder = replace(self._specs_builder, settings=settings)
+        specs = _checked_specs(builder, self._backend_specs)
+        self._specs_builder = builder
         self._set_specs(specs)
 
-    def note_gpu_speed(self, speed: GpuSpeed) -> None:
-        self._specs_builder = replace(self._specs_builder, gpu_speed=speed)
-        self._publish()
+    # polling the server
 
-    async def _refresh_load(self) -> None:
-        """Count the requests on the server that did not come from here; jobs may start and end while it answers."""
-        mine_before = self.count_own_jobs()
-        load = await self._backend.load()
-        mine = max(mine_before, self.count_own_jobs())
-        foreign = max(0, load.running + load.queued - mine) if load else 0
-        if foreign != self.foreign_requests:
-            self.foreign_requests = foreign
-            self.note_load_changed()
-        self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
-        self.kv_used = load.kv_used if load else None
-        self.server_figures = figures_of(load) if load else None
-
-    def _kv_capacity(self, context_tokens: int | None) -> int | None:
-        """Memory for keys and values, where the server says how many tokens fit and has one model to put them in."""
-        per_token = self._models[0].kv_bytes_per_token if len(self._models) == 1 else 0
-        if context_tokens is None or per_token <= 0:
-            return None
-        return min(KV_CAPACITY_BYTES_MAX, context_tokens * per_token)
-
-    async def run(self) -> None:
-        """Keep looking; measure what is new."""
+    async def run(self, *, on_backend_lost: Callable[[str], None]) -> None:
+        """Poll, probe and measure for ever. `on_backend_lost` gets the reason while the server cannot be used."""
         while True:
             await self.refresh()
+            if self.trouble is not None:
+                on_backend_lost(self.trouble)
             self._refresh_wanted.clear()
             try:
                 async with asyncio.timeout(REFRESH_S):
@@ -161,114 +135,46 @@ class Inventory:
             if self._may_be_busy(error):
                 return
             if self._models:
-                self._notify_owner(f"the model server does not answer ({error})")
+                self._notify(f"the model server does not answer ({error})")
             self._backend_specs = replace(self._backend_specs, models=())
             self.trouble = str(error)
-            self._probed_capabilities.forget()
-            self.on_backend_lost(str(error))
+            self.probed.forget()
         self._slow_refreshes = 0
         self._publish()
         for model in self._models:
-            if await self._probed_capabilities.probe(model):
+            if await self.probed.probe(model):
                 self._publish()
             await self._measure_if_due(model)
 
-    def continuation_of(self, model_id: str) -> ContinuationSupport:
-        """How its server can go on with an answer that another node began."""
-        return self._probed_capabilities.continuation_of(model_id)
+    async def _refresh_load(self) -> None:
+        """Foreign requests are those beyond our own jobs, of which some may start or end while the server answers."""
+        jobs_before = self.own_jobs
+        load = await self._backend.load()
+        own_jobs = max(jobs_before, self.own_jobs)
+        foreign = max(0, load.running + load.queued - own_jobs) if load else 0
+        if foreign != self.foreign_requests:
+            self.foreign_requests = foreign
+            self.note_load_changed()
+        self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
+        self.kv_used = load.kv_used if load else None
+        self.server_metrics = server_metrics(load) if load else None
+
+    def _kv_capacity(self, context_tokens: int | None) -> int | None:
+        """Size of the KV cache, if the server reports its tokens and has one model only."""
+        per_token = self._models[0].kv_bytes_per_token if len(self._models) == 1 else 0
+        if context_tokens is None or per_token <= 0:
+            return None
+        return min(KV_CAPACITY_BYTES_MAX, context_tokens * per_token)
 
     def _may_be_busy(self, error: BackendError) -> bool:
-        """A server with jobs of ours may be slow to answer once; twice in a row, it hangs."""
-        self._slow_refreshes += isinstance(error, BackendTimeout)
-        return (
-            isinstance(error, BackendTimeout)
-            and self._slow_refreshes < SLOW_REFRESHES_MAX
-            and self.count_own_jobs() > 0
-        )
-
-    async def _measure_if_due(self, model: BackendModel) -> None:
-        key = self._key(model)
-        is_measured = self._speeds.get(key) is not None
-        is_idle = not self.foreign_requests and not self.count_own_jobs()
-        is_wanted = model.state == "warm" or (
-            not is_measured
-            and is_idle
-            and may_load(model, self._models, vram_bytes=self.specs.vram_bytes, is_measured=self._is_measured)
-        )
-        if is_wanted and self._schedule.is_due(
-            key, is_measured=is_measured, is_idle=is_idle, now_s=self._clock.now_s()
-        ):
-            self._schedule.note_started(key, was_measured=is_measured, now_s=self._clock.now_s())
-            await self._measure(model)
-
-    async def _measure(self, model: BackendModel) -> None:
-        """Measure, and keep the better: whatever else goes on meanwhile can only make a node look slower."""
-        key = self._key(model)
-        before = self._speeds.get(key)
-        try:
-            async with self.measurement_lock:
-                speed = await self._measure_speed(model, is_first=before is None)
-        except BackendError as error:
-            _log.warning("measure_failed", model=model.id, why=str(error))
-            return
-        finally:
-            self.measuring = None
-        best = speed if before is None else faster_of(before, speed)
-        if best == before:
-            return
-        self._speeds.put(key, best)
-        self._notify_owner(f"measured {model.id}: {describe_speed(best)}")
-        self._publish()
-
-    async def _measure_speed(self, model: BackendModel, *, is_first: bool) -> Speed:
-        """Raises BackendError."""
-
-        def progress(stage: str) -> None:
-            self.measuring = f"{model.id}: {stage}"
-            if is_first:
-                self._notify_owner(f"measuring {model.id}: {stage}")
-
-        limit_tps = self._settings.speed_limit_tps
-        if is_embedding_only(model.capabilities):
-            progress("reads (1 of 1)")
-            return await measure_embedding_model(
-                self._backend, model.id, limit_tps=limit_tps, clock=self._clock, rng=self._rng
-            )
-        return await measure_chat_model(
-            self._backend,
-            model.id,
-            limit_tps=limit_tps,
-            clock=self._clock,
-            rng=self._rng,
-            at_once=self._backend_specs.slots,
-            progress=progress,
-        )
-
-    def _key(self, model: BackendModel) -> str:
-        """Another file under the same name, or another speed limit, is measured anew."""
-        return f"{model.id}|{model.weights_bytes}|{self._settings.speed_limit_tps}"
-
-    def _speed(self, model: BackendModel) -> Speed | None:
-        return self._speeds.get(self._key(model))
-
-    def _is_measured(self, model: BackendModel) -> bool:
-        return self._speed(model) is not None
-
-    def _publish(self) -> None:
-        self._set_specs(self._specs_builder.build(self._backend_specs))
-
-    def _set_specs(self, specs: NodeSpecs) -> None:
-        if specs != self.specs:
-            self.specs = specs
-            self._specs_changed.set()
-
-    def _first_specs(self) -> NodeSpecs:
-        """What the owner set by hand is checked at the start. Raises InvalidAmount or StartupError."""
-        price_of(self._settings, None)
-        return _checked_specs(self._specs_builder, self._backend_specs)
+        """A server that runs our jobs may time out once; if it does so again, it hangs."""
+        if not isinstance(error, BackendTimeout):
+            return False
+        self._slow_refreshes += 1
+        return self._slow_refreshes < SLOW_REFRESHES_MAX and self.own_jobs > 0
 
     def _can_be_reported(self, model: BackendModel) -> bool:
-        """A model that no gateway would take (its name has spaces, say) must not cost the others their link."""
+        """A gateway would end the link for an invalid report, as of a model whose name has spaces."""
         try:
             validated(self._specs_builder.model_report(model))
         except msgspec.ValidationError as error:
@@ -278,19 +184,105 @@ class Inventory:
             return False
         return True
 
+    def _publish(self) -> None:
+        self._set_specs(self._specs_builder.build(self._backend_specs))
 
-def _checked_specs(reporter: SpecsBuilder, server: BackendSpecs) -> NodeSpecs:
+    def _set_specs(self, specs: NodeSpecs) -> None:
+        if specs != self.specs:
+            self.specs = specs
+            self._specs_changed.set()
+
+    # measuring
+
+    async def measure_gpu(self, *, bench: Callable[[], Awaitable[GpuSpeed]] = bench_in_subprocess) -> None:
+        """Measure the first GPU itself, once for each card and driver."""
+        gpus = self.specs.gpus
+        if not gpus or not self.settings.bench_gpu:
+            return
+        key, name = f"{gpus[0].model}|{gpus[0].driver}", gpus[0].model
+        speed = self._gpu_speeds.get(key)
+        if speed is None:
+            self._notify(f"measuring {name} …")
+            async with self._measurement_lock:
+                speed = await bench()
+            if speed.copy_bytes_s is None or speed.fp16_tflops is None:
+                self._notify(f"{name} itself is not measured: {speed.why_not}")
+                return
+            self._notify(
+                f"measured {name}: copies {speed.copy_bytes_s / 1e12:.2f} TB/s, {speed.fp16_tflops:.0f} TFLOP/s"
+            )
+            self._gpu_speeds.put(key, speed)
+        self._specs_builder = replace(self._specs_builder, gpu_speed=speed)
+        self._publish()
+
+    async def _measure_if_due(self, model: BackendModel) -> None:
+        key, now_s = self._key(model), self._clock.now_s()
+        is_measured = self._is_measured(model)
+        is_idle = not self.foreign_requests and not self.own_jobs
+        is_wanted = model.state == "warm" or (
+            not is_measured
+            and is_idle
+            and may_load(model, self._models, vram_bytes=self.specs.vram_bytes, is_measured=self._is_measured)
+        )
+        if is_wanted and self._schedule.is_due(key, is_measured=is_measured, is_idle=is_idle, now_s=now_s):
+            self._schedule.note_started(key, was_measured=is_measured, now_s=now_s)
+            await self._measure(model)
+
+    async def _measure(self, model: BackendModel) -> None:
+        """Measure, and keep the better figures: other load on the machine can only make a node look slower."""
+        before = self._speed(model)
+        try:
+            async with self._measurement_lock:
+                speed = await self._measure_speed(model, is_first=before is None)
+        except BackendError as error:
+            _log.warning("measure_failed", model=model.id, why=str(error))
+            return
+        finally:
+            self.measuring = None
+        best = speed if before is None else faster_of(before, speed)
+        if best != before:
+            self._speeds.put(self._key(model), best)
+            self._notify(f"measured {model.id}: {describe_speed(best)}")
+            self._publish()
+
+    async def _measure_speed(self, model: BackendModel, *, is_first: bool) -> Speed:
+        """Raises BackendError."""
+
+        def progress(stage: str) -> None:
+            self.measuring = f"{model.id}: {stage}"
+            if is_first:
+                self._notify(f"measuring {model.id}: {stage}")
+
+        if is_embedding_only(model.capabilities):
+            progress("reads (1 of 1)")
+            return await self._meter.measure_embedding(model.id)
+        return await self._meter.measure_chat(model.id, at_once=self._backend_specs.slots, progress=progress)
+
+    def _key(self, model: BackendModel) -> str:
+        """Another file under the same name, or another speed limit, is measured again."""
+        return f"{model.id}|{model.weights_bytes}|{self.settings.speed_limit_tps}"
+
+    def _speed(self, model: BackendModel) -> Speed | None:
+        return self._speeds.get(self._key(model))
+
+    def _is_measured(self, model: BackendModel) -> bool:
+        return self._speed(model) is not None
+
+
+def _checked_specs(builder: SpecsBuilder, backend: BackendSpecs) -> NodeSpecs:
+    """Raises InvalidAmount or StartupError for what the owner set by hand."""
+    token_prices(builder.settings, None)
     try:
-        return validated(reporter.build(server))
+        return validated(builder.build(backend))
     except msgspec.ValidationError as error:
         raise StartupError(f"No gateway would take this node: {error}.") from None
 
 
 def describe_speed(speed: Speed) -> str:
-    alone = (
+    single = (
         f"first token {speed.ttft_s * 1000:.0f} ms, "
         f"reads {speed.prefill_tps:.0f} tokens/s, writes {speed.decode_tps:.0f} tokens/s"
     )
     if speed.batch is None or speed.batch_decode_tps is None:
-        return alone
-    return f"{alone}, {speed.batch_decode_tps:.0f} with {speed.batch} at once"
+        return single
+    return f"{single}, {speed.batch_decode_tps:.0f} with {speed.batch} at once"

@@ -1,4 +1,4 @@
-"""A node's specs, put together from what the owner set, what was found and what was measured. Pure."""
+"""Builds a node's specs from the owner's settings, the detected hardware, and what was measured. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from sparewatt import __version__
 from sparewatt.core.limits import NAME_CHARS_MAX
-from sparewatt.core.money import parse_usd
+from sparewatt.core.money import Nano, parse_usd, per_mtok
 from sparewatt.node.backends.backend import BackendLoad, BackendModel
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.settings import NodeSettings
-from sparewatt.node.specs.token_price import price_of
 from sparewatt.protocol.link.node_report import (
     COUNT_MAX,
+    PRICE_NANO_MAX,
     TFLOPS_MAX,
     Capability,
     GpuSpec,
@@ -28,7 +28,7 @@ from sparewatt.protocol.link.node_report import (
 
 @dataclass(frozen=True, slots=True)
 class BackendSpecs:
-    """What a model server is found to be."""
+    """What is known about the model server."""
 
     kind: str
     slots: int
@@ -41,10 +41,10 @@ class SpecsBuilder:
     hardware: Hardware
     speed_of: Callable[[BackendModel], Speed | None]
     probed_capabilities: Callable[[BackendModel], tuple[Capability, ...]] = lambda _: ()
-    """What was found out by trying, besides what the server tells."""
+    """In addition to what the server reports."""
     gpu_speed: GpuSpeed | None = None
 
-    def build(self, server: BackendSpecs) -> NodeSpecs:
+    def build(self, backend: BackendSpecs) -> NodeSpecs:
         settings, hardware = self.settings, self.hardware
         return NodeSpecs(
             name=settings.name or (socket.gethostname()[:NAME_CHARS_MAX] or "node"),
@@ -54,24 +54,24 @@ class SpecsBuilder:
             vram_bytes=hardware.vram_bytes,
             tflops=hardware.tflops,
             hourly_price_nano=parse_usd(settings.hourly_usd),
-            slots=server.slots,
-            backend=server.kind,
+            slots=backend.slots,
+            backend=backend.kind,
             agent_version=__version__,
-            models=tuple(self.model_report(model) for model in server.models),
-            tflops_measured=self._tflops_measured(server.models),
+            models=tuple(self.model_report(model) for model in backend.models),
+            tflops_measured=self._tflops_measured(backend.models),
             gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
         )
 
     def model_report(self, model: BackendModel) -> ModelReport:
         measured = self.speed_of(model)
-        price = price_of(self.settings, measured)
+        prompt_price, completion_price = token_prices(self.settings, measured)
         return ModelReport(
             id=model.id,
             state=model.state,
             weights_bytes=model.weights_bytes,
             kv_bytes_per_token=model.kv_bytes_per_token,
-            prompt_price_nano=price.prompt,
-            completion_price_nano=price.completion,
+            prompt_price_nano=prompt_price,
+            completion_price_nano=completion_price,
             context_length=model.context_length,
             quantization=model.quantization,
             claimed=self._claimed(model),
@@ -88,25 +88,25 @@ class SpecsBuilder:
         return tuple(dict.fromkeys((*(model.capabilities or ("chat",)), *found)))
 
     def _claimed(self, model: BackendModel) -> Speed | None:
-        """What the claimed TFLOPS would mean for reading: two operations per parameter and token."""
+        """The prefill speed that the claimed TFLOPS would give: two operations per parameter and token."""
         if not model.parameters or not self.hardware.tflops:
             return None
         prefill = self.hardware.tflops * 1e12 / (2 * model.parameters)
         return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
 
     def _tflops_measured(self, models: Sequence[BackendModel]) -> float | None:
-        """What a product of matrices reached, else what reading prompts really used, over the models measured."""
+        """By the GPU benchmark (matrix product); else by the fastest measured prefill."""
         if self.gpu_speed is not None and self.gpu_speed.fp16_tflops is not None:
             return min(TFLOPS_MAX, round(self.gpu_speed.fp16_tflops, 3))
-        used = [
+        reached = [
             2 * model.parameters * speed.prefill_tps / 1e12
             for model in models
             if model.parameters and (speed := self.speed_of(model))
         ]
-        return min(TFLOPS_MAX, round(max(used), 6)) if used else None
+        return min(TFLOPS_MAX, round(max(reached), 6)) if reached else None
 
     def _gpu(self, index: int, gpu: DetectedGpu) -> GpuSpec:
-        """The first one is measured; the others are described."""
+        """Only the first one is benchmarked."""
         speed = self.gpu_speed if index == 0 else None
         return GpuSpec(
             model="".join(char for char in gpu.model if char.isprintable())[:NAME_CHARS_MAX] or "gpu",
@@ -118,8 +118,26 @@ class SpecsBuilder:
         )
 
 
-def figures_of(load: BackendLoad) -> ServerMetrics:
-    """What its server says of itself, as operators see it."""
+def token_prices(settings: NodeSettings, measured: Speed | None) -> tuple[Nano, Nano]:
+    """Per million prompt and completion tokens: what the owner set, else what the hour costs at the measured speed.
+
+    Without either they are 0, and the model gets no job until it is measured. Raises InvalidAmount.
+    """
+    hourly = parse_usd(settings.hourly_usd)
+    return (
+        _token_price(settings.prompt_usd_per_mtok, hourly, measured.prefill_tps if measured else None),
+        _token_price(settings.completion_usd_per_mtok, hourly, measured.decode_tps if measured else None),
+    )
+
+
+def _token_price(usd: str | None, hourly: Nano, tokens_per_s: float | None) -> Nano:
+    if usd:
+        return parse_usd(usd)
+    return Nano(min(PRICE_NANO_MAX, per_mtok(hourly, tokens_per_s))) if tokens_per_s else Nano(0)
+
+
+def server_metrics(load: BackendLoad) -> ServerMetrics:
+    """What the model server reports about itself, within the bounds of a report, for operators."""
     totals = load.totals
     return ServerMetrics(
         running=min(COUNT_MAX, load.running),

@@ -19,7 +19,7 @@ from sparewatt.node.hardware.gpu_bench import (
 
 
 class Torch:
-    """As much of torch as is asked for; its clock stands still, so that only the way through it is tried."""
+    """As much of torch as the benchmark uses; its clock stands still, so only the calls are tested."""
 
     uint8 = float16 = None
 
@@ -54,12 +54,12 @@ def test_copy_and_product_are_measured_with_torch(monkeypatch: pytest.MonkeyPatc
     assert speed.fp16_tflops
 
 
-def test_a_torch_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_without_a_gpu_is_reported_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(has_gpu=False))
     assert run_bench() == GpuSpeed(by="torch", why_not="torch sees no GPU")
 
 
-def test_a_card_whose_memory_is_taken_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_without_free_memory_is_not_benchmarked(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(free=1 << 30))
     speed = run_bench()
     assert speed.copy_bytes_s is None
@@ -76,15 +76,15 @@ def test_small_cards_get_small_buffers() -> None:
     assert sizes(8 << 30) == (int((8 << 30) * 0.1), gpu_bench.MATRIX // 2)
 
 
-async def test_it_runs_in_a_process_of_its_own() -> None:
+async def test_the_benchmark_runs_in_its_own_process() -> None:
     assert isinstance(await bench_in_subprocess(), GpuSpeed)
 
 
-@pytest.mark.parametrize("told", [b"", b"Segmentation fault", b"[1]", b"\xff"])
-def test_a_process_that_dies_is_told_in_words(told: bytes) -> None:
-    assert "status -11" in (parse_result(told, returncode=-11).why_not or "")
+@pytest.mark.parametrize("output", [b"", b"Segmentation fault", b"[1]", b"\xff"])
+def test_a_crashed_benchmark_is_reported_in_words(output: bytes) -> None:
+    assert "status -11" in (parse_result(output, returncode=-11).why_not or "")
 
 
-async def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_benchmark_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     speed = await bench_in_subprocess(timeout_s=0.0)
     assert "longer than" in (speed.why_not or "")

@@ -1,0 +1,48 @@
+"""What the node does with the chunks of a model server's reply: collect them, split them into events, throttle them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from sparewatt.core.clock import Clock, sleep_until
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.node.backends.backend import BadBackendReply
+
+
+async def collect(chunks: AsyncIterator[bytes], *, bytes_max: int) -> bytes:
+    """The whole reply. Raises BadBackendReply if it is longer than that."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > bytes_max:
+            raise BadBackendReply(f"the model server's answer is over {bytes_max >> 20} MiB")
+    return bytes(body)
+
+
+class EventSplitter:
+    """Splits a stream into the data of its server-sent events (SSE), wherever the network cuts it."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of each `data:` line that is complete now. Raises BadBackendReply for one without end."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > SSE_EVENT_BYTES_MAX:
+            raise BadBackendReply("the model server streams an event without end")
+        return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+async def throttled(chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: Clock) -> AsyncIterator[bytes]:
+    """Pass chunks on at most at the owner's speed limit, in events (tokens) per second.
+
+    Waits are scheduled from the first byte, so that they do not drift.
+    """
+    began_s: float | None = None
+    lines = 0
+    async for chunk in chunks:
+        if limit_tps is not None:
+            began_s = clock.now_s() if began_s is None else began_s
+            lines += chunk.count(b"\n")  # two for each event, wherever the network cuts
+            await sleep_until(clock, began_s + lines / 2 / limit_tps)
+        yield chunk

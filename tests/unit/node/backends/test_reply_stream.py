@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from sparewatt.node.backends.reply_stream import throttled
+from sparewatt.testing import InstantClock
+from sparewatt.testing.clocks import ManualClock
+from tests.waiting import turns
+
+EVENTS = [f'data: {{"n":{i}}}\n\n'.encode() for i in range(8)]
+
+
+async def stream(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+class Pacing:
+    """Chunks that pass, on a clock that stands still."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: ManualClock) -> None:
+        self.passed: list[bytes] = []
+        self.clock = clock
+        self.task = asyncio.create_task(self._run(throttled(chunks, limit_tps=limit_tps, clock=clock)))
+
+    async def _run(self, chunks: AsyncIterator[bytes]) -> None:
+        async for chunk in chunks:
+            self.passed.append(chunk)
+
+    async def after(self, seconds: float) -> bytes:
+        """All that has passed when that much more time has."""
+        await turns()
+        self.clock.advance(seconds)
+        await turns(100)
+        return b"".join(self.passed)
+
+
+async def test_without_a_limit_everything_passes_at_once() -> None:
+    pacing = Pacing(stream(EVENTS), limit_tps=None, clock=ManualClock())
+    assert await pacing.after(0) == b"".join(EVENTS)
+
+
+async def test_events_pass_no_faster_than_the_limit() -> None:
+    pacing = Pacing(stream(EVENTS), limit_tps=2.0, clock=ManualClock())
+    assert await pacing.after(0.49) == b""
+    assert await pacing.after(0.02) == EVENTS[0]
+    assert await pacing.after(0.5) == b"".join(EVENTS[:2])
+    assert await pacing.after(0.5) == b"".join(EVENTS[:3])
+    await pacing.after(60)
+    await pacing.task
+
+
+async def test_the_schedule_does_not_drift_when_the_source_is_late() -> None:
+    clock, late = ManualClock(), asyncio.Event()
+
+    async def source() -> AsyncIterator[bytes]:
+        yield EVENTS[0]
+        await late.wait()
+        yield EVENTS[1]
+
+    pacing = Pacing(source(), limit_tps=2.0, clock=clock)
+    assert await pacing.after(10) == EVENTS[0]
+    late.set()
+    assert await pacing.after(0) == EVENTS[0] + EVENTS[1]
+
+
+@pytest.mark.parametrize("n_bytes", [1, 3, 7, 1000])
+async def test_where_the_network_cuts_makes_no_difference(n_bytes: int) -> None:
+    whole = b"".join(EVENTS)
+    clock = InstantClock()
+    chunks = [whole[at : at + n_bytes] for at in range(0, len(whole), n_bytes)]
+    passed = [chunk async for chunk in throttled(stream(chunks), limit_tps=2.0, clock=clock)]
+    assert passed == chunks
+    assert clock.now_s() == pytest.approx(len(EVENTS) / 2.0)
+
+
+async def test_an_error_of_the_source_is_raised() -> None:
+    async def source() -> AsyncIterator[bytes]:
+        yield EVENTS[0]
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        _ = [chunk async for chunk in throttled(source(), limit_tps=5.0, clock=InstantClock())]

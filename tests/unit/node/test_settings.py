@@ -1,0 +1,73 @@
+"""A node that joins again without flags has the same name, prices and server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.errors import StartupError
+from sparewatt.node.settings import (
+    SAVED_SETTINGS_FILE,
+    SavedSettings,
+    merge_saved_settings,
+    read_saved_settings,
+    save_settings,
+)
+from tests.unit.node.rig import node_settings
+
+KEPT = SavedSettings(name="attic", region="DE", prompt_usd_per_mtok="0.02", completion_usd_per_mtok="0.04")
+
+
+def test_settings_are_saved_for_the_next_join(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path, name="attic", region="DE", hourly_usd="0.30"))
+    again = merge_saved_settings({"gateway_url": "http://127.0.0.1:1"}, read_saved_settings(tmp_path))
+    assert again == {"gateway_url": "http://127.0.0.1:1", "name": "attic", "region": "DE", "hourly_usd": "0.30"}
+
+
+def test_a_flag_overrides_a_saved_setting_and_replaces_it(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path, name="attic", region="DE"))
+    values = merge_saved_settings({"region": "local"}, read_saved_settings(tmp_path))
+    assert values == {"name": "attic", "region": "local"}
+    save_settings(node_settings(tmp_path, **values))
+    assert read_saved_settings(tmp_path) == SavedSettings(name="attic")
+
+
+def test_a_new_price_replaces_all_saved_prices() -> None:
+    assert merge_saved_settings({"hourly_usd": "0.20"}, KEPT) == {"name": "attic", "region": "DE", "hourly_usd": "0.20"}
+
+
+def test_the_served_file_is_saved_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_settings(node_settings(tmp_path, serve=Path("model.gguf"), serve_as="small", serve_slots=2))
+    saved = read_saved_settings(tmp_path)
+    assert saved.serves() == str(tmp_path / "model.gguf")
+    assert merge_saved_settings({}, saved) == {
+        "serve": str(tmp_path / "model.gguf"),
+        "serve_as": "small",
+        "serve_slots": 2,
+    }
+    assert merge_saved_settings({"serve_slots": 8}, saved)["serve_as"] == "small"
+
+
+@pytest.mark.parametrize("given", [{"backend_url": "http://127.0.0.1:8080"}, {"serve": "other.gguf"}])
+def test_a_new_server_replaces_all_saved_serving_settings(given: dict[str, str]) -> None:
+    assert merge_saved_settings(given, SavedSettings(serve="/m.gguf", serve_as="small", serve_slots=2)) == given
+
+
+def test_backend_auto_ignores_the_saved_server() -> None:
+    assert merge_saved_settings(
+        {"backend_url": "auto"}, SavedSettings(backend_url="http://127.0.0.1:9", name="attic")
+    ) == {"name": "attic"}
+
+
+def test_default_settings_write_no_file(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path))
+    assert not (tmp_path / SAVED_SETTINGS_FILE).exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"name": 7}', "\xff"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / SAVED_SETTINGS_FILE).write_bytes(text.encode("latin-1"))
+    with pytest.raises(StartupError, match=SAVED_SETTINGS_FILE):
+        read_saved_settings(tmp_path)
