@@ -23,7 +23,7 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.process import COMPILE_FROM_NODES
 from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit_postings
-from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, bootstrap_database
+from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT, bootstrap_database
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.ledger import Transfer

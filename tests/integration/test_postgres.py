@@ -28,13 +28,13 @@ CEILING_S = 30.0
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from sparewatt.postgres.os_account import accounts_for_root
-from sparewatt.postgres.binaries import Binaries
+from sparewatt.postgres.os_account import os_accounts_for_root
+from sparewatt.postgres.binaries import PostgresBinaries
 from sparewatt.postgres.server import EmbeddedPostgres
 
 async def serve(home, loop_name, account_index, bin_dir):
-    binaries = Binaries(Path(bin_dir)) if bin_dir else None
-    account = list(accounts_for_root())[int(account_index)] if account_index else None
+    binaries = PostgresBinaries(Path(bin_dir)) if bin_dir else None
+    account = list(os_accounts_for_root())[int(account_index)] if account_index else None
     server = EmbeddedPostgres(Path(home), binaries=binaries, account=account)
     await server.start()
     print(server.pid, flush=True)

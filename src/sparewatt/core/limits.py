@@ -455,9 +455,6 @@ CHAIN_RPC_PER_S = 20.0
 CHAIN_RPC_BURST = 200
 """Calls that one key may make at once after a pause: a node that catches up."""
 
-CHAIN_STATE_BYTES_MAX = 512 * MIB
-"""A local chain's whole state: about 150,000 transactions. It is for trying things out."""
-
 CHAIN_REQUESTS_OPEN_MAX = 20
 """Deposits and claims of one account that wait for the chain; each takes seconds, and more is a loop."""
 

@@ -92,7 +92,7 @@ async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> 
         return
     home = make_private_dir(settings.data.expanduser()) / POSTGRES
     async with supervised_postgres(
-        home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)
+        home, clock=clock, rng=rng, notify=lambda text: _log.info("own_postgres", said=text)
     ) as dsn:
         yield dsn
 

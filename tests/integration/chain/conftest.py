@@ -20,7 +20,7 @@ from tests.integration.databases import fresh_database
 @pytest.fixture(scope="session")
 def anvil_binary() -> Path:
     try:
-        return asyncio.run(find_anvil(tell=print))
+        return asyncio.run(find_anvil(notify=print))
     except StartupError as error:
         pytest.skip(f"NO CHAIN TO TEST AGAINST: {error.message}")
 

@@ -1,4 +1,4 @@
-"""What differs between systems: locks and signals. The Windows halves run here on stand-ins for what Windows has."""
+"""What differs between systems: locks and signals. The Windows branches run here on stand-ins for its system calls."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from typing import Any
 
 import pytest
 
-from sparewatt.machine import data_dir, file_lock
-from sparewatt.machine.data_dir import DataDir, fsync_dir, make_private_dir
-from sparewatt.machine.file_lock import LOCK_BYTE_OFFSET, FileLocked, Locker, UnixLocker, WindowsLocker, lock_file
+from sparewatt.machine import data_dir
+from sparewatt.machine.data_dir import (
+    LOCK_BYTE_OFFSET,
+    DataDir,
+    FileLocked,
+    Locker,
+    byte_locker,
+    fsync_dir,
+    lock_by_flock,
+    lock_file,
+    make_private_dir,
+)
 from sparewatt.machine.signals import on_signals
 from tests.waiting import until
 
 
 class Msvcrt:
-    """Locks bytes of files as Windows does: by file and position, whoever opened it."""
+    """Locks bytes of files as Windows does: by file and position, for every descriptor."""
 
     LK_NBLCK = 2
 
@@ -36,7 +45,7 @@ class Msvcrt:
 
 @pytest.fixture(params=["unix", "windows"])
 def locker(request: pytest.FixtureRequest) -> Locker:
-    return UnixLocker() if request.param == "unix" else WindowsLocker(Msvcrt())
+    return lock_by_flock if request.param == "unix" else byte_locker(Msvcrt())
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path, locker: Locker) -> None:
@@ -47,16 +56,16 @@ def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path, locker: Locke
     os.close(fd)
 
 
-def test_windows_locks_a_byte_that_nobody_reads(tmp_path: Path) -> None:
+def test_windows_locks_a_byte_behind_the_pid(tmp_path: Path) -> None:
     system = Msvcrt()
-    os.close(lock_file(tmp_path / "lock", locker=WindowsLocker(system)))
+    os.close(lock_file(tmp_path / "lock", locker=byte_locker(system)))
     assert {place for _, place in system.locked} == {LOCK_BYTE_OFFSET}
 
 
 def test_a_data_directory_works_where_there_are_no_users_and_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_lock, "platform_locker", lambda: WindowsLocker(Msvcrt()))
+    monkeypatch.setattr(data_dir, "platform_locker", lambda: byte_locker(Msvcrt()))
     monkeypatch.delattr(os, "geteuid")
     monkeypatch.delattr(os, "O_DIRECTORY")
     open_to_all = tmp_path / "open"
@@ -70,7 +79,7 @@ def test_a_data_directory_works_where_there_are_no_users_and_modes(
 
 
 class WindowsLoop:
-    """An event loop that, like that of Windows, does not listen for signals; everything else is the real one's."""
+    """An event loop that cannot watch signals, as on Windows; all other calls go to the real loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -83,14 +92,14 @@ class WindowsLoop:
 
 
 @pytest.mark.parametrize("system", ["unix", "windows"])
-async def test_a_signal_is_heard_in_the_loop(system: str) -> None:
-    loop, heard = asyncio.get_running_loop(), list[int]()
+async def test_a_signal_calls_back_in_the_loop(system: str) -> None:
+    loop, calls = asyncio.get_running_loop(), list[int]()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
-        on_signals(lambda: heard.append(1), loop=loop if system == "unix" else WindowsLoop(loop))  # type: ignore[arg-type]
+        on_signals(lambda: calls.append(1), loop=loop if system == "unix" else WindowsLoop(loop))  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGTERM)
-        await until(lambda: bool(heard))
-        assert heard == [1]
+        await until(lambda: bool(calls))
+        assert calls == [1]
     finally:
         for number, handler in before.items():
             if system == "unix":
