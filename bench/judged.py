@@ -19,8 +19,8 @@ from pathlib import Path
 
 from sparewatt.inference.matcher.model import HealthRules
 from sparewatt.sim.scenario import FaultRates
-from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_policy
-from sparewatt.sim.traffic.workload import TraceRequest, read_trace
+from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_scheduler
+from sparewatt.sim.traffic import TraceRequest, read_trace
 
 BEGIN, END = "<!-- judged: begin -->", "<!-- judged: end -->"
 RATES = (65.0, 135.0, 230.0)
@@ -153,11 +153,11 @@ def run_one(run: Run, trace: Path) -> dict[str, float]:
     case = make_case(run.question, requests_of(trace), seed=run.seed)
     match run.policy:
         case "oracle":
-            numbers = run_oracle(case).numbers
+            numbers = run_oracle(case).summary
         case "bound":
             numbers = run_bound(case)
         case _:
-            numbers = run_policy(case, run.policy).numbers
+            numbers = run_scheduler(case, run.policy).summary
     return numbers.as_dict(with_garbage=True)
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.inference.matcher.ranking import BALANCED
-from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import (
     DECODE_BANDWIDTH_SHARE,
     PREFILL_FLOPS_SHARE,
@@ -26,6 +25,7 @@ from sparewatt.sim.scenario import (
     make_scenario,
 )
 from sparewatt.sim.schedulers.gateways import SimGateways
+from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import World
 from tests.integration.unequal import PROMPT_TOKENS, UnequalNode
 

@@ -7,8 +7,18 @@ from msgspec import structs
 from sparewatt import __version__
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
-from sparewatt.sim.price_table import PRICED_BATCH, nominal_decode_tps, nominal_prefill_tps
-from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Scenario, SimModel, Site, make_scenario
+from sparewatt.sim.scenario import (
+    GB,
+    PRICED_BATCH,
+    STEP_FIXED_S,
+    STEP_PER_JOB_S,
+    Scenario,
+    SimModel,
+    Site,
+    make_scenario,
+    nominal_decode_tps,
+    nominal_prefill_tps,
+)
 
 MODEL = "m"
 SERVED = "8b-int4"

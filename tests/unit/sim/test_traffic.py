@@ -8,8 +8,7 @@ import pytest
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.traffic.trace import TraceRequest
-from sparewatt.sim.traffic.workload import generate_trace, make_jobs, read_trace
+from sparewatt.sim.traffic import TraceRequest, generate_trace, make_jobs, read_trace
 
 BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
 
