@@ -11,7 +11,7 @@ from typing import get_args
 import click
 
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.testing.engine.app import running_engine
+from sparewatt.testing.engine.engine import running_engine
 from sparewatt.testing.engine.settings import EngineSettings
 
 _RATE = click.FloatRange(min=0)

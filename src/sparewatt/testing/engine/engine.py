@@ -1,25 +1,29 @@
-"""The engine: an OpenAI-compatible server on aiohttp with the parts of llama.cpp's surface that nodes look at.
+"""An OpenAI-compatible server on aiohttp, with the endpoints of llama.cpp that nodes read.
 
-It takes requests through their stages: refuse, plan, wait for a slot, prefill, decode at the set pace. Text, shapes and
-faults live in their own modules, the routes in `app`.
+A request is validated, planned, queued for a slot, prefilled, and decoded at the set rate. Text, JSON shapes and faults
+are in their own modules.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import TypeVar
 from zlib import crc32
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from sparewatt.core.clock import Clock, SystemClock, sleep_until
-from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
+from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound, SparewattError
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.testing.engine import text
-from sparewatt.testing.engine.chat import ChatReply, plan_chat
-from sparewatt.testing.engine.completions import CompletionReply, plan_completion
+from sparewatt.testing.engine.answer_plan import plan_completion
+from sparewatt.testing.engine.chat_plan import plan_chat
 from sparewatt.testing.engine.embeddings import embeddings_body, plan_embeddings
 from sparewatt.testing.engine.output import (
     InjectedFault,
@@ -30,9 +34,15 @@ from sparewatt.testing.engine.output import (
     is_immediate,
     json_response,
 )
-from sparewatt.testing.engine.pacer import ModelLoader, TokenPacer
-from sparewatt.testing.engine.prefix_cache import EnginePrefixCache
-from sparewatt.testing.engine.replies import EngineReply, ReplyHead, encode
+from sparewatt.testing.engine.replies import (
+    ChatReply,
+    CompletionReply,
+    EngineReply,
+    ReplyHead,
+    encode,
+    error_body,
+    error_object,
+)
 from sparewatt.testing.engine.requests import (
     EngineChatRequest,
     EngineCompletionRequest,
@@ -40,16 +50,22 @@ from sparewatt.testing.engine.requests import (
     TemplateRequest,
     TokenizeRequest,
 )
+from sparewatt.testing.engine.resources import EnginePrefixCache, EngineSlots, ModelLoader, TokenPacer
 from sparewatt.testing.engine.settings import EngineSettings, EngineStats, Fault, FaultQueue
-from sparewatt.testing.engine.slots import EngineSlots
 
 T = TypeVar("T")
+
+STOP_S = 0.05
+"""How long open requests may go on when the engine stops; short, since tests stop hundreds of engines."""
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted within one tick of the event loop."""
 
 _FIELD_IN_ERROR = re.compile(r"(?:at `\$\.|missing required field `)([^`]*)`$")
 
 
 class Engine:
-    """One model server: its state, and the handlers of its routes."""
+    """One model server: its state and the handlers of its routes."""
 
     def __init__(self, settings: EngineSettings, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
         self.settings = settings
@@ -59,15 +75,17 @@ class Engine:
         self._rng = rng or SystemRng()
         self._started_at = int(self._clock.unix_s())
         self._slots = EngineSlots(settings.slots, self.stats)
-        self._load = ModelLoader(self._clock, settings)
-        self._kept = EnginePrefixCache(settings.prefix_cache_tokens)
+        self._loader = ModelLoader(self._clock, settings)
+        self._prefix_cache = EnginePrefixCache(settings.prefix_cache_tokens)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         wanted = await read_body(request, EngineChatRequest)
         self._admit(wanted.model)
         plan = plan_chat(wanted, settings=self.settings)
         if self.settings.prefix_cache_tokens:
-            plan = replace(plan, cached_tokens=self._kept.read(text.tokenize(text.render_chat(wanted.messages))))
+            plan = replace(
+                plan, cached_tokens=self._prefix_cache.read(text.tokenize(text.render_chat(wanted.messages)))
+            )
         reply = ChatReply(plan, head=self._head("chatcmpl", wanted.model), request=wanted)
         return await self._generate(request, reply, is_streamed=bool(wanted.stream))
 
@@ -104,7 +122,7 @@ class Engine:
         return _json(self._model(name))
 
     async def health(self, _request: web.Request) -> web.Response:
-        self._load.check()
+        self._loader.check()
         return _json({"status": "ok"})
 
     async def props(self, _request: web.Request) -> web.Response:
@@ -145,7 +163,7 @@ class Engine:
         return await self.show_faults(request)
 
     async def _generate(self, request: web.Request, reply: EngineReply, *, is_streamed: bool) -> web.StreamResponse:
-        """Answer, or fail in the way that the next fault says."""
+        """Answer, or fail as the next injected fault prescribes."""
         fault = self.faults.take()
         if fault is not None and is_immediate(fault):
             return await fail_at_once(request, fault)
@@ -155,7 +173,7 @@ class Engine:
                 return await self._run(reply, output, fault)
         except InjectedFault as hit:
             return hit.response
-        except ConnectionError:  # the client left while we wrote
+        except ConnectionError:  # the client disconnected during a write
             return output.response
 
     async def _run(self, reply: EngineReply, output: Output, fault: Fault | None) -> web.StreamResponse:
@@ -168,7 +186,7 @@ class Engine:
         return await output.close(reply)
 
     async def _prefill(self, n_tokens: int) -> None:
-        await self._load.use()
+        await self._loader.use()
         if self.settings.prefill_tps > 0:
             await sleep_until(self._clock, self._clock.now_s() + n_tokens / self.settings.prefill_tps)
 
@@ -182,7 +200,7 @@ class Engine:
             done = due
 
     def _admit(self, model: str) -> None:
-        self._load.check()
+        self._loader.check()
         self._check_model(model)
 
     def _check_model(self, model: str) -> None:
@@ -199,7 +217,7 @@ class Engine:
             "object": "model",
             "created": self._started_at,
             "owned_by": "sparewatt",
-            "status": {"value": self._load.state},
+            "status": {"value": self._loader.state},
             "meta": ({"prefix_cache_tokens": settings.prefix_cache_tokens} if settings.prefix_cache_tokens else {})
             | {
                 "n_ctx_train": settings.n_ctx,
@@ -212,7 +230,7 @@ class Engine:
 
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
-    """The request's body as `kind`, or an error that names the field at fault."""
+    """Decode the body as `kind`. The error names the invalid field."""
     body = await request.read()
     try:
         return msgspec.json.decode(body, type=kind)
@@ -220,8 +238,60 @@ async def read_body(request: web.Request, kind: type[T]) -> T:
         where = _FIELD_IN_ERROR.search(str(error))
         raise InvalidField(str(error), param=where.group(1) if where else None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJson(f"The body is not JSON that can be read: {error}.") from None
+        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
 
 
 def _json(value: object) -> web.Response:
     return json_response(encode(value))
+
+
+@web.middleware
+async def errors_as_objects(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Puts every error, aiohttp's own included, into OpenAI's shape."""
+    try:
+        return await handler(request)
+    except SparewattError as error:
+        return json_response(encode(error_body(error)), status=error.status)
+    except web.HTTPException as error:
+        code = error.reason.lower().replace(" ", "_")
+        return json_response(
+            encode(error_object(error.reason, "invalid_request_error", code=code)), status=error.status
+        )
+
+
+def make_app(engine: Engine) -> web.Application:
+    app = web.Application(middlewares=[errors_as_objects], client_max_size=REQUEST_BODY_BYTES_MAX)
+    app.add_routes(
+        [
+            web.post("/v1/chat/completions", engine.chat),
+            web.post("/v1/completions", engine.complete),
+            web.post("/v1/embeddings", engine.embed),
+            web.get("/v1/models", engine.models),
+            web.get("/v1/models/{name:.+}", engine.model),
+            web.get("/health", engine.health),
+            web.get("/props", engine.props),
+            web.get("/slots", engine.slots),
+            web.post("/apply-template", engine.apply_template),
+            web.post("/tokenize", engine.tokenize),
+            web.get("/engine/stats", engine.show_stats),
+            web.get("/engine/faults", engine.show_faults),
+            web.post("/engine/faults", engine.add_fault),
+            web.delete("/engine/faults", engine.clear_faults),
+        ]
+    )
+    return app
+
+
+@asynccontextmanager
+async def running_engine(
+    settings: EngineSettings | None = None, *, clock: Clock | None = None, port: int = 0
+) -> AsyncIterator[str]:
+    """Serve on a loopback port inside this process; yields the base URL, `http://127.0.0.1:PORT`."""
+    app = make_app(Engine(settings or EngineSettings(), clock=clock))
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=BACKLOG).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

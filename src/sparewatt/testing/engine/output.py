@@ -1,4 +1,4 @@
-"""Where a generation's tokens go, streamed or whole, and how each kind of fault looks on the connection."""
+"""Writes a reply to the connection, streamed or whole, and injects each kind of fault there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol, assert_never
 from aiohttp import web
 
 from sparewatt.core.errors import InternalError
-from sparewatt.testing.engine.replies import EngineReply, ErrorBody, ErrorDetail, encode, error_body, sse
+from sparewatt.testing.engine.replies import EngineReply, encode, error_body, error_object, sse
 from sparewatt.testing.engine.settings import Fault
 
 GARBAGE = b"<html><body>\xff\xfe 502 not what you asked for</body>"
@@ -19,7 +19,7 @@ _INJECTED = InternalError("A fault was injected here.")
 
 
 class InjectedFault(Exception):
-    """Ends a generation that was told to fail; carries what is left to answer."""
+    """Ends a generation by an injected fault; `response` is what aiohttp returns for it."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class InjectedFault(Exception):
 
 
 class Output(Protocol):
-    """What the generator needs to deliver a reply."""
+    """The sink of one reply."""
 
     response: web.StreamResponse
 
@@ -41,7 +41,7 @@ class Output(Protocol):
 
 
 class StreamedOutput:
-    """Server-sent events, one for each token."""
+    """Server-sent events, one per token."""
 
     def __init__(self, request: web.Request) -> None:
         self.response: web.StreamResponse = web.StreamResponse(headers=_STREAM_HEADERS)
@@ -74,17 +74,17 @@ class StreamedOutput:
 
 
 class WholeOutput:
-    """One JSON body when all tokens are there."""
+    """One JSON body after the last token."""
 
     def __init__(self, request: web.Request) -> None:
         self.response: web.StreamResponse = web.Response()
         self._request = request
 
     async def open(self, reply: EngineReply) -> None:
-        """Nothing is sent before the end."""
+        """Nothing is sent before `close`."""
 
     async def emit(self, reply: EngineReply, steps: range) -> None:
-        """Tokens are kept in the plan until the end."""
+        """The plan has the tokens; `close` sends them."""
 
     async def close(self, reply: EngineReply) -> web.StreamResponse:
         return json_response(reply.whole())
@@ -105,7 +105,7 @@ def json_response(body: bytes, *, status: int = 200) -> web.Response:
 
 
 def is_immediate(fault: Fault) -> bool:
-    """Whether the fault strikes before the engine does any work."""
+    """Whether the fault comes before the engine does any work."""
     match fault.kind:
         case "status" | "drop_before_head":
             return True
@@ -120,8 +120,8 @@ def is_immediate(fault: Fault) -> bool:
 async def fail_at_once(request: web.Request, fault: Fault) -> web.StreamResponse:
     match fault.kind:
         case "status":
-            detail = ErrorDetail(_INJECTED.message, _INJECTED.kind, None, "injected_fault")
-            return json_response(encode(ErrorBody(detail)), status=fault.status)
+            body = error_object(_INJECTED.message, _INJECTED.kind, code="injected_fault")
+            return json_response(encode(body), status=fault.status)
         case "garbage":
             return web.Response(body=GARBAGE, content_type="text/html")
         case _:
@@ -130,7 +130,7 @@ async def fail_at_once(request: web.Request, fault: Fault) -> web.StreamResponse
 
 
 async def break_off(request: web.Request, fault: Fault) -> None:
-    """End the process, go silent until the client leaves, or close the connection with the reply unfinished."""
+    """End the process, stall until the client disconnects, or close the connection with the reply unfinished."""
     if fault.kind == "exit":
         os._exit(1)
     if fault.kind == "stall_after_tokens":

@@ -9,9 +9,8 @@ import pytest
 
 from sparewatt.core.clock import Timer, sleep_until
 from sparewatt.testing import EngineSettings, InstantClock
-from sparewatt.testing.engine.pacer import FREE_RUN_STEPS, TokenPacer
+from sparewatt.testing.engine.resources import UNPACED_STEPS, EngineSlots, TokenPacer
 from sparewatt.testing.engine.settings import EngineQueueFull, EngineStats
-from sparewatt.testing.engine.slots import EngineSlots
 from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/chat/completions"
@@ -89,7 +88,7 @@ async def test_slots_are_given_first_come_first_served() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparewatt.testing.engine.slots.QUEUE_MAX", 0)
+    monkeypatch.setattr("sparewatt.testing.engine.resources.QUEUE_MAX", 0)
     with pytest.raises(EngineQueueFull):
         async with EngineSlots(1, EngineStats()).occupy():
             pass
@@ -140,7 +139,7 @@ async def test_slow_tokens_come_one_at_a_time() -> None:
 
 
 async def test_without_a_rate_tokens_come_in_batches() -> None:
-    assert await TokenPacer(StillClock(), tps=0).next_due(0) == FREE_RUN_STEPS
+    assert await TokenPacer(StillClock(), tps=0).next_due(0) == UNPACED_STEPS
 
 
 async def test_the_instant_clock_moves_to_where_it_was_awaited() -> None:
