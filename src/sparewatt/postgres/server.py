@@ -1,7 +1,7 @@
-"""An embedded PostgreSQL: initialised on first use, run as a foreground child, ended with this process.
+"""An embedded PostgreSQL: initialised on first use, run as a foreground child, restarted when it dies.
 
-It can be reached only through a socket in a private directory. If the server or this process is killed at any moment,
-the next start recovers the data (write-ahead log). Schema and queries are in store/.
+It can be reached only through a socket in a private directory, and ends with this process. If the server or this
+process is killed at any moment, the next start recovers the data (write-ahead log). Schema and queries are in store/.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import shutil
 import signal
 import tempfile
 from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +23,11 @@ from urllib.parse import quote
 
 import asyncpg
 
+from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
-from sparewatt.machine.data_dir import fsync_dir, make_private_dir
+from sparewatt.core.rng import Rng
+from sparewatt.machine.backoff import Notify, restarting
+from sparewatt.machine.data_dir import DataDir, fsync_dir, make_private_dir
 from sparewatt.machine.spawn import exits_within, kill_group, open_log, read_tail, spawn, stop_process
 from sparewatt.postgres.binaries import PostgresBinaries, find_binaries
 from sparewatt.postgres.os_account import OsAccount, choose_os_account
@@ -157,6 +162,50 @@ class EmbeddedPostgres:
                 return await asyncpg.connect(self._dsn_of("postgres"))
             except (ConnectionError, FileNotFoundError, asyncpg.CannotConnectNowError):
                 await asyncio.sleep(POLL_S)
+
+
+@asynccontextmanager
+async def supervised_postgres(home: Path, *, clock: Clock, rng: Rng, notify: Notify) -> AsyncIterator[str]:
+    """The connection string of a server that is restarted with back-off when it ends. Raises StartupError.
+
+    The folder is locked meanwhile: a second process gets StartupError.
+    """
+    notify("Starting Postgres …")
+    with DataDir(home) as folder:
+        async with (
+            EmbeddedPostgres(folder.path) as server,
+            restarting(server, name="Postgres", clock=clock, rng=rng, notify=notify),
+        ):
+            yield server.dsn
+
+
+@asynccontextmanager
+async def reachable_postgres(home: Path, *, may_make: bool = False) -> AsyncIterator[str]:
+    """For a command: the connection string of `home`'s server, started for the time of the block if it does not run.
+
+    `may_make`: a folder without a database gets one; otherwise StartupError is raised for it.
+    """
+    server = EmbeddedPostgres(home)
+    if _is_running(home):
+        yield server.dsn
+        return
+    if not may_make and not (home / "data").exists():
+        raise StartupError(f"There is no database in {home}. Give another --data, or --database-url.")
+    with DataDir(home):
+        async with server:
+            yield server.dsn
+
+
+def _is_running(home: Path) -> bool:
+    """By the folder's lock, which ends with its holder; the server's pid file may be left over from a killed one."""
+    pid_file = read_pid_file(home / "data") if (home / "data").exists() else None
+    if pid_file is None or not pid_file.is_ready:
+        return False
+    try:
+        DataDir(home).close()
+    except StartupError:
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ its answer to a prompt. The product does not import this package; it only starts
 """
 
 from sparewatt.testing.clocks import InstantClock, ManualClock
-from sparewatt.testing.engine.engine import Engine, make_app, running_engine
-from sparewatt.testing.engine.settings import EngineSettings, Fault, FaultKind
+from sparewatt.testing.engine.engine import running_engine
+from sparewatt.testing.engine.settings import EngineSettings, Fault
 from sparewatt.testing.engine.text import (
     ASSISTANT_MARKER,
     answer_tokens,
@@ -19,16 +19,13 @@ from sparewatt.testing.engine.text import (
 
 __all__ = [
     "ASSISTANT_MARKER",
-    "Engine",
     "EngineSettings",
     "Fault",
-    "FaultKind",
     "InstantClock",
     "ManualClock",
     "answer_tokens",
     "count_tokens",
     "expected_text",
-    "make_app",
     "render_chat",
     "running_engine",
     "split_continuation",

@@ -8,7 +8,7 @@ advance at the same pace, so one step counter serves them all: a job ends when t
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -41,7 +41,7 @@ class SimJobTotals:
     jobs: int = 0
     unread_s: float = 0.0
     kv_read_bytes: float = 0.0
-    models: dict[int, int] = field(default_factory=dict)
+    models: Counter[int] = field(default_factory=Counter)
 
     def clear(self) -> None:
         self.jobs, self.unread_s, self.kv_read_bytes = 0, 0.0, 0.0
@@ -51,7 +51,7 @@ class SimJobTotals:
         self.jobs += 1
         self.unread_s += prefill_s
         self.kv_read_bytes += job.kv_read_bytes
-        _increment(self.models, job.model.number)
+        self.models[job.model.number] += 1
 
     def remove(self, job: SimJob, prefill_s: float) -> None:
         self.jobs -= 1
@@ -64,11 +64,8 @@ class SimJobTotals:
         _decrement(self.models, job.model.number)
 
 
-def _increment(counts: dict[int, int], number: int) -> None:
-    counts[number] = counts.get(number, 0) + 1
-
-
-def _decrement(counts: dict[int, int], number: int) -> None:
+def _decrement(counts: Counter[int], number: int) -> None:
+    """A count of zero is removed: the keys are the models in use."""
     counts[number] -= 1
     if not counts[number]:
         del counts[number]
@@ -100,13 +97,13 @@ class SimMachine:
     def _clear_work(self) -> None:
         self._waiting: deque[SimJob] = deque()
         self._waiting_s = self._waiting_kv = 0.0
-        self._waiting_models: dict[int, int] = {}
+        self._waiting_models: Counter[int] = Counter()
         self._waiting_for_model: dict[int, list[SimJob]] = {}
         self._loading: tuple[int, float] | None = None
         self.prefilling: SimJob | None = None
         self._prefill_left_s = 0.0
         self._running: list[tuple[float, int, SimJob]] = []
-        self.jobs_by_model: dict[int, int] = {}
+        self.jobs_by_model: Counter[int] = Counter()
         """Only jobs in prefill or decoding: their models' weights are read in every step."""
         self.active_bytes = self.kv_used = self.kv_read = 0.0
         for totals in (*self.gateway_totals, self.totals):
@@ -245,7 +242,7 @@ class SimMachine:
         self._waiting.append(job)
         self._waiting_s += self.prefill_s(job)
         self._waiting_kv += job.kv_bytes
-        _increment(self._waiting_models, job.model.number)
+        self._waiting_models[job.model.number] += 1
 
     def _unqueue(self, job: SimJob) -> None:
         _decrement(self._waiting_models, job.model.number)
@@ -307,7 +304,7 @@ class SimMachine:
             self._trim_cache()
             if job.model.number not in self.jobs_by_model:
                 self.active_bytes += job.model.weights_bytes
-            _increment(self.jobs_by_model, job.model.number)
+            self.jobs_by_model[job.model.number] += 1
 
     def _admits(self, job: SimJob) -> bool:
         """A free slot, and memory for its context; alone on the machine a job is always admitted."""

@@ -7,7 +7,7 @@ are in their own modules.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import TypeVar
@@ -29,7 +29,6 @@ from sparewatt.testing.engine.output import (
     InjectedFault,
     Output,
     StreamedOutput,
-    WholeOutput,
     fail_at_once,
     is_immediate,
     json_response,
@@ -54,6 +53,7 @@ from sparewatt.testing.engine.resources import EnginePrefixCache, EngineSlots, M
 from sparewatt.testing.engine.settings import EngineSettings, EngineStats, Fault, FaultQueue
 
 T = TypeVar("T")
+EngineWork = Callable[[Fault | None], Awaitable[web.StreamResponse]]
 
 STOP_S = 0.05
 """How long open requests may go on when the engine stops; short, since tests stop hundreds of engines."""
@@ -101,17 +101,15 @@ class Engine:
         wanted = await read_body(request, EngineEmbeddingRequest)
         self._admit(wanted.model)
         texts, n_tokens = plan_embeddings(wanted, settings=self.settings)
-        fault = self.faults.take()
-        if fault is not None and is_immediate(fault):
-            return await fail_at_once(request, fault)
-        try:
-            async with self._slots.occupy():
-                await self._prefill(n_tokens)
-                if fault is not None:
-                    await WholeOutput(request).fail(fault)
-                return json_response(embeddings_body(wanted, texts, n_tokens=n_tokens, n_embd=self.settings.n_embd))
-        except InjectedFault as hit:
-            return hit.response
+        output = Output(request)
+
+        async def work(fault: Fault | None) -> web.StreamResponse:
+            await self._prefill(n_tokens)
+            if fault is not None:
+                raise InjectedFault(await output.fail(fault))
+            return json_response(embeddings_body(wanted, texts, n_tokens=n_tokens, n_embd=self.settings.n_embd))
+
+        return await self._serve(output, work)
 
     async def models(self, _request: web.Request) -> web.Response:
         return _json({"object": "list", "data": [self._model(name) for name in self.settings.models]})
@@ -163,14 +161,17 @@ class Engine:
         return await self.show_faults(request)
 
     async def _generate(self, request: web.Request, reply: EngineReply, *, is_streamed: bool) -> web.StreamResponse:
-        """Answer, or fail as the next injected fault prescribes."""
+        output = StreamedOutput(request) if is_streamed else Output(request)
+        return await self._serve(output, lambda fault: self._run(reply, output, fault))
+
+    async def _serve(self, output: Output, work: EngineWork) -> web.StreamResponse:
+        """Do `work` in a slot, or fail as the next injected fault prescribes."""
         fault = self.faults.take()
         if fault is not None and is_immediate(fault):
-            return await fail_at_once(request, fault)
-        output: Output = StreamedOutput(request) if is_streamed else WholeOutput(request)
+            return await fail_at_once(output.request, fault)
         try:
             async with self._slots.occupy():
-                return await self._run(reply, output, fault)
+                return await work(fault)
         except InjectedFault as hit:
             return hit.response
         except ConnectionError:  # the client disconnected during a write
@@ -182,7 +183,7 @@ class Engine:
         n_steps = reply.plan.n_steps
         await self._decode(reply, output, n_steps if fault is None else min(fault.after_tokens, n_steps))
         if fault is not None:
-            await output.fail(fault)
+            raise InjectedFault(await output.fail(fault))
         return await output.close(reply)
 
     async def _prefill(self, n_tokens: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import NoReturn, Protocol, assert_never
+from typing import assert_never
 
 from aiohttp import web
 
@@ -26,59 +26,12 @@ class InjectedFault(Exception):
         self.response = response
 
 
-class Output(Protocol):
-    """The sink of one reply."""
-
-    response: web.StreamResponse
-
-    async def open(self, reply: EngineReply) -> None: ...
-
-    async def emit(self, reply: EngineReply, steps: range) -> None: ...
-
-    async def close(self, reply: EngineReply) -> web.StreamResponse: ...
-
-    async def fail(self, fault: Fault) -> NoReturn: ...
-
-
-class StreamedOutput:
-    """Server-sent events, one per token."""
-
-    def __init__(self, request: web.Request) -> None:
-        self.response: web.StreamResponse = web.StreamResponse(headers=_STREAM_HEADERS)
-        self._request = request
-
-    async def open(self, reply: EngineReply) -> None:
-        await self.response.prepare(self._request)
-        await self._write(reply.opening())
-
-    async def emit(self, reply: EngineReply, steps: range) -> None:
-        await self._write(b"".join(reply.step(i) for i in steps))
-
-    async def close(self, reply: EngineReply) -> web.StreamResponse:
-        await self._write(reply.closing())
-        return self.response
-
-    async def fail(self, fault: Fault) -> NoReturn:
-        match fault.kind:
-            case "error_event":
-                await self._write(sse(error_body(_INJECTED)))
-            case "garbage":
-                await self._write(GARBAGE_EVENT)
-            case _:
-                await break_off(self._request, fault)
-        raise InjectedFault(self.response)
-
-    async def _write(self, data: bytes) -> None:
-        if data:
-            await self.response.write(data)
-
-
-class WholeOutput:
+class Output:
     """One JSON body after the last token."""
 
     def __init__(self, request: web.Request) -> None:
         self.response: web.StreamResponse = web.Response()
-        self._request = request
+        self.request = request
 
     async def open(self, reply: EngineReply) -> None:
         """Nothing is sent before `close`."""
@@ -89,15 +42,48 @@ class WholeOutput:
     async def close(self, reply: EngineReply) -> web.StreamResponse:
         return json_response(reply.whole())
 
-    async def fail(self, fault: Fault) -> NoReturn:
+    async def fail(self, fault: Fault) -> web.StreamResponse:
         match fault.kind:
             case "error_event":
-                raise InjectedFault(json_response(encode(error_body(_INJECTED)), status=_INJECTED.status))
+                return json_response(encode(error_body(_INJECTED)), status=_INJECTED.status)
             case "garbage":
-                raise InjectedFault(json_response(GARBAGE))
+                return json_response(GARBAGE)
             case _:
-                await break_off(self._request, fault)
-        raise InjectedFault(self.response)
+                await break_off(self.request, fault)
+                return self.response
+
+
+class StreamedOutput(Output):
+    """Server-sent events, one per token."""
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__(request)
+        self.response = web.StreamResponse(headers=_STREAM_HEADERS)
+
+    async def open(self, reply: EngineReply) -> None:
+        await self.response.prepare(self.request)
+        await self._write(reply.opening())
+
+    async def emit(self, reply: EngineReply, steps: range) -> None:
+        await self._write(b"".join(reply.step(i) for i in steps))
+
+    async def close(self, reply: EngineReply) -> web.StreamResponse:
+        await self._write(reply.closing())
+        return self.response
+
+    async def fail(self, fault: Fault) -> web.StreamResponse:
+        match fault.kind:
+            case "error_event":
+                await self._write(sse(error_body(_INJECTED)))
+            case "garbage":
+                await self._write(GARBAGE_EVENT)
+            case _:
+                await break_off(self.request, fault)
+        return self.response
+
+    async def _write(self, data: bytes) -> None:
+        if data:
+            await self.response.write(data)
 
 
 def json_response(body: bytes, *, status: int = 200) -> web.Response:
