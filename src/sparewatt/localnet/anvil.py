@@ -20,8 +20,7 @@ from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MIB
@@ -95,15 +94,6 @@ class Anvil:
             return await asyncio.to_thread(self._save)
         except (OSError, ValueError, EOFError, zlib.error):
             return False
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def _argv(self) -> tuple[str, ...]:
         state = self._folder / STATE_FILE

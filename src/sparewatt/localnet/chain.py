@@ -20,8 +20,8 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.localnet.anvil_binary import find_anvil
-from sparewatt.localnet.setup_commands import SetupRunner, in_background
-from sparewatt.machine.backoff import Notify, restarting
+from sparewatt.localnet.setup_commands import SetupRunner
+from sparewatt.machine.backoff import Notify, in_background, restarting
 from sparewatt.machine.children import ChildSpec, Supervisor
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.spawn import free_port

@@ -30,8 +30,8 @@ from sparewatt.core.rng import Rng
 from sparewatt.localnet.bootstrap import bootstrap_database
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
-from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard, in_background
-from sparewatt.machine.backoff import Notify
+from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard
+from sparewatt.machine.backoff import Notify, in_background
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.machine.signals import stop_event

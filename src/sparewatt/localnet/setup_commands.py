@@ -9,10 +9,7 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from sparewatt.core.errors import StartupError
 from sparewatt.machine.backoff import Notify
@@ -20,8 +17,6 @@ from sparewatt.machine.spawn import exits_within, kill_group, read_tail, spawn
 
 SETUP_S = 900.0
 """90 MB at a megabit per second, and unpacking them."""
-
-_T = TypeVar("_T")
 
 
 class SetupRunner:
@@ -39,17 +34,6 @@ class SetupRunner:
                 kill_group(process)
         if process.returncode != 0:
             raise StartupError(f"{what.capitalize()} cannot be set up. The end of the log:\n{read_tail(log_path)}")
-
-
-@asynccontextmanager
-async def in_background(work: Coroutine[None, None, _T]) -> AsyncIterator[asyncio.Task[_T]]:
-    """Run `work` as a task; it is cancelled when the block ends."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def build_dashboard(command: str | None, data: Path, setups: SetupRunner, *, notify: Notify) -> None:

@@ -1,11 +1,14 @@
-"""Restarts with exponential back-off: a service that ended is started again after a growing, jittered delay."""
+"""Background tasks, and restarts with exponential back-off: after a service ended, it is started again.
+
+The delay before a restart grows and is jittered.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import StartupError
@@ -16,6 +19,7 @@ DELAY_S_MAX = 30.0
 HEALTHY_AFTER_S = 60.0
 """A service that ran this long was healthy: its next crash counts as its first."""
 
+_T = TypeVar("_T")
 Notify = Callable[[str], None]
 """Shows one line to the person who started the program."""
 
@@ -36,6 +40,17 @@ class Backoff:
         return ceiling_s * (1 + self._rng.random()) / 2
 
 
+@asynccontextmanager
+async def in_background(work: Coroutine[None, None, _T]) -> AsyncIterator[asyncio.Task[_T]]:
+    """Run `work` as a task; it is cancelled when the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 class Service(Protocol):
     async def start(self) -> None:
         """Raises StartupError."""
@@ -48,12 +63,8 @@ class Service(Protocol):
 @asynccontextmanager
 async def restarting(service: Service, *, name: str, clock: Clock, rng: Rng, notify: Notify) -> AsyncIterator[None]:
     """While the block runs, a started `service` that ends is started again. `name` begins a sentence."""
-    task = asyncio.create_task(_restart_on_exit(service, name=name, clock=clock, rng=rng, notify=notify))
-    try:
+    async with in_background(_restart_on_exit(service, name=name, clock=clock, rng=rng, notify=notify)):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def _restart_on_exit(service: Service, *, name: str, clock: Clock, rng: Rng, notify: Notify) -> None:

@@ -96,25 +96,17 @@ def fsync_dir(path: Path) -> None:
 # the file lock
 
 
-class FileLocked(Exception):
-    """Another process holds the lock; `holder` names it as far as the file does."""
-
-    def __init__(self, holder: str) -> None:
-        super().__init__(f"locked by {holder}")
-        self.holder = holder
-
-
 def lock_file(path: Path, *, locker: Locker | None = None) -> int:
     """Open and lock `path`, and write our pid into it. Closing the returned descriptor releases the lock.
 
-    Raises FileLocked or OSError.
+    Raises OSError, or StartupError if another process has locked it.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     fd = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
     if not (locker or platform_locker())(fd):
         holder = _read_holder(fd)
         os.close(fd)
-        raise FileLocked(holder)
+        raise StartupError(f"{path.parent} is in use by {holder}. Stop that process, or choose another data directory.")
     os.ftruncate(fd, 0)
     os.lseek(fd, 0, os.SEEK_SET)
     os.write(fd, f"{os.getpid()}\n".encode())
@@ -167,7 +159,3 @@ def _lock_dir(directory: Path) -> int:
         return lock_file(path)
     except OSError as error:
         raise StartupError(f"Cannot open {path}: {error.strerror}. Choose another data directory.") from error
-    except FileLocked as locked:
-        raise StartupError(
-            f"{directory} is in use by {locked.holder}. Stop that process, or choose another data directory."
-        ) from None

@@ -50,9 +50,8 @@ class Scheduler(Protocol):
     def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
         """Calls one of the two, now or later, once."""
 
-    def choose(self, job: SimJob, now_s: float) -> int | None: ...
-
-    def on_sent(self, job: SimJob, site: int, now_s: float) -> None: ...
+    def choose(self, job: SimJob, now_s: float) -> int | None:
+        """The machine to which the job is sent now."""
 
     def on_arrived(self, job: SimJob, site: int) -> None: ...
 
@@ -147,6 +146,7 @@ class World:
         if job.attempts >= ATTEMPTS_MAX:
             self.open_jobs -= 1
             return
+        job.cached_tokens = 0
         site = self._scheduler.choose(job, self.now_s)
         if site is None:
             self._retry_later(job, RETRY_AFTER_S)
@@ -155,8 +155,6 @@ class World:
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None
-        job.cached_tokens = 0
-        self._scheduler.on_sent(job, site, self.now_s)
         self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
 
     def _arrive(self, job: SimJob, site: int) -> None:

@@ -13,7 +13,6 @@ from sparewatt.testing.engine.text import (
     count_tokens,
     expected_text,
     render_chat,
-    split_continuation,
     tokenize,
 )
 
@@ -28,6 +27,5 @@ __all__ = [
     "expected_text",
     "render_chat",
     "running_engine",
-    "split_continuation",
     "tokenize",
 ]

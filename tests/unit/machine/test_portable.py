@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from sparewatt.core.errors import StartupError
 from sparewatt.machine import data_dir
 from sparewatt.machine.data_dir import (
     LOCK_BYTE_OFFSET,
     DataDir,
-    FileLocked,
     Locker,
     byte_locker,
     fsync_dir,
@@ -50,7 +50,7 @@ def locker(request: pytest.FixtureRequest) -> Locker:
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path, locker: Locker) -> None:
     fd = lock_file(tmp_path / "lock", locker=locker)
-    with pytest.raises(FileLocked, match=f"process {os.getpid()}"):
+    with pytest.raises(StartupError, match=f"process {os.getpid()}"):
         lock_file(tmp_path / "lock", locker=locker)
     assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
     os.close(fd)

@@ -104,20 +104,17 @@ class SimReporter:
         self._nodes = nodes
         self._models = scenario.models
         self._price = price_table(scenario)
-        self._specs = [self._make_specs(machine) for machine in machines]
+        self.specs = [self._make_specs(machine) for machine in machines]
         self._last_loads: list[dict[int, NodeLoad]] = [{} for _ in machines]
         """By machine and gateway, what was last sent."""
 
-    def specs(self, site: int) -> NodeSpecs:
-        return self._specs[site]
-
     def models_changed(self, site: int) -> None:
-        self._specs[site] = self._make_specs(self._machines[site])
+        self.specs[site] = self._make_specs(self._machines[site])
 
     def report(self, gateway: int, site: int, now_s: float) -> NodeReport | None:
         """The machine's state as it is reported to one gateway; None from a dead one."""
         machine = self._machines[site]
-        return NodeReport(self._load(machine, gateway, now_s), self._specs[site]) if machine.alive else None
+        return NodeReport(self._load(machine, gateway, now_s), self.specs[site]) if machine.alive else None
 
     def outgoing_reports(self, site: int, now_s: float, *, only_changes: bool) -> Iterator[tuple[int, NodeReport]]:
         """The reports that a node sends unasked, each with its gateway."""

@@ -58,7 +58,7 @@ class SimGateways:
         self._admissions = [AdmissionControl(table.capacity, clock=clock, rng=seeded(seed)) for table in self.tables]
         for gateway, table in enumerate(self.tables):
             for site, name in enumerate(self._ids):
-                table.connect(name, self._reporter.specs(site), now_s=0.0)
+                table.connect(name, self._reporter.specs[site], now_s=0.0)
                 table.set_rtt(name, world.rtt_s(gateway, site), now_s=0.0)
         for site in range(len(self._ids)):
             world.call_at(heartbeat_s * (site + 1) / len(self._ids), self._send_heartbeat, site)
@@ -156,8 +156,6 @@ class SimGateways:
         if best is None:
             return None
         return best.node_id, best if self._ranking.unit == "s" else None
-
-    def on_sent(self, job: SimJob, site: int, now_s: float) -> None: ...
 
     def on_arrived(self, job: SimJob, site: int) -> None: ...
 

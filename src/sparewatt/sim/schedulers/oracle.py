@@ -96,6 +96,20 @@ class Oracle:
         start(job)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
+        site = self._cheapest(job, now_s)
+        if site is not None:
+            self._count_in_flight(job, site, 1)
+        return site
+
+    def on_arrived(self, job: SimJob, site: int) -> None:
+        self._count_in_flight(job, site, -1)
+
+    def _count_in_flight(self, job: SimJob, site: int, sign: int) -> None:
+        self._fleet.in_flight[site] += sign
+        self._fleet.in_flight_backlog[site] += sign * self._world.machines[site].prefill_s(job)
+        self._fleet.in_flight_kv[site] += sign * job.kv_bytes
+
+    def _cheapest(self, job: SimJob, now_s: float) -> int | None:
         """The cheapest site. The wait for memory is expensive to compute, so only sites that would win get it added."""
         cost, is_short = self._cost(job, now_s)
         for _ in range(len(cost)):
@@ -137,16 +151,6 @@ class Oracle:
         if not job.prefix:
             return 0.0
         return np.array([machine.cache.tokens_of(job) for machine in self._world.machines], np.float64)
-
-    def on_sent(self, job: SimJob, site: int, now_s: float) -> None:  # noqa: ARG002 (Scheduler)
-        self._fleet.in_flight[site] += 1
-        self._fleet.in_flight_backlog[site] += self._world.machines[site].prefill_s(job)
-        self._fleet.in_flight_kv[site] += job.kv_bytes
-
-    def on_arrived(self, job: SimJob, site: int) -> None:
-        self._fleet.in_flight[site] -= 1
-        self._fleet.in_flight_backlog[site] -= self._world.machines[site].prefill_s(job)
-        self._fleet.in_flight_kv[site] -= job.kv_bytes
 
     def on_first_token(self, job: SimJob, now_s: float) -> None: ...
 

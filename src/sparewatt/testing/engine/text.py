@@ -107,12 +107,6 @@ def continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> Co
     return Continuation(prompt, 0, 0)
 
 
-def split_continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> tuple[str, int]:
-    """`(base_prompt, n_tokens_emitted)`; a token that was cut inside does not count as emitted."""
-    split = continuation(prompt, seed=seed, choice=choice)
-    return split.base, split.n_tokens
-
-
 def remaining_tokens(split: Continuation, count: int, *, seed: int | None = None, choice: int = 0) -> list[str]:
     """The next `count` tokens after `split`; the first is the rest of a token that was cut inside."""
     tokens = answer_tokens(split.base, split.n_tokens, count, seed=seed, choice=choice)
