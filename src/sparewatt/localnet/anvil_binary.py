@@ -5,7 +5,6 @@ npm checks the download against the hash in the committed lock file, and runs no
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import platform
@@ -19,8 +18,7 @@ from pathlib import Path
 
 from sparewatt.core.errors import StartupError
 from sparewatt.machine.backoff import Notify
-from sparewatt.machine.lifeline import death_signal_preexec
-from sparewatt.machine.spawn import exits_within, stop_process
+from sparewatt.machine.spawn import exits_within, spawn, stop_process
 
 VERSION = "1.7.1"
 PACKAGES = {("linux", "x86_64"): "@foundry-rs/anvil-linux-amd64"}
@@ -82,28 +80,15 @@ def _install(staging: Path, home: Path, binary: Path) -> None:
 
 
 async def _run_npm(folder: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *npm_argv(),
-        *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=death_signal_preexec(signal.SIGKILL),
-    )
-    errors = b""
+    log_path = folder / "npm.log"
+    argv = (*npm_argv(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    process = await spawn(argv, env=os.environ, log_path=log_path, death_signal=signal.SIGKILL, cwd=folder)
     try:
-        async with asyncio.timeout(FETCH_S):
-            _, errors = await process.communicate()
-    except TimeoutError:
-        pass
+        await exits_within(process, FETCH_S)
     finally:
-        if process.returncode is None:
-            await stop_process(process, steps=())
-            await exits_within(process, 1.0)
+        await stop_process(process, steps=())
     if process.returncode != 0:
-        first = (errors.decode(errors="replace").strip().splitlines() or ["it took too long"])[0]
+        first = (log_path.read_text(errors="replace").strip().splitlines() or ["it took too long"])[0]
         raise StartupError(f"npm cannot fetch anvil {VERSION}: {first[:200]}. {_BY_HAND}")
 
 

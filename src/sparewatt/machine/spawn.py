@@ -39,6 +39,7 @@ async def spawn(
     log_path: Path | None,
     death_signal: signal.Signals,
     stdin_data: bytes = b"",
+    cwd: Path | None = None,
 ) -> Process:
     """Start `argv`; the kernel sends it `death_signal` when this process ends.
 
@@ -50,6 +51,7 @@ async def spawn(
         return await asyncio.create_subprocess_exec(
             *argv,
             env=env,
+            cwd=cwd,
             stdin=stack.enter_context(_filled_pipe(stdin_data)) if stdin_data else DEVNULL,
             stdout=log,
             stderr=log,

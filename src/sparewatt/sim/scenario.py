@@ -30,7 +30,7 @@ STEP_PER_JOB_S = 0.3 * MS
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
 WARM_MODELS_MAX = 3
 CONTEXT_GB = 4.0
-"""What the models on a card leave free for contexts; without it hardly two jobs would fit beside the first model."""
+"""What the models on a card leave free for contexts; otherwise hardly two jobs would fit next to the first model."""
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002

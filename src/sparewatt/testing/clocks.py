@@ -29,7 +29,7 @@ def _nothing() -> None:
 
 
 class ManualClock:
-    """Implements Clock. Time stands still but in `advance`, which fires timers in the order in which they are due."""
+    """Implements Clock. Time passes only in `advance`, which fires timers in the order in which they are due."""
 
     def __init__(self, *, now_s: float = 1000.0, unix_s: float = 1_700_000_000.0) -> None:
         self._now_s = now_s

@@ -156,7 +156,7 @@ def test_what_is_no_whole_binary_message_ends_the_link() -> None:
         received(b"\x01\x01a", piece=100)
 
 
-def test_a_gateway_that_lets_no_link_in_is_told_so() -> None:
+def test_a_refused_link_is_an_error() -> None:
     wire = Wire(host="gateway", path="/")
     with pytest.raises(ProtocolViolation, match="404"):
         wire.data_received(b"HTTP/1.1 404 Not Found\r\n\r\n")

@@ -46,7 +46,7 @@ async def test_a_fetched_program_is_not_fetched_again(tmp_path: Path) -> None:
     assert await find_anvil(notify=pytest.fail) == binary
 
 
-async def test_a_machine_without_a_pinned_package_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_pinned_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "plan9")
     with pytest.raises(StartupError, match="CHAIN_URL"):
         await find_anvil(notify=quiet)

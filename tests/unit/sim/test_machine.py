@@ -76,7 +76,7 @@ def test_the_least_recently_used_idle_model_is_evicted(make_machine: Make) -> No
     assert machine.states[SMALL.number] is SimModelState.WARM
 
 
-def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> None:
+def test_loading_a_second_model_leaves_room_for_contexts(make_machine: Make) -> None:
     machine = make_machine(warm=(0, 1))  # with SMALL still there, THIRD would leave 3.6 GB
     machine.accept(make_job(1, model=THIRD), 0.0)
     assert [machine.states[model.number] for model in (SMALL, LARGE)] == [SimModelState.ON_DISK] * 2

@@ -1,4 +1,4 @@
-"""Slots, the queue behind them, what happens when a client leaves, and the pace of tokens."""
+"""Slots and their queue, clients that disconnect, and the token rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _idle(engine: Client) -> bool:
     return (await engine.stats())["running"] == 0
 
 
-async def test_a_client_that_leaves_frees_its_slot_for_the_next_in_line() -> None:
+async def test_a_client_that_disconnects_frees_its_slot_for_the_next_in_the_queue() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine:
         async with engine.open(PATH, messages=chat("first")) as first:
             assert await first.content.readline()
@@ -42,7 +42,7 @@ async def test_a_client_that_leaves_frees_its_slot_for_the_next_in_line() -> Non
         assert (await engine.get("/slots"))[0]["is_processing"] is False
 
 
-async def test_a_client_that_leaves_an_unstreamed_reply_stops_it() -> None:
+async def test_a_client_that_disconnects_stops_an_unstreamed_reply() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine:
         request = asyncio.create_task(engine.try_post(PATH, messages=chat("x")))
         await eventually(lambda: _running(engine))
@@ -51,7 +51,7 @@ async def test_a_client_that_leaves_an_unstreamed_reply_stops_it() -> None:
         assert (await engine.stats())["cancelled"] == 1
 
 
-async def test_a_client_that_leaves_the_queue_is_forgotten() -> None:
+async def test_a_client_that_disconnects_leaves_the_queue() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine, engine.open(PATH, messages=chat("first")):
         waiting = asyncio.create_task(engine.try_post(PATH, messages=chat("second")))
         await eventually(lambda: _queued(engine, 1))
@@ -95,7 +95,7 @@ async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SteppingClock:
-    """A clock on which every alarm rings `late_s` late."""
+    """A clock on which every timer fires `late_s` late."""
 
     def __init__(self, *, late_s: float) -> None:
         self.at_s = 0.0
@@ -142,7 +142,7 @@ async def test_without_a_rate_tokens_come_in_batches() -> None:
     assert await TokenPacer(StillClock(), tps=0).next_due(0) == UNPACED_STEPS
 
 
-async def test_the_instant_clock_moves_to_where_it_was_awaited() -> None:
+async def test_the_instant_clock_jumps_to_the_awaited_time() -> None:
     clock = InstantClock()
     await sleep_until(clock, 5.0)
     assert clock.now_s() == 5.0

@@ -74,7 +74,7 @@ def test_a_token_that_was_cut_inside_does_not_count_as_emitted() -> None:
     assert continuation(prompt + "".join(tokens[:at]) + tokens[at][:2]) == Continuation(prompt, at, 2)
 
 
-def test_a_prefill_that_is_not_the_engines_own_becomes_part_of_the_question() -> None:
+def test_a_foreign_prefill_becomes_part_of_the_question() -> None:
     prompt = render_chat([{"role": "user", "content": "x"}, {"role": "assistant", "content": "No such words"}])
     assert continuation(prompt) == Continuation(prompt, 0, 0)
 
@@ -142,7 +142,7 @@ def test_a_chat_renders_every_role_and_ends_with_the_marker() -> None:
 
 @untimed
 @given(label=st.from_regex(r"\w{1,40}", fullmatch=True), cut=st.integers(min_value=0))
-def test_a_labelled_chat_says_in_each_token_whose_it_is_and_continues_at_any_cut(label: str, cut: int) -> None:
+def test_every_token_of_a_labelled_chat_has_its_label_and_it_continues_at_any_cut(label: str, cut: int) -> None:
     prompt = render_chat([{"role": "user", "content": f"[label {label}] and a question"}])
     answer = expected_text(prompt, max_tokens=20)
     assert answer == "".join(f" {label}_{i}" for i in range(20))
