@@ -264,7 +264,7 @@ class _Network:
                 ChildSpec(
                     name=_engine_name(node),
                     argv=engine_argv(node, model=MODEL_NAME),
-                    log_path=node.log_dir / f"{node.name}-engine.log",
+                    log_path=self.data / "logs" / f"{node.name}-engine.log",
                     drain_s=self.settings.stop_s,
                     needs=frozenset(),
                 )
@@ -277,7 +277,7 @@ class _Network:
             name=node.name,
             argv=node_argv(node, self.url, weights=weights, model=MODEL_NAME, drain_s=self.settings.stop_s),
             env={"SPAREWATT_NODE_TOKEN": token} if token else {},
-            log_path=node.log_dir / f"{node.name}.log",
+            log_path=self.data / "logs" / f"{node.name}.log",
             drain_s=self.settings.stop_s + 1,
             needs=frozenset({GATEWAY, _engine_name(node)}),
         )

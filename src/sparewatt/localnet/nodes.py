@@ -28,7 +28,6 @@ class LocalNode:
     name: str
     profile: LocalNodeProfile
     data_dir: Path
-    log_dir: Path
     engine_port: int
 
 
@@ -38,7 +37,6 @@ def local_nodes(data: Path, count: int) -> list[LocalNode]:
             name=f"node-{number}",
             profile=PROFILES[(number - 1) % len(PROFILES)],
             data_dir=data / "nodes" / f"node-{number}",
-            log_dir=data / "logs",
             engine_port=free_port(),
         )
         for number in range(1, count + 1)

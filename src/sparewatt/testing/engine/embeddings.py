@@ -9,7 +9,7 @@ from hashlib import shake_256
 
 from sparewatt.testing.engine import text
 from sparewatt.testing.engine.answer_plan import room_after, texts_of
-from sparewatt.testing.engine.replies import encode
+from sparewatt.testing.engine.replies import Json
 from sparewatt.testing.engine.requests import EngineEmbeddingRequest
 from sparewatt.testing.engine.settings import EngineSettings
 
@@ -35,11 +35,11 @@ def plan_embeddings(request: EngineEmbeddingRequest, *, settings: EngineSettings
     return texts, sum(counts)
 
 
-def embeddings_body(request: EngineEmbeddingRequest, texts: list[str], *, n_tokens: int, n_embd: int) -> bytes:
+def embeddings_body(request: EngineEmbeddingRequest, texts: list[str], *, n_tokens: int, n_embd: int) -> Json:
     vectors = [_encoded(given, request.dimensions or n_embd, request.encoding_format) for given in texts]
     data = [{"index": i, "embedding": one, "object": "embedding"} for i, one in enumerate(vectors)]
     usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
-    return encode({"data": data, "model": request.model, "usage": usage, "object": "list"})
+    return {"data": data, "model": request.model, "usage": usage, "object": "list"}
 
 
 def _encoded(given: str, n_dimensions: int, encoding_format: str) -> list[float] | str:

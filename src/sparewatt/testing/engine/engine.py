@@ -38,7 +38,6 @@ from sparewatt.testing.engine.replies import (
     CompletionReply,
     EngineReply,
     ReplyHead,
-    encode,
     error_body,
     error_object,
 )
@@ -112,19 +111,19 @@ class Engine:
         return await self._serve(output, work)
 
     async def models(self, _request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [self._model(name) for name in self.settings.models]})
+        return json_response({"object": "list", "data": [self._model(name) for name in self.settings.models]})
 
     async def model(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         self._check_model(name)
-        return _json(self._model(name))
+        return json_response(self._model(name))
 
     async def health(self, _request: web.Request) -> web.Response:
         self._loader.check()
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def props(self, _request: web.Request) -> web.Response:
-        return _json(
+        return json_response(
             {
                 "total_slots": self.settings.slots,
                 "default_generation_settings": {"n_ctx": self.settings.n_ctx},
@@ -136,25 +135,27 @@ class Engine:
 
     async def slots(self, _request: web.Request) -> web.Response:
         n_ctx = self.settings.n_ctx
-        return _json([{"id": i, "n_ctx": n_ctx, "is_processing": busy} for i, busy in enumerate(self._slots.busy())])
+        return json_response(
+            [{"id": i, "n_ctx": n_ctx, "is_processing": busy} for i, busy in enumerate(self._slots.busy())]
+        )
 
     async def apply_template(self, request: web.Request) -> web.Response:
         wanted = await read_body(request, TemplateRequest)
-        return _json({"prompt": text.render_chat(wanted.messages)})
+        return json_response({"prompt": text.render_chat(wanted.messages)})
 
     async def tokenize(self, request: web.Request) -> web.Response:
         wanted = await read_body(request, TokenizeRequest)
-        return _json({"tokens": [crc32(token.encode()) for token in text.tokenize(wanted.content)]})
+        return json_response({"tokens": [crc32(token.encode()) for token in text.tokenize(wanted.content)]})
 
     async def show_stats(self, _request: web.Request) -> web.Response:
-        return _json(asdict(self.stats))
+        return json_response(asdict(self.stats))
 
     async def add_fault(self, request: web.Request) -> web.Response:
         self.faults.add(await read_body(request, Fault))
         return await self.show_faults(request)
 
     async def show_faults(self, _request: web.Request) -> web.Response:
-        return _json({"faults": self.faults.pending()})
+        return json_response({"faults": self.faults.pending()})
 
     async def clear_faults(self, request: web.Request) -> web.Response:
         self.faults.clear()
@@ -242,22 +243,16 @@ async def read_body(request: web.Request, kind: type[T]) -> T:
         raise InvalidJson(f"The body is not valid JSON: {error}.") from None
 
 
-def _json(value: object) -> web.Response:
-    return json_response(encode(value))
-
-
 @web.middleware
 async def errors_as_objects(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Puts every error, aiohttp's own included, into OpenAI's shape."""
     try:
         return await handler(request)
     except SparewattError as error:
-        return json_response(encode(error_body(error)), status=error.status)
+        return json_response(error_body(error), status=error.status)
     except web.HTTPException as error:
         code = error.reason.lower().replace(" ", "_")
-        return json_response(
-            encode(error_object(error.reason, "invalid_request_error", code=code)), status=error.status
-        )
+        return json_response(error_object(error.reason, "invalid_request_error", code=code), status=error.status)
 
 
 def make_app(engine: Engine) -> web.Application:

@@ -45,9 +45,9 @@ class Output:
     async def fail(self, fault: Fault) -> web.StreamResponse:
         match fault.kind:
             case "error_event":
-                return json_response(encode(error_body(_INJECTED)), status=_INJECTED.status)
+                return json_response(error_body(_INJECTED), status=_INJECTED.status)
             case "garbage":
-                return json_response(GARBAGE)
+                return web.Response(body=GARBAGE, content_type="application/json")
             case _:
                 await break_off(self.request, fault)
                 return self.response
@@ -86,8 +86,8 @@ class StreamedOutput(Output):
             await self.response.write(data)
 
 
-def json_response(body: bytes, *, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json")
+def json_response(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=encode(value), status=status, content_type="application/json")
 
 
 def is_immediate(fault: Fault) -> bool:
@@ -107,7 +107,7 @@ async def fail_at_once(request: web.Request, fault: Fault) -> web.StreamResponse
     match fault.kind:
         case "status":
             body = error_object(_INJECTED.message, _INJECTED.kind, code="injected_fault")
-            return json_response(encode(body), status=fault.status)
+            return json_response(body, status=fault.status)
         case "garbage":
             return web.Response(body=GARBAGE, content_type="text/html")
         case _:

@@ -69,10 +69,10 @@ class EngineReply(ABC):
             ends.append(sse(self._envelope(self.chunk_kind, ()) | {"usage": self._usage()}))
         return b"".join([*ends, DONE])
 
-    def whole(self) -> bytes:
+    def whole(self) -> Json:
         """The body of a reply that is not streamed."""
         choices = [self._whole(choice) for choice in self.plan.choices]
-        return encode(self._envelope(self.body_kind, choices) | {"usage": self._usage()})
+        return self._envelope(self.body_kind, choices) | {"usage": self._usage()}
 
     @abstractmethod
     def _first(self, choice: PlannedChoice) -> Json | None:
