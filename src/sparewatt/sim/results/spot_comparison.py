@@ -24,10 +24,10 @@ from sparewatt.sim.study import StudyCase, StudyRun
 from sparewatt.sim.traffic import SimJob
 
 METHOD = (
-    "Method: spot is, for each model, the card of the spot price table that serves this traffic cheapest (reading at "
-    "half its peak, writing eight answers at a time), once as if always full and once in whole cards for the mean "
-    "demand; the network is what the answering nodes asked; round trip is gateway to node and back, waiting is the "
-    "first-token time less the round trip and less reading the prompt on an idle node."
+    "Method: spot is, for each model, the card of the spot price table that serves this traffic cheapest (prefill at "
+    "half its peak, eight answers decoded at a time), once as if always full and once in whole cards for the mean "
+    "demand; the network is the price of the nodes that answered; round trip is gateway to node and back, waiting is "
+    "the time to first token less the round trip and less the prefill on an idle node."
 )
 
 
@@ -76,9 +76,9 @@ def _cheapest(jobs: Sequence[SimJob], *, duration_s: float) -> SpotRow:
 
 def busy_seconds(gpu: SimGpu, model: SimModel, prompt_tokens: int, output_tokens: int) -> float:
     """How long one card works on so many tokens, at its nominal speed."""
-    reading_s = 2 * model.active_params * prompt_tokens / (PREFILL_FLOPS_SHARE * gpu.tflops * 1e12)
+    prefill_s = 2 * model.active_params * prompt_tokens / (PREFILL_FLOPS_SHARE * gpu.tflops * 1e12)
     step_s = model.weights_bytes / (DECODE_BANDWIDTH_SHARE * gpu.bandwidth_gb_s * GB) + STEP_FIXED_S
-    return reading_s + output_tokens * (step_s + STEP_PER_JOB_S * PRICED_BATCH) / PRICED_BATCH
+    return prefill_s + output_tokens * (step_s + STEP_PER_JOB_S * PRICED_BATCH) / PRICED_BATCH
 
 
 def all_models(rows: Sequence[SpotRow]) -> tuple[float, float]:
